@@ -1,0 +1,43 @@
+# Every target builds what it needs in .venv: only Python 3.11+, make and git must be there.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: .venv/.run-installed        ## aggregate a synthetic crowd privately and draw the result
+	$(BIN)/shufflesum demo -o demo-output
+
+test: lint                        ## lint, strict types, layering, tests
+	$(BIN)/pytest -n 2
+
+test-slow: .venv/.dev-installed   ## the long statistical extras
+	$(BIN)/pytest -n 2 -m slow
+
+lint: .venv/.dev-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.bench-installed     ## speed as ratios, printed as the table of docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv demo-output .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "shufflesum needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv .venv
+
+.venv/.run-installed: .venv/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all]'
+	touch $@
+
+.venv/.dev-installed: .venv/.run-installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+.venv/.bench-installed: .venv/.dev-installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
