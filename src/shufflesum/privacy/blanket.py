@@ -1,0 +1,222 @@
+"""Certified privacy of one report per user: bounds on delta(epsilon), epsilon(delta) and the noise they need.
+
+Upper bounds hold for every data set and every pair of neighbours (the privacy blanket, docs/privacy.md); lower bounds
+come from concrete pairs of neighbouring data sets, so no analysis can do better. Every error of truncation, grids and
+floating point goes against us: added to what is called upper, taken from what is called lower.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+import numpy.typing as npt
+
+from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.privacy._binomial import ROUNDING
+from shufflesum.privacy._mixture import evaluate_lower, evaluate_upper
+from shufflesum.privacy._one_value import one_value_lower
+from shufflesum.privacy._pairs import blanket_mixture, third_value_mixture
+from shufflesum.privacy._search import GRID, crossing_epsilon, crossing_probability
+from shufflesum.privacy.local import local_epsilon
+
+__all__ = [
+    "check_protocol",
+    "delta_lower",
+    "delta_upper",
+    "epsilon_lower",
+    "epsilon_upper",
+    "noise_probability_lower_bound",
+    "profile_lower",
+    "profile_upper",
+    "smallest_noise_probability",
+]
+
+Floats = npt.NDArray[np.float64]
+
+_MOST_USERS = 10**10
+_MOST_LEVELS = 999
+_LEAST_DELTA = 1e-15
+# Beyond this many blanket reports cells of s are coarser than one, so a finer search would only chase the grid.
+_FINE_REPORTS = 20_000
+_MANY_REPORTS = 1_000
+
+
+def profile_upper(honest_users: int, levels: int, noise_probability: float, epsilons: Floats) -> Floats:
+    """Bound delta(epsilon) from above for many epsilons >= 0 in one pass, in the order given."""
+    users, cells = check_protocol(honest_users, levels, noise_probability)
+    ordered, order = _ascending(epsilons)
+    result = np.zeros(ordered.size)
+    # from the local epsilon on, no outcome is more likely by more than e^epsilon
+    open_ = ordered < local_epsilon(levels=levels, noise_probability=noise_probability)
+    if noise_probability < 1.0 and open_.any():
+        mixture = blanket_mixture(users, cells, noise_probability)
+        # a report that is noise says nothing, so delta never exceeds 1 - gamma
+        limit = min(1.0, (1.0 - noise_probability) * (1.0 + 2.0 * ROUNDING))
+        result[open_] = np.minimum(evaluate_upper(mixture, ordered[open_]), limit)
+    return _restore(result, order)
+
+
+def profile_lower(honest_users: int, levels: int, noise_probability: float, epsilons: Floats) -> Floats:
+    """Bound the worst case of delta(epsilon) from below for many epsilons >= 0 in one pass, in the order given."""
+    users, cells = check_protocol(honest_users, levels, noise_probability)
+    ordered, order = _ascending(epsilons)
+    if noise_probability == 1.0:
+        return np.zeros(ordered.size)
+    result = np.zeros(ordered.size)
+    # with a third value and many reports in each cell the other pair is about half as telling: not worth its time
+    if cells == 2 or users * noise_probability / cells < _MANY_REPORTS:
+        result = one_value_lower(users, cells, noise_probability, ordered)
+    if cells > 2:
+        mixture = third_value_mixture(users, cells, noise_probability)
+        result = np.maximum(result, evaluate_lower(mixture, ordered))
+    return _restore(result, order)
+
+
+def delta_upper(honest_users: int, levels: int, noise_probability: float, epsilon: float) -> float:
+    """Return a delta for which the shuffled reports are certainly (epsilon, delta)-private."""
+    return float(profile_upper(honest_users, levels, noise_probability, np.array([epsilon]))[0])
+
+
+def delta_lower(honest_users: int, levels: int, noise_probability: float, epsilon: float) -> float:
+    """Return a delta below which (epsilon, delta)-privacy certainly fails for some neighbouring data sets."""
+    return float(profile_lower(honest_users, levels, noise_probability, np.array([epsilon]))[0])
+
+
+def epsilon_upper(honest_users: int, levels: int, noise_probability: float, delta: float) -> float:
+    """Return an epsilon for which the shuffled reports are certainly (epsilon, delta)-private."""
+    users, cells = check_protocol(honest_users, levels, noise_probability)
+    _check_delta(delta)
+    highest = local_epsilon(levels=levels, noise_probability=noise_probability)
+    if noise_probability == 1.0:
+        return 0.0
+    mixture = blanket_mixture(users, cells, noise_probability)
+    return crossing_epsilon(lambda points: evaluate_upper(mixture, points), delta, highest)[1]
+
+
+def epsilon_lower(honest_users: int, levels: int, noise_probability: float, delta: float) -> float:
+    """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if no such epsilon is known."""
+    check_protocol(honest_users, levels, noise_probability)
+    _check_delta(delta)
+    highest = local_epsilon(levels=levels, noise_probability=noise_probability)
+    return crossing_epsilon(
+        lambda points: profile_lower(honest_users, levels, noise_probability, points), delta, highest
+    )[0]
+
+
+def smallest_noise_probability(honest_users: int, levels: int, epsilon: float, delta: float) -> float:
+    """Return the least noise probability that is certainly enough: a multiple of 2**-53, evaluated as such.
+
+    delta_upper at the returned value is at most delta. There always is one, at most K/(e^epsilon - 1 + K).
+    """
+    _check_target(honest_users, levels, epsilon, delta)
+    guess = noise_probability_lower_bound(honest_users, levels, epsilon, delta)
+    _, high = crossing_probability(
+        lambda gamma: delta_upper(honest_users, levels, gamma, epsilon),
+        delta,
+        guess * (1.0 + 1e-6),
+        _enough(levels, epsilon),
+        _tolerance(honest_users, guess),
+        spread=1.0003 if levels > 1 else 1.1,
+    )
+    return high / GRID
+
+
+def noise_probability_lower_bound(honest_users: int, levels: int, epsilon: float, delta: float) -> float:
+    """Return a noise probability that is certainly too small, and so is every smaller one; 0 if none is known.
+
+    delta_lower there exceeds delta, and the true delta only falls when more reports are replaced by noise.
+    """
+    _check_target(honest_users, levels, epsilon, delta)
+    highest = _enough(levels, epsilon)
+    guess = _gaussian_guess(honest_users, levels + 1, epsilon, delta, highest / GRID)
+    low, _ = crossing_probability(
+        lambda gamma: delta_lower(honest_users, levels, gamma, epsilon),
+        delta,
+        guess,
+        highest,
+        _tolerance(honest_users, guess),
+        spread=1.01,
+    )
+    return low / GRID
+
+
+def _gaussian_guess(users: int, cells: int, epsilon: float, delta: float, highest: float) -> float:
+    """Guess the noise probability from the limit of many reports; only where a search starts depends on it."""
+    tangent = math.tanh(0.5 * epsilon)
+    low, high = 0.0, highest
+    for _ in range(40):
+        gamma = 0.5 * (low + high) if low > 0.0 else 0.03 * high
+        count = 1.0 + (users - 1) * gamma
+        spread = math.sqrt((0.25 if cells == 2 else 0.5) * count / cells)  # without a third value only one cell moves
+        z = tangent * count / cells / (1.0 - gamma) / spread if gamma < 1.0 else math.inf
+        mean = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) - 0.5 * z * math.erfc(z / math.sqrt(2.0))
+        scale = (1.0 - gamma) * (1.0 + math.exp(min(epsilon, 700.0))) * spread * cells / count
+        low, high = (gamma, high) if z < 30.0 and scale * mean > delta else (low, gamma)
+    return high
+
+
+def _enough(levels: int, epsilon: float) -> int:
+    """Return a grid point at which even the unshuffled reports are epsilon-private, so that delta is 0."""
+    point = math.ceil((levels + 1) / (math.expm1(min(epsilon, 700.0)) + levels + 1) * GRID)
+    step = 1
+    while point < GRID and local_epsilon(levels=levels, noise_probability=point / GRID) > epsilon:
+        point, step = min(GRID, point + step), 2 * step
+    return point
+
+
+def _tolerance(honest_users: int, noise_probability: float) -> float:
+    return 1e-9 if honest_users * noise_probability < _FINE_REPORTS else 1e-6
+
+
+def _ascending(epsilons: Floats) -> tuple[Floats, npt.NDArray[np.intp]]:
+    points = np.asarray(epsilons, dtype=np.float64)
+    if points.ndim != 1 or not bool(np.all(np.isfinite(points) & (points >= 0.0))):
+        raise ParameterError(f"epsilons = {epsilons}: expected one dimension of finite numbers >= 0; change epsilon")
+    order = np.argsort(points, kind="stable")
+    return points[order], order
+
+
+def _restore(result: Floats, order: npt.NDArray[np.intp]) -> Floats:
+    restored = np.empty_like(result)
+    restored[order] = result
+    return restored
+
+
+def check_protocol(honest_users: int, levels: int, noise_probability: float) -> tuple[int, int]:
+    """Refuse what cannot be certified; return the number of users and of values, K = levels + 1."""
+    users = _whole("honest_users", honest_users, _MOST_USERS)
+    cells = _whole("levels", levels, _MOST_LEVELS) + 1
+    if not 1.0 / GRID <= noise_probability <= 1.0:
+        raise PrivacyError(
+            f"noise_probability = {noise_probability}: must lie in [2**-53, 1], the values a randomizer can draw; "
+            "without noise nothing is private: raise noise_probability"
+        )
+    return users, cells
+
+
+def _check_target(honest_users: int, levels: int, epsilon: float, delta: float) -> None:
+    check_protocol(honest_users, levels, 1.0)
+    if not 0.0 < epsilon < math.inf:
+        raise PrivacyError(f"epsilon = {epsilon}: must be positive and finite; change epsilon")
+    _check_delta(delta)
+
+
+def _check_delta(delta: float) -> None:
+    if not 0.0 < delta < 1.0:
+        raise PrivacyError(f"delta = {delta}: must lie strictly between 0 and 1; change delta")
+    if delta < _LEAST_DELTA:
+        raise PrivacyError(
+            f"delta = {delta}: double precision cannot certify a delta below {_LEAST_DELTA}; raise delta"
+        )
+
+
+def _whole(name: str, value: int, largest: int) -> int:
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise ParameterError(f"{name} = {value!r}: must be a whole number; change {name}") from None
+    if not 1 <= whole <= largest:
+        raise ParameterError(f"{name} = {whole}: must lie in 1..{largest}; change {name}")
+    return whole

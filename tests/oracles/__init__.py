@@ -1,0 +1,1 @@
+"""Slow, obvious computations that judge the fast code."""
