@@ -1,0 +1,143 @@
+"""The three roles in one process, for an organisation that already holds the data and wants to publish a private mean.
+
+Here reports go straight into the table of counts: a permutation cannot change that table, so counting shuffles
+perfectly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shufflesum.contract import Accountant, Plan, Sampling, check_size
+from shufflesum.domain import Missing, Structure
+from shufflesum.domain._arrays import real_array
+from shufflesum.errors import DataError
+from shufflesum.estimation import Estimate, estimate
+from shufflesum.planning import plan as make_plan
+from shufflesum.protocol.counts import Counts
+from shufflesum.protocol.randomizer import Randomizer
+from shufflesum.protocol.randomness import RandomSource
+
+__all__ = ["aggregate", "aggregate_batches"]
+
+_BATCH_VALUES = 1 << 22
+
+
+def aggregate(
+    arrays: ArrayLike,
+    *,
+    epsilon: float,
+    delta: float,
+    bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
+    shape: int | Sequence[int] | Structure | None = None,
+    reports: int | None = None,
+    max_reports: int | None = None,
+    levels: int | None = None,
+    sampling: Sampling | None = None,
+    accountant: Accountant = "exact",
+    honest_fraction: float = 1.0,
+    rounds: int = 1,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    workers: int | None = None,
+    source: RandomSource | None = None,
+) -> Estimate:
+    """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
+
+    `shape` is needed only for a structure (`Symmetric`, `Span`). The plan is in the estimate: `estimate.plan`.
+    """
+    # What is no array is made one with an error of ours; a masked array stays one, and is refused with the rows.
+    rows = arrays if isinstance(arrays, np.ndarray) else real_array(arrays, DataError, "arrays")
+    if rows.ndim == 0 or len(rows) == 0:
+        raise DataError(f"arrays has shape {rows.shape}; one array for each of at least one user is expected")
+    plan = make_plan(
+        users=len(rows),
+        shape=rows.shape[1:] if shape is None else shape,
+        epsilon=epsilon,
+        delta=delta,
+        bounds=bounds,
+        reports=reports,
+        max_reports=max_reports,
+        levels=levels,
+        sampling=sampling,
+        accountant=accountant,
+        honest_fraction=honest_fraction,
+        rounds=rounds,
+    )
+    size = max(1, _BATCH_VALUES // max(1, rows[0].size))
+    batches = (rows[start : start + size] for start in range(0, len(rows), size))
+    return aggregate_batches(batches, plan, clip=clip, missing=missing, workers=workers, source=source)
+
+
+def aggregate_batches(
+    batches: Iterable[NDArray[Any]],
+    plan: Plan,
+    *,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    workers: int | None = None,
+    source: RandomSource | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Estimate:
+    """The same for data that comes in batches of rows and need not fit in memory, under a plan made before.
+
+    `workers` threads share the work (all cores by default; one where a source is given, so that it stays repeatable).
+    `progress` is called with the number of rows done so far.
+    """
+    if workers is None:
+        workers = 1 if source else (os.cpu_count() or 1)
+    check_size("workers", workers, 1, 1 << 10)
+    crew = [_Worker(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
+    done = 0
+    for rows in _run(crew, batches):
+        done += rows
+        if progress:
+            progress(done)
+    counts = crew[0].counts
+    for worker in crew[1:]:
+        counts.merge(worker.counts)
+    return estimate(counts)
+
+
+class _Worker:
+    def __init__(self, randomizer: Randomizer, counts: Counts) -> None:
+        self.randomizer = randomizer
+        self.counts = counts
+
+    def take(self, rows: NDArray[Any], first_row: int) -> int:
+        for reports in self.randomizer.blocks(rows, first_row=first_row):
+            self.counts.add(reports)
+        return len(rows)
+
+
+def _run(crew: list[_Worker], batches: Iterable[NDArray[Any]]) -> Iterator[int]:
+    """The rows of each batch, in order, once some worker has counted it; few batches wait at any time."""
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    for worker in crew:
+        idle.put(worker)
+
+    def take(rows: NDArray[Any], first_row: int) -> int:
+        worker = idle.get()
+        try:
+            return worker.take(rows, first_row)
+        finally:
+            idle.put(worker)
+
+    first_row = 0
+    with ThreadPoolExecutor(len(crew)) as pool:
+        waiting: deque[Future[int]] = deque()
+        for rows in batches:
+            waiting.append(pool.submit(take, rows, first_row))
+            first_row += len(rows)
+            if len(waiting) > 2 * len(crew):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

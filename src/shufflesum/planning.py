@@ -1,0 +1,206 @@
+"""The planner: number of reports, levels and noise for the least predicted error at the privacy asked for.
+
+Every choice it returns is certified. To find where to look it uses a quick approximation (the sum of all privacy
+losses as a normal variable), then it climbs with certified noise probabilities only.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from numpy.typing import ArrayLike
+
+from shufflesum.accuracy import coordinate_error
+from shufflesum.contract import MAX_CELLS, MAX_LEVELS, Accountant, Guarantee, Plan, Sampling, check_choice, check_size
+from shufflesum.domain import Domain, Structure
+from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.privacy import published
+
+__all__ = ["UninformativePlanWarning", "plan"]
+
+_MOST_LEVELS = 999  # what the certified accountant covers
+
+
+class UninformativePlanWarning(UserWarning):
+    """The predicted error is larger than that of guessing the middle of the bounds."""
+
+
+def plan(
+    *,
+    users: int,
+    shape: int | Sequence[int] | Structure,
+    epsilon: float,
+    delta: float,
+    bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
+    reports: int | None = None,
+    max_reports: int | None = None,
+    levels: int | None = None,
+    sampling: Sampling | None = None,
+    accountant: Accountant = "exact",
+    honest_fraction: float = 1.0,
+    rounds: int = 1,
+) -> Plan:
+    """A plan for collecting arrays of `shape` from at least `users` users under (epsilon, delta).
+
+    What is left open (`reports` up to `max_reports`, `levels`) is chosen for the least predicted worst-case error of
+    the mean. `accountant="paper"` uses the published formulas as they stand. Bounds are public: choose them from what
+    the values can be, never from the data.
+    """
+    check_size("users", users, 1, 10**10)
+    check_size("rounds", rounds, 1, 10**6)
+    domain = Domain.of(shape, bounds)
+    check_choice("accountant", accountant, ("exact", "paper"))
+    if not 0 < epsilon < math.inf:
+        raise ParameterError(f"epsilon is {epsilon}; it must be positive and finite")
+    if not 0 < delta < 1:
+        raise ParameterError(f"delta is {delta}; it must lie strictly between 0 and 1")
+    for name, count in (("reports", reports), ("max_reports", max_reports)):
+        if count is not None:
+            check_size(name, count, 1, domain.dimension if name == "reports" else MAX_CELLS)
+    if reports is not None and max_reports is not None and reports > max_reports:
+        raise ParameterError(f"reports is {reports}, above max_reports = {max_reports}; change one of them")
+    most = min(_MOST_LEVELS if accountant == "exact" else MAX_LEVELS, MAX_CELLS // domain.dimension - 2)
+    if most < 1:
+        raise ParameterError(f"dimension {domain.dimension} is too large for the report format (2**32 cells); lower it")
+    if levels is not None:
+        check_size("levels", levels, 1, most)
+    if sampling is not None:
+        check_choice("sampling", sampling, ("stratified", "uniform"))
+    guarantee = Guarantee(float(epsilon), float(delta), accountant)
+    base = Plan(
+        users=int(users),
+        domain=domain,
+        reports=1,
+        levels=1,
+        noise_probability=1.0,
+        sampling=sampling or "stratified",
+        guarantee=guarantee,
+        honest_fraction=float(honest_fraction),
+        rounds=int(rounds),
+    )
+    if accountant == "paper":
+        chosen = _published(base, reports or 1, levels, sampling)
+    else:
+        cap = min(max_reports or domain.dimension, domain.dimension)
+        chosen = _Search(base, [reports] if reports else _halvings(cap), [levels] if levels else None).best()
+    if chosen.worse_than_guessing:
+        warnings.warn(
+            "with this plan the estimate can be worse than guessing the middle of the bounds; "
+            "more users, a larger epsilon or fewer coordinates would help",
+            UninformativePlanWarning,
+            stacklevel=2,
+        )
+    return chosen
+
+
+def _published(base: Plan, reports: int, levels: int | None, sampling: Sampling | None) -> Plan:
+    """The paper's own choice: levels by its formula, uniform sampling for several reports."""
+    sampling = sampling or ("uniform" if reports > 1 else "stratified")
+    levels = levels or published.published_levels(
+        users=base.honest_users,
+        dimension=base.dimension,
+        reports=reports,
+        epsilon=base.epsilon,
+        delta=base.delta,
+    )
+    plan = replace(base, reports=reports, levels=levels, sampling=sampling)
+    noise_probability = plan.privacy.published_noise_probability(base.epsilon, base.delta)
+    if noise_probability == 1:
+        raise PrivacyError("the published noise probability is 1: reports would carry nothing; raise users or epsilon")
+    return replace(plan, noise_probability=noise_probability)
+
+
+@dataclass
+class _Search:
+    """Climbs over (reports, levels) to the least predicted error, certifying each point it visits once."""
+
+    base: Plan
+    reports: list[int]
+    levels: list[int] | None
+    _visited: dict[tuple[int, int], Plan] = field(default_factory=dict)
+
+    def best(self) -> Plan:
+        """The certified plan with the least predicted error that the climb finds."""
+        grid = self.levels or _level_grid(self.base.dimension)
+        start = min(product(self.reports, grid), key=lambda point: self._guessed_error(*point))
+        # Single-coordinate blocks with one level have a tighter bound of their own, which the guess does not know.
+        candidates = [start, *((t, 1) for t in self.reports[:1] if 1 in grid)]
+        best = min((self._certified(*point) for point in candidates), key=_error)
+        improved = True
+        while improved:
+            improved = False
+            for point in self._neighbours(best):
+                rival = self._certified(*point)
+                if _error(rival) < _error(best):
+                    best, improved = rival, True
+        if not math.isfinite(_error(best)):
+            raise PrivacyError(
+                f"no noise probability below 1 is certified for epsilon = {best.epsilon}, delta = {best.delta} with "
+                f"{best.honest_users} honest users and {best.reports} reports each; "
+                "raise users or epsilon, or lower reports"
+            )
+        return best
+
+    def _neighbours(self, plan: Plan) -> list[tuple[int, int]]:
+        place = self.reports.index(plan.reports)
+        others = [t for t in self.reports[max(0, place - 1) : place + 2] if t != plan.reports]
+        points = [(t, plan.levels) for t in others]
+        if self.levels is None:
+            step = max(1, plan.levels // 16)
+            near = {plan.levels - step, plan.levels - 1, plan.levels + 1, plan.levels + step}
+            most = min(_MOST_LEVELS, MAX_CELLS // plan.dimension - 2)
+            points += [(plan.reports, k) for k in sorted(near) if 1 <= k <= most]
+        return points
+
+    def _certified(self, reports: int, levels: int) -> Plan:
+        if (reports, levels) not in self._visited:
+            plan = replace(self.base, reports=reports, levels=levels)
+            gamma = plan.privacy.smallest_noise_probability(plan.epsilon, plan.delta)
+            self._visited[reports, levels] = replace(plan, noise_probability=gamma)
+        return self._visited[reports, levels]
+
+    def _guessed_error(self, reports: int, levels: int) -> float:
+        base = self.base
+        gamma = _guessed_noise(base.honest_users, levels, base.epsilon, base.delta, reports * base.rounds)
+        probability = min(1.0, reports / base.dimension)
+        return coordinate_error(base.users, probability, levels, gamma).total
+
+
+def _error(plan: Plan) -> float:
+    return plan.expected_error.total
+
+
+def _halvings(cap: int) -> list[int]:
+    """cap, cap/2, cap/4, ..., 1: the error is flat enough in the number of reports."""
+    counts = [cap]
+    while counts[-1] > 1:
+        counts.append(counts[-1] // 2)
+    return counts
+
+
+def _level_grid(dimension: int) -> list[int]:
+    most = min(_MOST_LEVELS, MAX_CELLS // dimension - 2)
+    return sorted({k for k in (round(1.25**i) for i in range(31)) if k <= most} | set(range(1, min(8, most) + 1)))
+
+
+def _guessed_noise(honest_users: int, levels: int, epsilon: float, delta: float, copies: int) -> float:
+    """Where the normal approximation puts the noise: t T 2K (1-gamma)^2 / (n gamma) = mu^2. Only a guess."""
+    mu = _bisect(lambda mu: _gaussian_delta(mu, epsilon) - delta, 1e-6, 1e3)
+    ratio = mu * mu * honest_users / (2 * (levels + 1) * copies)
+    return 2 / (2 + ratio + math.sqrt(ratio * ratio + 4 * ratio))
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    high, low = (epsilon / mu - mu / 2) / math.sqrt(2), (epsilon / mu + mu / 2) / math.sqrt(2)
+    return 0.5 * (math.erfc(high) - math.exp(min(epsilon, 700)) * math.erfc(low))
+
+
+def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return low

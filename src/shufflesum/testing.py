@@ -1,0 +1,54 @@
+"""For tests and experiments only: a seeded source, and plans without a guarantee.
+
+Nothing here is private. It lives apart so that no deployed program comes upon it by accident.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shufflesum.contract import Guarantee, Plan, Sampling
+from shufflesum.domain import Domain, Structure
+from shufflesum.protocol.randomness import Words
+
+__all__ = ["SeededSource", "unprotected_plan"]
+
+
+class SeededSource:
+    """Repeatable bits from a seed; anybody who knows the seed can undo the randomizer."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Generator(np.random.Philox(seed))
+
+    def fill(self, out: Words) -> None:
+        """Overwrite `out` with the generator's next bytes."""
+        out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._generator.bytes(out.nbytes), dtype=np.uint8)
+
+
+def unprotected_plan(
+    *,
+    users: int,
+    shape: int | Sequence[int] | Structure,
+    bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
+    reports: int = 1,
+    levels: int = 1,
+    noise_probability: float = 0.0,
+    sampling: Sampling = "stratified",
+) -> Plan:
+    """A plan at any noise probability (rounded up to 2**-53), none by default, that claims no privacy.
+
+    Its accountant is `none`; such a plan cannot be loaded from a file.
+    """
+    return Plan(
+        users=users,
+        domain=Domain.of(shape, bounds),
+        reports=reports,
+        levels=levels,
+        noise_probability=math.ceil(noise_probability * 2.0**53) * 2.0**-53,
+        sampling=sampling,
+        guarantee=Guarantee(math.inf, 1.0, "none"),
+    )
