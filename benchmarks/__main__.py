@@ -1,0 +1,20 @@
+"""`make bench`: every speed figure of docs/benchmarks.md, measured now."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+from benchmarks import protocol
+from benchmarks.timing import markdown
+
+
+def main() -> int:
+    table = protocol.rows()
+    print(f"Python {platform.python_version()}, {platform.machine()}\n")
+    print(markdown(table))
+    return 1 if any(row.holds is False for row in table) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

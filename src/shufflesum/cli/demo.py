@@ -1,0 +1,66 @@
+"""`shufflesum demo`: a synthetic crowd, aggregated privately, with the truth beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from shufflesum.aggregate import aggregate_batches
+from shufflesum.cli.options import console, progress_bar, upwards, warnings_as_notes
+from shufflesum.cli.run import print_estimate
+from shufflesum.errors import FileError
+from shufflesum.planning import plan as make_plan
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.synthetic import heartbeats
+from shufflesum.tables import StagedOutputs
+
+__all__ = ["command"]
+
+_SAMPLES = 100
+
+
+@click.command("demo", short_help="Aggregate a synthetic crowd privately and draw the result.")
+@click.option("--users", type=click.IntRange(min=100), default=50_000, show_default=True, help="Size of the crowd.")
+@click.option("--epsilon", type=float, default=1.0, show_default=True)
+@click.option("--delta", type=float, default=1e-6, show_default=True)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=Path("demo-output"), help="Folder for the picture."
+)
+def command(users: int, epsilon: float, delta: float, output: Path) -> None:
+    """Make a crowd of synthetic heartbeats, learn their mean beat privately, and draw it beside the true one.
+
+    The beats come from a model of the P, Q, R, S and T waves, so the truth is known and nobody's data is used.
+    """
+    require_plots()
+    console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
+    with warnings_as_notes():
+        plan = make_plan(users=users, shape=_SAMPLES, epsilon=epsilon, delta=delta, bounds=(0.0, 1.0))
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise FileError(f"cannot make the folder {output}: {problem.strerror}") from problem
+    picture = output / "heartbeat.png"
+    with StagedOutputs() as outputs, warnings_as_notes():
+        staged = outputs.stage(picture, DRAWABLE)
+        beats = heartbeats(users, _SAMPLES)
+        truth = beats.mean(axis=0, dtype=np.float64)
+        with progress_bar("people", users) as progress:
+            batches = (beats[start : start + 10_000] for start in range(0, users, 10_000))
+            estimate = aggregate_batches(batches, plan, progress=progress)
+        squared_error = float(np.sum((estimate.mean - truth) ** 2))
+        print_estimate(estimate, 0.95)
+        console.print(
+            f"squared error of the whole mean beat: {squared_error:.3g} "
+            f"(predicted: at most {plan.expected_error.total:.3g} for the worst data)"
+        )
+        chart = estimate_chart(
+            estimate,
+            truth=truth,
+            title="The mean heartbeat of a synthetic crowd, learned privately",
+            subtitle=f"{users:,} people, epsilon {upwards(epsilon)}, delta {upwards(delta)}, "
+            f"{plan.reports} reports each; the true mean is known only because the crowd is made up",
+        )
+        save_chart(chart, staged)
+    console.print(f"picture: {picture}", markup=False)

@@ -1,0 +1,80 @@
+"""Options, and ways of printing, that several commands share."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+__all__ = ["console", "plan_options", "progress_bar", "upwards", "warnings_as_notes"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+console = Console(highlight=False, soft_wrap=True)
+_notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def plan_options(function: _F) -> _F:
+    """The parameters of a plan that both `run` and `plan` take; those not given are None."""
+    for option in reversed(
+        (
+            click.option("--bounds", nargs=2, type=float, metavar="LO HI", help="Public bounds of all values.  [0 1]"),
+            click.option("--reports", type=int, metavar="T", help="Coordinates each user reports.  [chosen]"),
+            click.option("--max-reports", type=int, metavar="T", help="At most so many reports a user."),
+            click.option("--levels", type=int, metavar="K", help="Rounding steps of a value.  [chosen]"),
+            click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="[stratified]"),
+            click.option(
+                "--accountant",
+                type=click.Choice(["exact", "paper"]),
+                help="Certified, or the published formulas.  [exact]",
+            ),
+            click.option(
+                "--honest-fraction",
+                type=float,
+                metavar="F",
+                help="The part of the users that follows the protocol.  [1]",
+            ),
+            click.option("--rounds", type=int, metavar="R", help="Rounds the guarantee covers.  [1]"),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@contextmanager
+def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, silence in a pipe; yields the function that moves it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # Not `_notes.is_terminal`: FORCE_COLOR asks for colours, not for a bar in a log.
+    with Progress(*columns, console=_notes, transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """The library's warnings, as lines a person can read on standard error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        click.echo(f"note: {text}", err=True)
+
+
+def upwards(value: float, digits: int = 3) -> str:
+    """A privacy figure for people: rounded up, never down, to so many significant digits."""
+    for precision in range(digits, 18):
+        text = f"{value:.{precision}g}"
+        if float(text) >= value:
+            return text
+        exponent = 0 if value == 0 else int(f"{value:.17e}".split("e")[1])
+        text = f"{float(text) + 10.0 ** (exponent - precision + 1):.{precision}g}"
+        if float(text) >= value:
+            return text
+    return repr(value)

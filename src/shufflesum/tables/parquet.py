@@ -1,0 +1,187 @@
+"""Parquet files: numeric columns, or one column of lists of numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.errors import FileError
+from shufflesum.tables.columns import choose_columns
+from shufflesum.tables.users import refuse_repeated_users
+
+__all__ = ["ListTable", "ParquetTable", "open_parquet"]
+
+_BATCH_BYTES = 8 << 20
+_USERS_PER_BATCH = 1 << 16
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTable:
+    """Numeric columns, one row per user; nulls are NaN."""
+
+    path: Path
+    names: tuple[str, ...]
+    rows: int
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one user's array: one value per chosen column."""
+        return (len(self.names),)
+
+    def batches(self) -> Iterator[NDArray[Any]]:
+        """Read the file from its start."""
+        step = max(1, _BATCH_BYTES // (8 * len(self.names)))
+        for batch in _stream(self.path, self.names, step):
+            block = np.empty((len(batch), len(self.names)), self.dtype)
+            for index, name in enumerate(self.names):
+                block[:, index] = _as_float(batch.column(name))
+            yield block
+
+
+@dataclass(frozen=True, slots=True)
+class ListTable:
+    """One column of lists of equal length, one list per user; nulls are NaN."""
+
+    path: Path
+    column: str
+    rows: int
+    length: int
+    names: None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one user's array: the length of every list."""
+        return (self.length,)
+
+    def batches(self) -> Iterator[NDArray[Any]]:
+        """Read the file from its start; refuses a list of another length."""
+        from pyarrow import compute
+
+        rows = 0
+        for batch in _stream(self.path, (self.column,), max(1, _BATCH_BYTES // (8 * self.length))):
+            lists = batch.column(self.column)
+            lengths = compute.list_value_length(lists).fill_null(self.length).to_numpy(zero_copy_only=False)
+            wrong = np.flatnonzero(lengths != self.length)
+            if wrong.size:
+                raise FileError(
+                    f"{self.path}, column {self.column!r}: row {rows + wrong[0]} (counted from 0) has "
+                    f"{lengths[wrong[0]]} values, earlier rows have {self.length}; all must be equally long"
+                )
+            block = np.full((len(lists), self.length), np.nan)
+            present = lists.is_valid().to_numpy(zero_copy_only=False)
+            block[present] = _as_float(lists.drop_null().flatten()).reshape(-1, self.length)
+            rows += len(block)
+            yield block
+
+
+def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | None) -> ParquetTable | ListTable:
+    """Choose the columns from the file's schema, and check the users if their column is named."""
+    import pyarrow as pa
+
+    types = pa.types
+    with _opened(path) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    if rows == 0:
+        raise FileError(f"{path}: has no rows; it must hold one row of numbers per user")
+    choice = choose_columns(str(path), schema.names, columns, user_column)
+    # pandas keeps its row labels under such names; they are data only if asked for.
+    data = [p for p in choice.data if columns is not None or not _PANDAS_INDEX.fullmatch(schema.names[p])]
+    fields = [schema.field(position) for position in data]
+    for field in fields:
+        if schema.names.count(field.name) > 1:
+            raise FileError(f"{path}: several columns are named {field.name!r}; rename all but one of them")
+        if not (_is_number(field.type) or (_is_list(field.type) and _is_number(field.type.value_type))):
+            raise FileError(
+                f"{path}: column {field.name!r} has type {field.type}; allowed are numbers and lists "
+                "of numbers: convert it, or choose other columns with --columns"
+            )
+    if user_column is not None:
+        users = (batch.column(user_column) for batch in _stream(path, (user_column,), _USERS_PER_BATCH))
+        refuse_repeated_users(str(path), user_column, users)
+    lists = [field for field in fields if _is_list(field.type)]
+    if not fields:
+        raise FileError(f"{path}: has no data column; it must hold columns of numbers, or one of lists of numbers")
+    if lists and len(fields) > 1:
+        raise FileError(
+            f"{path}: column {lists[0].name!r} holds lists and there are {len(fields) - 1} other data "
+            f"columns; choose it alone with --columns {lists[0].name}, or leave it out"
+        )
+    if lists:
+        return ListTable(path, lists[0].name, rows, _list_length(path, lists[0]))
+    single = all(types.is_float32(field.type) or types.is_float16(field.type) for field in fields)
+    return ParquetTable(
+        path, tuple(field.name for field in fields), rows, np.dtype(np.float32 if single else np.float64)
+    )
+
+
+def _opened(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(path, memory_map=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def _stream(path: Path, names: Sequence[str], rows_at_once: int) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with _opened(path) as file:
+        try:
+            yield from file.iter_batches(batch_size=rows_at_once, columns=list(names))
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(path, error) from error
+
+
+def _list_length(path: Path, field: Any) -> int:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_fixed_size_list(field.type):
+        length = int(field.type.list_size)
+    else:
+        lengths = (
+            compute.list_value_length(batch.column(field.name)).drop_null()
+            for batch in _stream(path, (field.name,), 1024)
+        )
+        length = next((found[0].as_py() for found in lengths if len(found)), 0)
+    if length == 0:
+        raise FileError(f"{path}, column {field.name!r}: its lists are empty; each must hold one user's numbers")
+    return length
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _as_float(values: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
+    if not pa.types.is_float32(values.type):
+        # Unsafe only in that integers beyond 2**53 are rounded to the nearest float.
+        values = values.cast(pa.float64(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def _damaged(path: Path, error: Exception) -> FileError:
+    return FileError(
+        f"{path}: cannot be read as Parquet ({error}); it may be cut short, damaged or "
+        "of another format: write it again"
+    )

@@ -1,0 +1,249 @@
+"""Output files that appear whole or not at all, and estimates as JSON, CSV, Parquet or .npz."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.errors import FileError, MissingExtraError
+
+__all__ = ["WRITABLE", "EstimateLike", "StagedOutputs", "estimate_to_json", "write_estimate"]
+
+WRITABLE = (".json", ".csv", ".parquet", ".npz")
+
+
+class EstimateLike(Protocol):
+    """The part of an estimate that is written to files."""
+
+    @property
+    def mean(self) -> NDArray[Any]:
+        """The mean, in the user's shape."""
+
+    @property
+    def sum(self) -> NDArray[Any]:
+        """The sum, in the user's shape."""
+
+    @property
+    def standard_error(self) -> NDArray[Any]:
+        """The mean's standard error, in the user's shape."""
+
+    @property
+    def users(self) -> int:
+        """How many users took part."""
+
+    @property
+    def report_counts(self) -> NDArray[Any]:
+        """Reports per coordinate; in the user's shape unless coordinates are not entries."""
+
+    @property
+    def rejected(self) -> int:
+        """How many reports were outside the domain."""
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Lower and upper ends for the mean, in the user's shape."""
+
+
+@dataclass(slots=True)
+class StagedOutputs:
+    """Output files written beside their final place and moved there together when the block ends well.
+
+    If the block fails, every temporary file is removed and the final places are as before. Each file moves
+    atomically.
+    """
+
+    _moves: dict[Path, Path] = field(default_factory=dict)
+
+    def stage(self, path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
+        """Check that ``path`` can be written; return the temporary path, of the same suffix, to write to."""
+        given = Path(path)
+        if given.suffix.lower() not in suffixes:
+            raise FileError(
+                f"{given}: files ending in {given.suffix!r} cannot be written here; allowed are {', '.join(suffixes)}"
+            )
+        if given.suffix.lower() == ".parquet":
+            _require_arrow()  # now, not after the work is done
+        final = given.resolve()  # a link keeps pointing to the file that is replaced
+        if final in self._moves:
+            raise FileError(f"{given}: is named for two outputs; give each its own file")
+        if final.exists() and not (final.is_file() and os.access(final, os.W_OK)):
+            problem = "is write-protected" if final.is_file() else "is not a regular file"
+            raise FileError(f"{given}: {problem}; choose another output file")
+        temporary = final.with_name(f".{final.stem[:100]}.{secrets.token_hex(6)}{final.suffix}")
+        try:
+            # Opened like any new file, so that it gets the permissions the user's umask asks for.
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except OSError as error:
+            raise FileError(
+                f"{given}: cannot be written: {error.strerror}; choose an output in a folder that exists "
+                "and that you may write to"
+            ) from error
+        self._moves[final] = temporary
+        return temporary
+
+    def __enter__(self) -> StagedOutputs:
+        """Start with nothing staged."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Move every file into place, or remove every temporary file."""
+        try:
+            if error is None:
+                self._move_all()
+        finally:
+            for temporary in self._moves.values():
+                temporary.unlink(missing_ok=True)
+            self._moves.clear()
+
+    def _move_all(self) -> None:
+        try:
+            for temporary in self._moves.values():
+                _sync(temporary)
+            for final, temporary in self._moves.items():
+                temporary.replace(final)
+            for folder in {final.parent for final in self._moves}:
+                _sync(folder)
+        except OSError as error:
+            raise FileError(
+                f"{', '.join(map(str, self._moves))}: cannot be written: {error.strerror}; "
+                "check the disk and its free space"
+            ) from error
+
+
+def _require_arrow() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtraError("writing .parquet files needs pyarrow: pip install 'shufflesum[files]'")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def estimate_to_json(estimate: EstimateLike, level: float = 0.95) -> dict[str, Any]:
+    """The estimate as plain lists in the user's shape, ready for JSON; what is not finite is None."""
+    lower, upper = estimate.confidence_interval(level)
+    return {
+        "mean": _as_lists(estimate.mean),
+        "sum": _as_lists(estimate.sum),
+        "users": int(estimate.users),
+        "standard_error": _as_lists(estimate.standard_error),
+        "confidence_interval": [_as_lists(lower), _as_lists(upper)],
+        "confidence_level": level,
+        "report_counts": np.asarray(estimate.report_counts).tolist(),
+        "rejected_reports": int(estimate.rejected),
+    }
+
+
+def write_estimate(
+    path: str | os.PathLike[str], estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float = 0.95
+) -> None:
+    """Write the estimate in the format of the path's suffix: .json, .csv, .parquet or .npz.
+
+    CSV and Parquet have one row per entry: ``index_0``, ``index_1``, ... and the columns mean, sum,
+    standard_error, lower, upper, report_count (empty where entries and coordinates differ). The plan's
+    summary goes into all but CSV: as ``plan`` in JSON, as JSON text under that name in the .npz file and in
+    Parquet's metadata.
+    Not atomic by itself: write to a path from `StagedOutputs.stage`.
+    """
+    path = Path(path)
+    writers = {".json": _write_json, ".csv": _write_csv, ".parquet": _write_parquet, ".npz": _write_npz}
+    write = writers.get(path.suffix.lower())
+    if write is None:
+        raise FileError(f"{path}: files ending in {path.suffix!r} cannot be written; allowed are {', '.join(WRITABLE)}")
+    try:
+        write(path, estimate, plan_summary, level)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}; check the disk") from error
+
+
+def _write_json(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
+    document = {"plan": dict(plan_summary), "estimate": estimate_to_json(estimate, level)}
+    path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _write_csv(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
+    columns = _columns(estimate, level)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(_as_lists(column) for column in columns.values()), strict=True))
+
+
+def _write_parquet(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
+    _require_arrow()
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {
+        name: pa.array(column, pa.int64() if name == "report_count" else None, from_pandas=True)
+        for name, column in _columns(estimate, level).items()
+    }
+    metadata = {
+        "plan": json.dumps(dict(plan_summary)),
+        "users": str(int(estimate.users)),
+        "level": str(level),
+    }
+    parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+
+
+def _write_npz(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
+    lower, upper = estimate.confidence_interval(level)
+    with path.open("wb") as file:
+        np.savez(
+            file,
+            mean=estimate.mean,
+            sum=estimate.sum,
+            standard_error=estimate.standard_error,
+            lower=lower,
+            upper=upper,
+            confidence_level=np.float64(level),
+            report_counts=estimate.report_counts,
+            users=np.int64(estimate.users),
+            rejected_reports=np.int64(estimate.rejected),
+            plan=np.array(json.dumps(dict(plan_summary))),
+        )
+
+
+def _columns(estimate: EstimateLike, level: float) -> dict[str, NDArray[Any]]:
+    mean = np.asarray(estimate.mean)
+    lower, upper = estimate.confidence_interval(level)
+    counts = np.asarray(estimate.report_counts)
+    if counts.shape != mean.shape:
+        counts = np.full(mean.shape, np.nan)
+    columns: dict[str, NDArray[Any]] = {
+        f"index_{axis}": np.asarray(index) for axis, index in enumerate(np.indices(mean.shape))
+    }
+    columns |= {
+        "mean": mean,
+        "sum": np.asarray(estimate.sum),
+        "standard_error": np.asarray(estimate.standard_error),
+        "lower": np.asarray(lower),
+        "upper": np.asarray(upper),
+        "report_count": counts,
+    }
+    return {name: np.ravel(column) for name, column in columns.items()}
+
+
+def _as_lists(values: NDArray[Any]) -> Any:
+    values = np.asarray(values)
+    if values.dtype.kind != "f":
+        return values.tolist()
+    plain = values.astype(object)
+    plain[~np.isfinite(values)] = None
+    return plain.tolist()

@@ -1,0 +1,66 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shufflesum.errors import FileError, ParameterError
+from shufflesum.tables.columns import choose_columns
+
+NAMES = ("id", "a", "b", "3", "a:b")
+
+
+def test_all_but_the_user_column_are_data() -> None:
+    choice = choose_columns("f", NAMES, None, "id")
+    assert choice.data == (1, 2, 3, 4)
+    assert choice.user == 0
+
+
+def test_names_come_in_the_order_asked_for() -> None:
+    assert choose_columns("f", NAMES, ["b", "a"], None).data == (2, 1)
+
+
+def test_a_name_wins_over_a_position_or_a_range() -> None:
+    assert choose_columns("f", NAMES, ["3"], None).data == (3,)
+    assert choose_columns("f", ("1:3", "x", "y"), ["1:3"], None).data == (0,)
+
+
+def test_ranges_work_with_and_without_names() -> None:
+    assert choose_columns("f", NAMES, ["1:3"], None).data == (1, 2)
+    assert choose_columns("f", 5, ["0:2", "4"], None).data == (0, 1, 4)
+    assert choose_columns("f", 5, [":2", "3:"], None).data == (0, 1, 3, 4)
+
+
+@given(st.integers(1, 50), st.data())
+def test_a_range_is_the_python_range(width: int, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, width - 1))
+    stop = data.draw(st.integers(start + 1, width))
+    assert choose_columns("f", width, [f"{start}:{stop}"], None).data == tuple(range(start, stop))
+
+
+@pytest.mark.parametrize(
+    ("available", "columns", "user", "message"),
+    [
+        (NAMES, ["zebra"], None, "no column is named 'zebra'.*'id', 'a', 'b'"),
+        (NAMES, ["2"], None, "no column is named '2'.*2:3 for a position"),
+        (NAMES, None, "who", "no column is named 'who'; --user-column"),
+        (("a", "a", "b"), ["a"], None, "2 columns are named 'a'"),
+        (3, ["a"], None, "has no header.*--header"),
+        (3, ["3"], None, "positions go from 0 to 2"),
+        (3, ["1:4"], None, "no range of its 3 columns"),
+        (3, ["2:1"], None, "no range"),
+        (("id",), None, "id", "no data column is left"),
+    ],
+)
+def test_what_the_file_does_not_have_is_refused(
+    available: tuple[str, ...] | int, columns: list[str] | None, user: str | None, message: str
+) -> None:
+    with pytest.raises(FileError, match=message):
+        choose_columns("f", available, columns, user)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [([], "--columns is empty"), (["a", "1:3"], "column 'a' twice"), (["id", "a"], "user column 'id'")],
+)
+def test_contradictory_choices_are_refused(columns: list[str], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        choose_columns("f", NAMES, columns, "id")

@@ -1,0 +1,74 @@
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as arrow_parquet
+
+from shufflesum.errors import FileError, MissingExtraError, ParameterError
+from shufflesum.tables import open_table
+
+VALUES = np.array([[0.5, 1.0, -2.0], [0.25, 3.0, 4.0]])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    np.save(tmp_path / "x.npy", VALUES)
+    np.savez(tmp_path / "x.npz", VALUES)
+    np.savetxt(tmp_path / "x.csv", VALUES, delimiter=",")
+    (tmp_path / "X.CSV").write_text((tmp_path / "x.csv").read_text())
+    arrow_parquet.write_table(pa.table(dict(zip("abc", VALUES.T, strict=True))), tmp_path / "x.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "X.CSV", "x.parquet"])
+def test_every_format_gives_the_same_rows(folder: Path, name: str) -> None:
+    table = open_table(str(folder / name))
+    assert (table.rows, table.shape) == (2, (3,))
+    assert np.array_equal(np.concatenate(list(table.batches())), VALUES)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        ("x.npy", {"columns": ["0"]}, "--columns is for CSV and Parquet"),
+        ("x.npz", {"user_column": "a"}, "--user-column is for CSV and Parquet"),
+        ("x.parquet", {"header": False}, "--header is for CSV"),
+        ("x.csv", {"array": "a"}, r"--array is for \.npz"),
+        ("x.npy", {"array": "a"}, r"--array is for \.npz"),
+    ],
+)
+def test_an_option_the_format_cannot_use_is_refused(
+    folder: Path, name: str, option: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        open_table(folder / name, **option)
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x", "x.csv.gz"])
+def test_an_unknown_suffix_lists_the_known_ones(folder: Path, name: str) -> None:
+    with pytest.raises(FileError, match=r"allowed are \.csv, \.parquet, \.npy, \.npz"):
+        open_table(folder / name)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".npz"])
+def test_a_missing_empty_or_irregular_file_is_refused(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"folder{suffix}").mkdir()
+    (tmp_path / f"empty{suffix}").touch()
+    for name, message in (
+        ("none", "does not exist"),
+        ("folder", "is not a regular file"),
+        ("empty", "is empty"),
+    ):
+        with pytest.raises(FileError, match=f"{name}{suffix}: {message}"):
+            open_table(tmp_path / f"{name}{suffix}")
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_without_arrow_the_extra_is_named(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda library: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'shufflesum\[files\]'"):
+        open_table(folder / name)
+    assert open_table(folder / "x.npy").rows == 2

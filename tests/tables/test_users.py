@@ -1,0 +1,35 @@
+import pyarrow as pa
+import pytest
+
+from shufflesum.errors import DataError, FileError
+from shufflesum.tables.users import refuse_repeated_users
+
+
+def test_distinct_users_are_counted_across_chunks() -> None:
+    assert refuse_repeated_users("f", "u", [pa.array(["a", "b"]), pa.array(["c"])]) == 3
+    assert refuse_repeated_users("f", "u", []) == 0
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shown"),
+    [
+        ([pa.array(["a", "b"]), pa.array(["c", "b"])], "'b' has 2"),
+        ([pa.array(["a", " a "])], "'a' has 2"),
+        ([pa.array([7, 8, 7, 7])], "7 has 3"),
+        ([pa.array(["x", "y", "x"]).dictionary_encode()], "'x' has 2"),
+    ],
+)
+def test_a_user_with_two_rows_is_named_and_the_way_out_is_told(chunks: list[pa.Array], shown: str) -> None:
+    with pytest.raises(DataError, match=f"user {shown} rows.*average or sum.*group-by on 'u'"):
+        refuse_repeated_users("f", "u", chunks)
+
+
+@pytest.mark.parametrize("nobody", [None, "", "  "])
+def test_a_row_without_a_user_is_refused_by_its_number(nobody: str | None) -> None:
+    with pytest.raises(DataError, match=r"data row 2 .*no user in column 'u'"):
+        refuse_repeated_users("f", "u", [pa.array(["a"]), pa.array(["b", nobody])])
+
+
+def test_users_that_cannot_be_compared_are_refused() -> None:
+    with pytest.raises(FileError, match="user column 'u' has type list"):
+        refuse_repeated_users("f", "u", [pa.array([[1], [2]])])

@@ -1,0 +1,117 @@
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shufflesum.errors import FileError, MissingExtraError, ParameterError
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+
+
+@dataclass(frozen=True)
+class Estimate:
+    mean: np.ndarray
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        return self.mean - level, self.mean + level
+
+
+def marks(spec: dict[str, Any]) -> list[str]:
+    return [layer["mark"]["type"] for layer in spec["layer"]]
+
+
+def rows(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    (data,) = spec["datasets"].values()
+    return list(data)
+
+
+def test_many_coordinates_are_a_band_and_a_line() -> None:
+    spec = estimate_chart(Estimate(np.arange(50.0)), title="A title", level=0.5).to_dict()
+    assert marks(spec) == ["area", "line"]
+    assert rows(spec)[7] == {"coordinate": 7, "mean": 7.0, "lower": 6.5, "upper": 7.5}
+    assert spec["title"]["text"] == "A title"
+
+
+def test_few_coordinates_are_points_with_bars() -> None:
+    assert marks(estimate_chart(Estimate(np.arange(12.0)), title="t").to_dict()) == ["rule", "point"]
+    assert marks(estimate_chart(Estimate(np.arange(13.0)), title="t").to_dict()) == ["area", "line"]
+    assert marks(estimate_chart(Estimate(np.asarray(3.0)), title="t").to_dict()) == ["rule", "point"]
+
+
+def test_the_truth_is_a_dark_dashed_line_or_a_tick() -> None:
+    spec = estimate_chart(Estimate(np.arange(50.0)), truth=np.arange(50) + 0.25, title="t").to_dict()
+    assert marks(spec) == ["area", "line", "line"]
+    assert rows(spec)[3]["truth"] == 3.25
+    encoding = spec["layer"][2]["encoding"]
+    assert encoding["color"]["scale"] == {"domain": ["mean", "truth"], "range": ["#0072B2", "#1A1A1A"]}
+    assert encoding["strokeDash"]["scale"]["range"][1] == [7, 5]
+    few = estimate_chart(Estimate(np.arange(3.0)), truth=[0, 1, 2], title="t").to_dict()
+    assert marks(few) == ["rule", "point", "tick"]
+
+
+def test_a_missing_estimate_is_a_gap() -> None:
+    mean = np.arange(20.0)
+    mean[4] = np.nan
+    assert rows(estimate_chart(Estimate(mean), title="t").to_dict())[4]["mean"] is None
+
+
+def test_a_matrix_is_heat_maps_on_one_scale_of_means() -> None:
+    mean = np.arange(20.0).reshape(4, 5)
+    mean[1, 1] = np.nan
+    spec = estimate_chart(Estimate(mean), truth=mean + 10, title="t").to_dict()
+    titles = [panel["title"] for panel in spec["hconcat"]]
+    assert titles == ["Private estimate", "True mean", "Half of the 95 % interval"]
+    domains = [panel["encoding"]["color"]["scale"].get("domain") for panel in spec["hconcat"]]
+    assert domains == [[0.0, 29.0], [0.0, 29.0], None]
+
+
+def test_a_row_or_a_tensor_is_drawn_in_flattened_order() -> None:
+    for shape in ((1, 24), (2, 3, 4)):
+        spec = estimate_chart(Estimate(np.arange(24.0).reshape(shape)), title="t").to_dict()
+        assert [row["mean"] for row in rows(spec)] == list(range(24))
+
+
+def test_more_coordinates_than_pixels_are_thinned_and_the_subtitle_says_so() -> None:
+    spec = estimate_chart(Estimate(np.arange(10_000.0)), title="t", subtitle="s").to_dict()
+    assert [row["coordinate"] for row in rows(spec)[:3]] == [0, 3, 6]
+    assert spec["title"]["subtitle"] == "s. One coordinate in 3 is shown"
+
+
+def test_a_truth_of_another_shape_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"truth has shape \(3,\), the estimate \(4,\)"):
+        estimate_chart(Estimate(np.zeros(4)), truth=np.zeros(3), title="t")
+
+
+def test_every_format_is_written_and_html_needs_no_network(tmp_path: Path) -> None:
+    chart = estimate_chart(Estimate(np.arange(30.0)), truth=np.arange(30.0), title="Some words")
+    for suffix in DRAWABLE:
+        save_chart(chart, tmp_path / f"picture{suffix}")
+    png = (tmp_path / "picture.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert int.from_bytes(png[16:20], "big") > 1400  # twice the pixels of a 760 wide plot
+    svg = (tmp_path / "picture.svg").read_text()
+    assert svg.startswith("<svg")
+    assert "Some words" in svg
+    html = (tmp_path / "picture.html").read_text()
+    assert "Some words" in html
+    assert not re.search(r"""<(script|link)[^>]*(src|href)=["']https?:""", html)
+    assert len(html) > 300_000  # the drawing library itself is inside
+
+
+def test_an_unknown_suffix_or_an_unwritable_place_is_refused(tmp_path: Path) -> None:
+    chart = estimate_chart(Estimate(np.arange(3.0)), title="t")
+    with pytest.raises(FileError, match=r"'\.gif'; allowed are \.png, \.svg, \.html"):
+        save_chart(chart, tmp_path / "x.gif")
+    with pytest.raises(FileError, match="cannot be written"):
+        save_chart(chart, tmp_path / "none" / "x.svg")
+
+
+@pytest.mark.parametrize("missing", ["altair", "vl_convert"])
+def test_without_the_libraries_the_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_plots()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda library: None if library == missing else object())
+    with pytest.raises(MissingExtraError, match=r"pip install 'shufflesum\[plots\]'"):
+        estimate_chart(Estimate(np.zeros(3)), title="t")
