@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -20,7 +21,7 @@ from shufflesum.domain import Domain, Structure
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy import published
 
-__all__ = ["UninformativePlanWarning", "plan"]
+__all__ = ["UninformativePlanWarning", "alternatives", "plan", "plan_for_error"]
 
 _MOST_LEVELS = 999  # what the certified accountant covers
 
@@ -97,6 +98,84 @@ def plan(
     return chosen
 
 
+def plan_for_error(
+    target_error: float,
+    *,
+    users: int | None = None,
+    epsilon: float | None = None,
+    reports: int | None = None,
+    levels: int | None = None,
+    **arguments: Any,
+) -> Plan:
+    """The plan with the smallest number of users, or the smallest epsilon, whichever is left out, for an error.
+
+    `target_error` is the predicted squared error of the mean, summed over coordinates, in the user's units. The answer
+    is within half a percent of the smallest. The other arguments are those of `plan`.
+    """
+    if not 0 < target_error < math.inf:
+        raise ParameterError(f"target_error is {target_error}; it must be positive and finite")
+    if (users is None) == (epsilon is None):
+        raise ParameterError("a target error asks for the smallest users or epsilon: leave out exactly one of the two")
+
+    def certified(value: float, near: Plan | None) -> Plan | None:
+        """The plan at this many users, or this epsilon; with the reports and levels of a plan near it, if given."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UninformativePlanWarning)
+                return plan(
+                    users=math.ceil(value) if users is None else users,
+                    epsilon=value if epsilon is None else epsilon,
+                    reports=near.reports if near else reports,
+                    levels=near.levels if near else levels,
+                    **arguments,
+                )
+        except PrivacyError:
+            return None
+
+    def excess(found: Plan | None) -> float:
+        """The logarithm of error over target, which falls in users and in epsilon."""
+        return 50.0 if found is None else math.log(found.expected_error.total / target_error)
+
+    # The error is nearly a power law: straight lines between logarithms home in on the target from both sides.
+    least, value, most = (1.0, 1e4, 1e10) if users is None else (1e-4, 1.0, 32.0)
+    below: tuple[float, float] | None = None
+    above: tuple[float, float, Plan] | None = None
+    near: Plan | None = None
+    while True:
+        found = certified(value, near)
+        if found is not None and excess(found) <= 0:
+            above = (value, excess(found), found)
+        else:
+            below = (value, excess(found))
+        if above and (value <= least or (below and _adjacent(below[0], above[0], whole=users is None))):
+            return above[2]
+        if below and value >= most:
+            raise PrivacyError(
+                f"a squared error of {target_error} is out of reach with up to "
+                + (f"{most:.0e} users; raise epsilon" if users is None else f"epsilon = {most:g}; raise users")
+                + ", delta or the target error"
+            )
+        if below and above:
+            near = above[2] if above[0] / below[0] < 1.5 else None
+            share = min(max(below[1] / (below[1] - above[1]), 0.1), 0.9)
+            value = below[0] * (above[0] / below[0]) ** share
+        else:
+            value = min(
+                max(value * math.exp(max(-3.0, min(3.0, excess(found) + math.copysign(0.05, excess(found))))), least),
+                most,
+            )
+
+
+def _adjacent(low: float, high: float, *, whole: bool) -> bool:
+    return high / low < 1.005 or (whole and math.ceil(high) - math.ceil(low) <= 1)
+
+
+def alternatives(chosen: Plan) -> list[Plan]:
+    """The same collection with d, d/2, d/4, ... reports per user, each at its own levels and certified noise."""
+    search = _Search(chosen, _halvings(chosen.dimension), None)
+    return [search.best_with(reports) for reports in search.reports]
+
+
 def _published(base: Plan, reports: int, levels: int | None, sampling: Sampling | None) -> Plan:
     """The paper's own choice: levels by its formula, uniform sampling for several reports."""
     sampling = sampling or ("uniform" if reports > 1 else "stratified")
@@ -122,6 +201,11 @@ class _Search:
     reports: list[int]
     levels: list[int] | None
     _visited: dict[tuple[int, int], Plan] = field(default_factory=dict)
+
+    def best_with(self, reports: int) -> Plan:
+        """The certified plan with this many reports, at the levels that the guess prefers."""
+        grid = self.levels or _level_grid(self.base.dimension)
+        return self._certified(reports, min(grid, key=lambda levels: self._guessed_error(reports, levels)))
 
     def best(self) -> Plan:
         """The certified plan with the least predicted error that the climb finds."""

@@ -16,12 +16,13 @@ from shufflesum.errors import FileError, MissingExtraError, ParameterError
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["DRAWABLE", "estimate_chart", "require_plots", "save_chart"]
+__all__ = ["DRAWABLE", "error_chart", "estimate_chart", "require_plots", "save_chart"]
 
 DRAWABLE = (".png", ".svg", ".html")
 
 # Two colours of Okabe and Ito that stay apart for every kind of colour vision, and in print.
 _ESTIMATE, _TRUTH = "#0072B2", "#1A1A1A"
+_PARTS = ["#56B4E9", "#E69F00", "#0072B2"]
 _WIDTH, _HEIGHT = 760, 380
 _FEW = 12  # up to here single points with bars say more than a line
 _MOST_POINTS = 4000  # more than the picture has pixels
@@ -76,6 +77,36 @@ def estimate_chart(
             title=_title(title, subtitle), width=_WIDTH, height=_HEIGHT
         )
     styled: alt.LayerChart | alt.HConcatChart = _styled(chart)
+    return styled
+
+
+def error_chart(parts: Mapping[int, Mapping[str, float]], *, title: str, subtitle: str = "") -> alt.Chart:
+    """Predicted squared error by number of reports a user sends, its parts (sampling, rounding, noise) stacked."""
+    require_plots()
+    import altair as alt
+
+    rows = [
+        {"reports": reports, "part": name, "error": error, "order": order}
+        for reports, split in parts.items()
+        for order, (name, error) in enumerate(split.items())
+    ]
+    names = list(next(iter(parts.values())))
+    chart = (
+        alt.Chart(_data(rows))
+        .mark_bar(size=min(60, 0.6 * _WIDTH / len(parts)))
+        .encode(
+            x=alt.X("reports:O", title="Reports each user sends", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("error:Q", title="Squared error of the mean, all coordinates", axis=alt.Axis(tickCount=6)),
+            color=alt.Color(
+                "part:N",
+                scale=alt.Scale(domain=names, range=_PARTS[: len(names)]),
+                legend=alt.Legend(title=None, orient="top", labelLimit=500),
+            ),
+            order="order:Q",
+        )
+        .properties(title=_title(title, subtitle), width=_WIDTH, height=_HEIGHT)
+    )
+    styled: alt.Chart = _styled(chart)
     return styled
 
 

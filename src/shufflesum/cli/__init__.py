@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from shufflesum.cli import demo, run
+from shufflesum.cli import demo, plan, privacy, run, statement
 from shufflesum.errors import ShufflesumError
 
 __all__ = ["main"]
@@ -19,7 +19,7 @@ def _group() -> None:
     """Private sums and means of vectors, matrices and tensors: the shuffle model of differential privacy."""
 
 
-for _module in (run, demo):
+for _module in (run, plan, privacy, statement, demo):
     _group.add_command(_module.command)
 
 
@@ -36,9 +36,7 @@ def main() -> NoReturn:
         _fail("stopped; nothing was written", code=130)
     except MemoryError:
         _fail("not enough memory for this dimension and number of levels; lower one of them")
-    except (
-        OSError
-    ) as error:  # of files the library made a ShufflesumError already; what is left is the terminal or pipe
+    except OSError as error:  # files raise a ShufflesumError, so this is the terminal or the pipe
         _fail(f"the result cannot be printed: {error.strerror or error}; see where standard output goes")
     sys.exit(0)
 

@@ -12,6 +12,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from shufflesum._figures import upwards
+
 __all__ = ["console", "plan_options", "progress_bar", "upwards", "warnings_as_notes"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -65,16 +67,3 @@ def warnings_as_notes() -> Iterator[None]:
         yield
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         click.echo(f"note: {text}", err=True)
-
-
-def upwards(value: float, digits: int = 3) -> str:
-    """A privacy figure for people: rounded up, never down, to so many significant digits."""
-    for precision in range(digits, 18):
-        text = f"{value:.{precision}g}"
-        if float(text) >= value:
-            return text
-        exponent = 0 if value == 0 else int(f"{value:.17e}".split("e")[1])
-        text = f"{float(text) + 10.0 ** (exponent - precision + 1):.{precision}g}"
-        if float(text) >= value:
-            return text
-    return repr(value)

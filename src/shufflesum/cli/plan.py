@@ -1,0 +1,151 @@
+"""`shufflesum plan`: from users, dimension and privacy to a plan, or from an error to what it needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shufflesum._figures import upwards
+from shufflesum.cli.options import console, plan_options, warnings_as_notes
+from shufflesum.contract import Plan
+from shufflesum.errors import ParameterError, PrivacyError, ShufflesumError
+from shufflesum.planning import alternatives, plan_for_error
+from shufflesum.planning import plan as make_plan
+from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
+from shufflesum.privacy import published
+from shufflesum.tables import StagedOutputs
+
+__all__ = ["command"]
+
+
+@click.command("plan", short_help="Choose reports, levels and noise for a privacy target.")
+@click.option("--users", type=int, metavar="N", help="The smallest batch that may be released.")
+@click.option("--dimension", type=int, required=True, metavar="D", help="Numbers in each user's array.")
+@click.option("--epsilon", type=float, help="The guarantee's epsilon.")
+@click.option("--delta", type=float, required=True, help="The guarantee's delta.")
+@plan_options
+@click.option(
+    "--target-error",
+    type=float,
+    metavar="X",
+    help="Squared error of the mean, summed over coordinates: finds the smallest --users, or --epsilon, if left out.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan file (.json).")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the predicted error by number of reports.")
+def command(
+    users: int | None,
+    dimension: int,
+    epsilon: float | None,
+    delta: float,
+    target_error: float | None,
+    as_json: bool,
+    output: Path | None,
+    plot: Path | None,
+    **arguments: Any,
+) -> None:
+    """Plan a collection: what users send, what is guaranteed, what error to expect.
+
+    \b
+    Example: shufflesum plan --users 50000 --dimension 100 --epsilon 1 --delta 1e-6 -o plan.json
+             shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
+    """
+    given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    given |= {"shape": dimension, "delta": delta}
+    with StagedOutputs() as outputs, warnings_as_notes():
+        staged = outputs.stage(output, (".json",)) if output else None
+        if plot:
+            require_plots()
+        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
+        if target_error is not None:
+            plan = plan_for_error(target_error, users=users, epsilon=epsilon, **given)
+        elif users is None or epsilon is None:
+            raise ParameterError("--users and --epsilon are needed; one of them may be left out with --target-error")
+        else:
+            plan = make_plan(users=users, epsilon=epsilon, **given)
+        if staged:
+            staged.write_text(plan.to_json())
+        if staged_plot:
+            _draw(plan, staged_plot)
+    if as_json:
+        click.echo(plan.to_json())
+    else:
+        console.print(card(plan))
+        for path in (output, plot):
+            if path:
+                console.print(f"wrote {path}")
+
+
+def card(plan: Plan) -> str:
+    """The plan for a person."""
+    error = plan.expected_error
+    per_coordinate = math.sqrt(error.total / plan.dimension)
+    rounds = "" if plan.rounds == 1 else f", over {plan.rounds:,} rounds"
+    honest = "" if plan.honest_fraction == 1 else f", {plan.honest_users:,} of them honest"
+    split = f"{error.sampling:.3g} sampling + {error.rounding:.3g} rounding + {error.noise:.3g} noise"
+    guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
+    lines = {
+        "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
+        "each sends": [
+            f"{plan.reports:,} of {plan.dimension:,} coordinates ({plan.sampling}), as one of {plan.levels + 1} values,",
+            f"replaced by a random one with probability {plan.noise_probability:.6f}",
+            f"{plan.bytes_per_user['raw']:,} bytes a user and round ({plan.bytes_per_user['sealed']:,} sealed)",
+        ],
+        "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
+        "error": [
+            f"{per_coordinate:.3g} per coordinate (root mean square, worst data)",
+            f"squared, all coordinates: {error.total:.4g} = {split}",
+            *(
+                [
+                    "worse than guessing the middle of the bounds: more users or epsilon, or fewer coordinates, would help"
+                ]
+                if plan.worse_than_guessing
+                else []
+            ),
+        ],
+        "the paper": [_published(plan)],
+        "fallback": [f"epsilon {upwards(plan.local_epsilon)} if shuffler and analyzer collude"],
+    }
+    text = [f"[bold]Plan {plan.id[:16]}[/bold]"]
+    for label, (first, *more) in lines.items():
+        text += [f"  {label:<12} {first}", *(f"{'':15}{line}" for line in more)]
+    return "\n".join(text)
+
+
+def _published(plan: Plan) -> str:
+    """What the published formulas make of the same target."""
+    rounds_out = replace(plan.privacy, rounds=1, reports=1, sampling="stratified")
+    try:
+        levels = published.published_levels(
+            users=plan.honest_users, dimension=plan.dimension, reports=1, epsilon=plan.epsilon, delta=plan.delta
+        )
+        noise = replace(rounds_out, levels=levels).published_noise_probability(plan.epsilon, plan.delta)
+    except PrivacyError as error:
+        return f"offers nothing here: {str(error).split(',')[0]}"
+    except ShufflesumError as error:
+        return f"offers nothing here: {error}"
+    theirs = replace(plan, reports=1, levels=levels, noise_probability=noise, sampling="stratified", rounds=1)
+    times = theirs.expected_error.total / plan.expected_error.total
+    return f"one report, {levels + 1} values, noise probability {noise:.4f}: {times:.3g} times our squared error"
+
+
+def _draw(plan: Plan, path: Path) -> None:
+    parts = {
+        option.reports: {
+            "sampling": option.expected_error.sampling,
+            "rounding": option.expected_error.rounding,
+            "noise": option.expected_error.noise,
+        }
+        for option in reversed(alternatives(plan))
+    }
+    chart = error_chart(
+        parts,
+        title="Predicted error by number of reports",
+        subtitle=f"{plan.users:,} users, {plan.dimension:,} coordinates, epsilon {upwards(plan.epsilon)}, "
+        f"delta {upwards(plan.delta)}; worst data, certified noise",
+    )
+    save_chart(chart, path)

@@ -1,0 +1,81 @@
+"""A plan's privacy on one page, for people who answer for it but do not read proofs."""
+
+from __future__ import annotations
+
+import math
+
+from shufflesum._figures import upwards
+from shufflesum.contract import Plan
+from shufflesum.errors import PlanError
+
+__all__ = ["statement"]
+
+
+def statement(plan: Plan) -> str:
+    """Plain text in Markdown: who sees what, what is guaranteed for whom, on which assumptions, and what is left."""
+    if plan.accountant == "none":
+        raise PlanError("this plan has no privacy guarantee (accountant 'none'); there is nothing to state")
+    epsilon, delta, gamma = plan.epsilon, plan.delta, plan.noise_probability
+    factor = math.exp(min(epsilon, 700.0))
+    rounds = "one round" if plan.rounds == 1 else f"up to {plan.rounds:,} rounds"
+    honest = (
+        "All users are counted on to follow the protocol."
+        if plan.honest_fraction == 1
+        else f"The guarantee counts on {plan.honest_users:,} users following the protocol."
+    )
+    return f"""# Privacy statement
+
+Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dimension:,} numbers a user), from at least
+{plan.users:,} users, in {rounds}.
+
+## Who sees what
+
+- **A user's device** holds the data. In each round it picks {plan.reports:,} of the {plan.dimension:,} numbers, rounds each
+  at random to one of {plan.levels + 1} values, and with probability {gamma:.4g} replaces it by a uniformly random one. It
+  sends those {plan.reports:,} reports ({plan.bytes_per_user["raw"]:,} bytes), each a pair (which number, which value), each
+  as a message of its own.
+- **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing below
+  {plan.users:,} users.
+- **The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted.
+
+## What is guaranteed
+
+(epsilon, delta) = (**{upwards(epsilon)}**, **{upwards(delta)}**) differential privacy for **one user, that is one row of data**, over
+{rounds}: whether a user's row is what it is or anything else, no outcome becomes more likely by more than a factor of
+{upwards(factor)}, plus {upwards(delta)}. People who own several rows have less: the guarantee is per row unless rows are combined
+first. That somebody took part, and how many did, is not hidden.
+
+## What taking part can reveal at most
+
+- Whoever has narrowed a user's row down to two equally likely ones, and sees all that the analyzer sees, guesses right with
+  probability at most {_percent((factor + delta) / (1 + factor))} (50% is blind guessing).
+- A test that wrongly accuses 1% of users finds at most {_percent(0.01 * factor + delta)} of those it is after.
+
+## What is assumed
+
+- The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}
+- Every user counts once in each round, and each device draws fresh, secret randomness.
+- Bounds and plan were chosen without looking at the data.
+- {_accountant(plan)}
+
+## If the shuffler and the analyzer collude
+
+Each report alone still protects its user: epsilon {upwards(plan.local_epsilon / (plan.reports * plan.rounds))} a report,
+and {upwards(plan.local_epsilon)} for all reports of a user together, with delta 0. {_fallback(plan)}
+"""
+
+
+def _percent(probability: float) -> str:
+    return f"{upwards(100 * min(1.0, probability))}%"
+
+
+def _accountant(plan: Plan) -> str:
+    if plan.accountant == "paper":
+        return "The guarantee rests on the published formula, and on a user's reports not being linked to each other."
+    return "The guarantee is computed by a certified accountant: every numerical error is counted against us."
+
+
+def _fallback(plan: Plan) -> str:
+    if plan.local_epsilon > 10:
+        return "A figure that large is next to no protection: the shuffler matters."
+    return "That is a weaker, but real, protection."
