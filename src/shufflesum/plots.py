@@ -80,7 +80,7 @@ def estimate_chart(
     return styled
 
 
-def error_chart(parts: Mapping[int, Mapping[str, float]], *, title: str, subtitle: str = "") -> alt.Chart:
+def error_chart(parts: Mapping[int, Mapping[str, float]], *, title: str, subtitle: str = "") -> alt.LayerChart:
     """Predicted squared error by number of reports a user sends, its parts (sampling, rounding, noise) stacked."""
     require_plots()
     import altair as alt
@@ -90,24 +90,25 @@ def error_chart(parts: Mapping[int, Mapping[str, float]], *, title: str, subtitl
         for reports, split in parts.items()
         for order, (name, error) in enumerate(split.items())
     ]
+    totals = [
+        {"reports": reports, "error": sum(split.values()), "label": f"{sum(split.values()):.2g}"}
+        for reports, split in parts.items()
+    ]
     names = list(next(iter(parts.values())))
-    chart = (
-        alt.Chart(_data(rows))
-        .mark_bar(size=min(60, 0.6 * _WIDTH / len(parts)))
-        .encode(
-            x=alt.X("reports:O", title="Reports each user sends", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("error:Q", title="Squared error of the mean, all coordinates", axis=alt.Axis(tickCount=6)),
-            color=alt.Color(
-                "part:N",
-                scale=alt.Scale(domain=names, range=_PARTS[: len(names)]),
-                legend=alt.Legend(title=None, orient="top", labelLimit=500),
-            ),
-            order="order:Q",
-        )
-        .properties(title=_title(title, subtitle), width=_WIDTH, height=_HEIGHT)
+    x = alt.X("reports:O", title="Reports each user sends", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("error:Q", title="Squared error of the mean, all coordinates", axis=alt.Axis(tickCount=6))
+    colour = alt.Color(
+        "part:N",
+        scale=alt.Scale(domain=names, range=_PARTS[: len(names)]),
+        legend=alt.Legend(title=None, orient="top", labelLimit=500),
     )
-    styled: alt.Chart = _styled(chart)
-    return styled
+    bars = alt.Chart(_data(rows)).mark_bar(size=min(60, 0.6 * _WIDTH / len(parts)))
+    labels = alt.Chart(_data(totals)).mark_text(dy=-10, fontSize=15).encode(x=x, y=y, text="label:N")
+    layers = [bars.encode(x=x, y=y, color=colour, order="order:Q"), labels]
+    chart: alt.LayerChart = _styled(
+        alt.LayerChart(layer=layers).properties(title=_title(title, subtitle), width=_WIDTH, height=_HEIGHT)
+    )
+    return chart
 
 
 def save_chart(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shufflesum._figures import upwards
+from shufflesum._figures import downwards, upwards
 from shufflesum.contract import Plan
 from shufflesum.errors import PlanError
 
@@ -31,7 +31,7 @@ Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dim
 ## Who sees what
 
 - **A user's device** holds the data. In each round it picks {plan.reports:,} of the {plan.dimension:,} numbers, rounds each
-  at random to one of {plan.levels + 1} values, and with probability {gamma:.4g} replaces it by a uniformly random one. It
+  at random to one of {plan.levels + 1} values, and with probability {downwards(gamma, 4)} replaces it by a uniformly random one. It
   sends those {plan.reports:,} reports ({plan.bytes_per_user["raw"]:,} bytes), each a pair (which number, which value), each
   as a message of its own.
 - **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing below

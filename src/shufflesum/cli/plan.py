@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from shufflesum._figures import upwards
+from shufflesum._figures import downwards, upwards
 from shufflesum.cli.options import console, plan_options, warnings_as_notes
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, PrivacyError, ShufflesumError
@@ -91,25 +91,20 @@ def card(plan: Plan) -> str:
     lines = {
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
         "each sends": [
-            f"{plan.reports:,} of {plan.dimension:,} coordinates ({plan.sampling}), as one of {plan.levels + 1} values,",
-            f"replaced by a random one with probability {plan.noise_probability:.6f}",
+            f"{plan.reports:,} of {plan.dimension:,} coordinates ({plan.sampling}), in {plan.levels + 1} values,",
+            f"replaced by a random one with probability {downwards(plan.noise_probability, 5)}",
             f"{plan.bytes_per_user['raw']:,} bytes a user and round ({plan.bytes_per_user['sealed']:,} sealed)",
         ],
         "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
         "error": [
             f"{per_coordinate:.3g} per coordinate (root mean square, worst data)",
             f"squared, all coordinates: {error.total:.4g} = {split}",
-            *(
-                [
-                    "worse than guessing the middle of the bounds: more users or epsilon, or fewer coordinates, would help"
-                ]
-                if plan.worse_than_guessing
-                else []
-            ),
         ],
         "the paper": [_published(plan)],
         "fallback": [f"epsilon {upwards(plan.local_epsilon)} if shuffler and analyzer collude"],
     }
+    if plan.worse_than_guessing:
+        lines["error"].append("so guessing the middle of the bounds can do better: see the note")
     text = [f"[bold]Plan {plan.id[:16]}[/bold]"]
     for label, (first, *more) in lines.items():
         text += [f"  {label:<12} {first}", *(f"{'':15}{line}" for line in more)]

@@ -10,6 +10,7 @@ import click
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from shufflesum._figures import downwards
 from shufflesum.aggregate import aggregate_batches
 from shufflesum.cli.options import console, plan_options, progress_bar, upwards, warnings_as_notes
 from shufflesum.contract import Plan
@@ -166,7 +167,7 @@ def print_estimate(estimate: Estimate, level: float, names: tuple[str, ...] | No
     plan = estimate.plan
     console.print(
         f"[bold]{estimate.users:,} users[/bold], each sending {plan.reports:,} of {plan.dimension:,} coordinates in "
-        f"{plan.levels + 1} values, replaced by noise with probability {plan.noise_probability:.4f}"
+        f"{plan.levels + 1} values, replaced by noise with probability {downwards(plan.noise_probability, 4)}"
     )
     console.print(
         f"guarantee for one row: [bold]{_guarantee(plan)}[/bold] ({plan.accountant} accountant); "

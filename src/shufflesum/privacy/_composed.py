@@ -108,21 +108,29 @@ def composed_upper(
     single = single_profile(honest_users, levels, noise_probability, single_coordinate_blocks=single_coordinate_blocks)
     deviation = deviation_of_loss(honest_users, levels, noise_probability)
     highest = local_epsilon(levels=levels, noise_probability=noise_probability)
-    return compose_profile(single, deviation, highest, compositions)
+    rough = single_profile(honest_users, levels, noise_probability, single_coordinate_blocks=False)
+    return compose_profile(single, deviation, highest, compositions, rough=rough)
 
 
 def compose_profile(
-    profile: Profile, deviation: float, highest: float, compositions: int, interval: float | None = None
+    profile: Profile,
+    deviation: float,
+    highest: float,
+    compositions: int,
+    *,
+    interval: float | None = None,
+    rough: Profile | None = None,
 ) -> ComposedUpper:
     """Compose any symmetric profile: upper bounds of delta at ascending epsilons >= 0, zero from `highest` on.
 
     `deviation` is roughly that of one loss and only sets the grid, whose step is `interval` times a power of two.
+    `rough`, if given, is a cheaper bound that tells how far the grid must reach.
     """
     if highest == 0.0:
         return ComposedUpper(GridLosses(interval or 1.0, 0, np.ones(1), 0.0, 0.0))  # nothing but noise
     probes = np.concatenate([np.arange(2.0, 16.0), np.geomspace(16.0, 17.0 + highest / deviation, 12)]) * deviation
     probes = np.append(probes[probes < highest], highest)
-    heights = profile(probes)
+    heights = (rough or profile)(probes)
     heights[-1] = 0.0
     # computed bounds do not fall below a floor of their own; there is no point in reaching further out
     floor = 1.5 * float(heights[-2]) if probes.size > 1 and heights[-2] < _FLOOR else 0.0

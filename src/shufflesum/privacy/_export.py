@@ -55,7 +55,7 @@ def to_dp_accounting(
         deviation_of_loss(honest_users, levels, noise_probability),
         local_epsilon(levels=levels, noise_probability=noise_probability),
         compositions,
-        interval,
+        interval=interval,
     ).losses
     while losses.step < interval:
         losses = coarsen_above(losses)

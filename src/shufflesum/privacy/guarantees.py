@@ -9,14 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Required, TypedDict, Unpack
 
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.privacy import composition, published
 from shufflesum.privacy._memory import recall, remember
 from shufflesum.privacy._search import GRID, crossing_probability
 
-__all__ = ["Interval", "Protocol", "honest_users"]
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+__all__ = [
+    "Interval",
+    "Protocol",
+    "delta_bounds",
+    "epsilon_bounds",
+    "honest_users",
+    "smallest_noise_probability",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +164,21 @@ class Protocol:
         )
         return min(1.0, math.ceil(gamma * GRID) / GRID)
 
+    def to_dp_accounting(
+        self, noise_probability: float, *, value_discretization_interval: float = 1e-4
+    ) -> PrivacyLossDistribution:
+        """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""
+        if self._subsets_overlap:
+            raise ParameterError("uniform sampling of several reports has no privacy loss distribution: use stratified")
+        return composition.to_dp_accounting(
+            self._honest,
+            self.levels,
+            noise_probability,
+            self._copies,
+            single_coordinate_blocks=self._single_blocks,
+            value_discretization_interval=value_discretization_interval,
+        )
+
     def check_claim(
         self, accountant: Literal["exact", "paper"], noise_probability: float, epsilon: float, delta: float
     ) -> None:
@@ -199,6 +224,35 @@ class Protocol:
             self._copies,
             single_coordinate_blocks=self._single_blocks,
         )
+
+
+class _ProtocolArguments(TypedDict, total=False):
+    users: Required[int]
+    levels: Required[int]
+    reports: int
+    rounds: int
+    dimension: int | None
+    sampling: Literal["stratified", "uniform"]
+    honest_fraction: float
+
+
+def delta_bounds(*, noise_probability: float, epsilon: float, **protocol: Unpack[_ProtocolArguments]) -> Interval:
+    """The delta that goes with epsilon; the other arguments are those of `Protocol`.
+
+    >>> delta_bounds(users=50_000, levels=3, noise_probability=0.004, epsilon=0.95).upper < 1e-6
+    True
+    """
+    return Protocol(**protocol).delta(noise_probability, epsilon)
+
+
+def epsilon_bounds(*, noise_probability: float, delta: float, **protocol: Unpack[_ProtocolArguments]) -> Interval:
+    """The epsilon that goes with delta; the other arguments are those of `Protocol`."""
+    return Protocol(**protocol).epsilon(noise_probability, delta)
+
+
+def smallest_noise_probability(*, epsilon: float, delta: float, **protocol: Unpack[_ProtocolArguments]) -> float:
+    """The least noise probability certified for (epsilon, delta); the other arguments are those of `Protocol`."""
+    return Protocol(**protocol).smallest_noise_probability(epsilon, delta)
 
 
 def _falling_crossing(delta_upper: Callable[[float], float], delta: float) -> float:
