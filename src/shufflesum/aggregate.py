@@ -29,6 +29,7 @@ from shufflesum.protocol.randomness import RandomSource
 __all__ = ["aggregate", "aggregate_batches"]
 
 _BATCH_VALUES = 1 << 22
+_SPARE_CELLS = 1 << 25
 
 
 def aggregate(
@@ -93,7 +94,8 @@ def aggregate_batches(
     `progress` is called with the number of rows done so far.
     """
     if workers is None:
-        workers = 1 if source else (os.cpu_count() or 1)
+        # Each worker has a table of counts of its own; large tables are not worth the memory.
+        workers = 1 if source else min(os.cpu_count() or 1, 1 + _SPARE_CELLS // (plan.dimension * (plan.levels + 1)))
     check_size("workers", workers, 1, 1 << 10)
     crew = [_Worker(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
     done = 0

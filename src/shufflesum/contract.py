@@ -316,7 +316,10 @@ class Plan:
             text = Path(path).read_bytes()
         except OSError as error:
             raise FileError(f"cannot read plan {path}: {error.strerror or error}") from error
-        return Plan.from_json(text)
+        try:
+            return Plan.from_json(text)
+        except PlanError as error:
+            raise PlanError(f"{path}: {error}") from error
 
 
 def check_size(name: str, value: int, least: int, most: int) -> None:

@@ -51,6 +51,24 @@ def test_wider_cells_cost_little_and_stay_above_every_data_set() -> None:
     assert np.all(found <= worst(round(0.98 * users), gamma, EPSILONS[:4]))
 
 
+def test_sampling_a_long_law_costs_little_and_never_undercuts_the_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, gamma = 200_000, 0.1
+    epsilons = np.linspace(0.0, 8.0, 60) / math.sqrt(users * gamma / 2)
+    full = binary.profile_upper(users, gamma, epsilons)
+    monkeypatch.setattr(binary, "_DENSE", 0)
+    sampled = binary.profile_upper(users, gamma, epsilons)
+    assert np.all(sampled >= full * (1 - 1e-11))
+    assert np.all(sampled <= full * 1.04)
+
+
+def test_users_beyond_the_longest_law_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    epsilons = np.array([0.0, 0.05])
+    monkeypatch.setattr(binary, "_LARGEST_SPREAD", 50.0)
+    enough = binary.profile_upper(25_001, 0.2, epsilons)
+    assert np.array_equal(binary.profile_upper(10**9, 0.2, epsilons), enough)
+    assert np.all(enough < binary.profile_upper(20_000, 0.2, epsilons))
+
+
 def test_deep_tails_keep_their_relative_precision() -> None:
     users, gamma = 180, 0.5
     epsilons = np.array([0.9])

@@ -143,3 +143,11 @@ def test_powers_do_not_depend_on_the_order_of_multiplication() -> None:
     single = gaussian_pair(0.005, 0.1)
     deltas = [power_above(single, copies, 1e-17).profile_above(1.0) for copies in range(1, 40)]
     assert all(later > earlier for earlier, later in itertools.pairwise(deltas))
+
+
+def test_losses_beyond_all_bounds_count_as_infinite_and_no_mass_is_lost() -> None:
+    single = gaussian_pair(0.05, 1.0)
+    for copies in (500, 800, 5000):  # mean losses of 250, 400 and 2500
+        composed = power_above(single, copies, 1e-15)
+        assert composed.upper_masses().sum() + composed.infinite == pytest.approx(1.0, abs=1e-9)
+        assert composed.profile_above(0.0) >= 1.0 - 1e-12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import NoReturn
 
@@ -25,20 +26,22 @@ for _module in (run, plan, privacy, statement, demo):
 
 def main() -> NoReturn:
     """Run a command; what a user can mend ends with one clear message and exit code 2."""
+    # As an exception, a polite kill lets staged outputs be taken away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        _group(standalone_mode=False)
+        result = _group(standalone_mode=False)
     except ShufflesumError as error:
         _fail(str(error))
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _fail("stopped; nothing was written", code=130)
+        _fail("stopped", code=130)
     except MemoryError:
         _fail("not enough memory for this dimension and number of levels; lower one of them")
     except OSError as error:  # files raise a ShufflesumError, so this is the terminal or the pipe
         _fail(f"the result cannot be printed: {error.strerror or error}; see where standard output goes")
-    sys.exit(0)
+    sys.exit(result if isinstance(result, int) else 0)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

@@ -245,7 +245,7 @@ def _power(
         terms = min(len(a.balanced), len(b.balanced))
         error = (a.error + b.error) * (1 + _MOST_ERROR) + _ULP * (terms + 8)
         balanced = np.convolve(a.balanced, b.balanced)
-        infinite = a.infinite + b.infinite * (1.0 - a.infinite)
+        infinite = a.infinite + b.infinite * (1.0 - a.infinite)  # totals are 1 up to `error`
         joint = GridLosses(a.step, a.lowest + b.lowest, balanced, infinite, _checked(error))
         return tidy(joint, count)
 
@@ -266,7 +266,7 @@ def _trim_above(losses: GridLosses, charge: float) -> GridLosses:
     x = losses.step * np.arange(middle + 1, dtype=np.float64)
     r = losses.balanced[middle:]
     beyond = np.append(np.cumsum((r * np.exp(-x / 2))[:0:-1])[::-1], 0.0)  # Q's mass above each node
-    # what P loses to infinity if node i is the last: sum over j > i of P_j - e^(x_i) Q_j, as a positive sum
+    # what P loses to infinity if node i is the last: sum over j > i of P_j - e^(x_i) Q_j, or somewhat more far out
     near = int(np.searchsorted(x, _LARGEST_LOSS))
     costs = np.append(np.cumsum((np.diff(np.expm1(x[:near])) * beyond[: near - 1])[::-1])[::-1], 0.0)
     costs += float(np.sum(r[near:] * np.exp(x[near:] / 2)))
@@ -276,7 +276,9 @@ def _trim_above(losses: GridLosses, charge: float) -> GridLosses:
     balanced = losses.balanced[middle - top : middle + top + 1].copy()
     balanced[-1] += beyond[top] * math.exp(x[top] / 2)
     balanced[0] = balanced[-1]
-    infinite = losses.infinite + float(costs[top])
+    # exact here, so that P's total stays 1 and `_power` may rely on it
+    cut = float(np.sum(r[top + 1 :] * np.exp(x[top + 1 :] / 2) * -np.expm1(x[top] - x[top + 1 :])))
+    infinite = min(1.0, losses.infinite + cut)
     return GridLosses(losses.step, -top, balanced, infinite, losses.error + _ULP * (2 * middle + 8))
 
 

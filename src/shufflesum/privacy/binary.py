@@ -29,7 +29,7 @@ _FEWEST_CELLS = 32
 _WORK = 1.5e4  # cells x standard deviation of z
 _DENSE = 1e7  # shorter laws are convolved in full
 _SAMPLES = 16  # per standard deviation of a longer law: the chords add 1/(6 * 16**2) to the variance of a loss
-_LARGEST_SPREAD = 5e3  # of z; noise beyond is not counted
+_LARGEST_SPREAD = 3e3  # of z; noise beyond is not counted
 
 
 def profile_upper(honest_users: int, noise_probability: float, epsilons: Floats) -> Floats:

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from pyarrow import parquet
+
+import shufflesum as ss
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command, Within
+
+PRIVACY = ("--epsilon", "1", "--delta", "1e-6")
+QUICK = (*PRIVACY, "--reports", "3", "--levels", "4", "--json")  # nothing left to plan for three columns
+
+Floats = NDArray[np.float64]
+
+
+def write_table(path: Path, values: Floats, names: str = "") -> None:
+    """Write three columns in the format of the suffix; CSV has a header if there are names."""
+    if path.suffix == ".csv":
+        np.savetxt(path, values, delimiter=",", header=names, comments="", fmt="%.17g")
+    elif path.suffix == ".parquet":
+        parquet.write_table(pa.table({name: values[:, i] for i, name in enumerate(names.split(","))}), path)
+    elif path.suffix == ".npz":
+        np.savez(path, values=values)
+    else:
+        np.save(path, values)
+
+
+# What comes out
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("x.csv", "a,b,c"), ("x.csv", ""), ("x.parquet", "a,b,c"), ("x.npy", ""), ("x.npz", "")],
+)
+def test_every_format_gives_the_mean_of_its_columns_in_order(
+    command: Command, folder: Path, crowd: Floats, within: Within, name: str, columns: str
+) -> None:
+    write_table(folder / name, crowd, columns)
+    estimate = command("run", name, *QUICK).estimate
+    assert within(estimate, crowd.mean(axis=0))
+    assert not within(estimate, crowd.mean(axis=0)[::-1]), "the columns could be in any order"
+    assert estimate["users"] == 5000
+
+
+def test_a_parquet_column_of_lists_is_a_vector(command: Command, folder: Path, crowd: Floats, within: Within) -> None:
+    parquet.write_table(pa.table({"id": range(5000), "vector": crowd.tolist()}), folder / "x.parquet")
+    estimate = command("run", "x.parquet", *QUICK, "--columns", "vector").estimate
+    assert within(estimate, crowd.mean(axis=0))
+    assert not within(estimate, crowd.mean(axis=0)[::-1])
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "chosen"),
+    [
+        ("a,b,c", "c,a", (2, 0)),
+        ("a,b,c", " b ", (1,)),
+        ("a,b,c", "1:3", (1, 2)),
+        ("a,b,c", "2:,a", (2, 0)),
+        ("", "2,0", (2, 0)),
+        ("", "0:2", (0, 1)),
+    ],
+)
+def test_columns_are_chosen_by_name_position_and_range(
+    command: Command, folder: Path, crowd: Floats, within: Within, header: str, columns: str, chosen: tuple[int, ...]
+) -> None:
+    write_table(folder / "x.csv", crowd, header)
+    estimate = command("run", "x.csv", *PRIVACY, "--levels", 4, "--json", "--columns", columns).estimate
+    assert within(estimate, crowd.mean(axis=0)[list(chosen)])
+
+
+def test_numbers_in_the_first_line_can_be_declared_a_header(command: Command, folder: Path) -> None:
+    (folder / "x.csv").write_text("2019,2020\n" + "0.25,0.75\n" * 99)
+    arguments = ("run", "x.csv", *PRIVACY, "--reports", 1, "--levels", 1, "--json")
+    assert command(*arguments, "--header").document["plan"]["users"] == 99
+    assert "2019.0 is out of bounds" in command(*arguments).err
+    assert command(*arguments, "--no-header", "--clip").document["plan"]["users"] == 100
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])
+def test_arrays_of_any_shape_come_back_in_that_shape(
+    command: Command, folder: Path, within: Within, shape: tuple[int, ...]
+) -> None:
+    truth = 0.2 + 0.6 * np.random.default_rng(3).permuted(np.linspace(0, 1, max(2, int(np.prod(shape)))))
+    truth = truth[: int(np.prod(shape))].reshape(shape)
+    values = truth + np.random.default_rng(4).uniform(-0.2, 0.2, (5000, *shape))
+    np.save(folder / "x.npy", values.astype(np.float32))
+    reports = max(1, int(np.prod(shape)))
+    arguments = ("run", "x.npy", *PRIVACY, "--reports", reports, "--levels", 4, "--json")
+    document = command(*arguments).document
+    estimate = document["estimate"]
+    assert document["plan"]["dimension"] == reports
+    assert within(estimate, values.mean(axis=0))
+    assert not within(estimate, values.mean(axis=0) + 0.2)
+    assert np.shape(estimate["confidence_interval"]) == (2, *shape)
+    assert np.shape(estimate["report_counts"]) == np.shape(estimate["sum"]) == shape
+
+
+def test_json_is_one_strict_object_with_just_the_promised_keys(command: Command, folder: Path, crowd: Floats) -> None:
+    np.save(folder / "x.npy", crowd)
+    done = command("run", "x.npy", *QUICK, "--sampling", "uniform")
+    assert done.err == ""
+    plan, estimate = done.document["plan"], done.estimate
+    assert set(done.document) == {"plan", "estimate"}
+    assert plan.pop("noise_probability") == pytest.approx(0.09, abs=0.02)
+    assert plan == {
+        "users": 5000,
+        "dimension": 3,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "levels": 4,
+        "reports": 3,
+        "accountant": "exact",
+        "sampling": "uniform",
+    }
+    listed = {"mean", "sum", "users", "standard_error", "confidence_interval", "report_counts"}
+    assert set(estimate) == listed
+    assert estimate["sum"] == [5000 * mean for mean in estimate["mean"]]
+    assert estimate["report_counts"] == [5000] * 3
+    lower, upper = estimate["confidence_interval"]
+    assert all(low < mean < high for low, mean, high in zip(lower, estimate["mean"], upper, strict=True))
+
+
+def test_what_nobody_reported_is_null_and_noted(command: Command, folder: Path) -> None:
+    np.save(folder / "x.npy", np.full((3, 4, 10), 0.5))
+    done = command("run", "x.npy", *PRIVACY, "--reports", 1, "--json", "-o", "o.csv", "--plot", "p.svg")
+    counts = np.array(done.estimate["report_counts"])
+    assert counts.sum() == 3
+    for key in ("mean", "sum", "standard_error"):
+        missing = np.array([[value is None for value in row] for row in done.estimate[key]])
+        np.testing.assert_array_equal(missing, counts == 0)
+    notes = done.err.splitlines()
+    assert all(line.startswith("note: ") for line in notes)
+    assert any("nobody reported" in line for line in notes)
+    with (folder / "o.csv").open() as file:
+        assert [row["mean"] == "" for row in csv.DictReader(file)] == (counts == 0).reshape(-1).tolist()
+    assert "<svg" in (folder / "p.svg").read_text()
+
+
+def test_every_output_file_says_what_the_json_says(command: Command, folder: Path, crowd: Floats) -> None:
+    np.save(folder / "x.npy", np.concatenate([crowd, crowd], axis=1).reshape(-1, 3, 2))
+    for suffix in ("json", "csv", "parquet", "npz"):
+        arguments = (*PRIVACY, "--reports", 2, "--levels", 3, "--json", "--confidence", 0.9, "-o", f"out.{suffix}")
+        document = command("run", "x.npy", *arguments).document
+        assert_same(document, read_output(folder / f"out.{suffix}"))
+    assert sorted(path.name for path in folder.iterdir()) == ["out.csv", "out.json", "out.npz", "out.parquet", "x.npy"]
+
+
+def read_output(path: Path) -> dict[str, Any]:
+    if path.suffix == ".json":
+        document: dict[str, Any] = json.loads(path.read_text())
+        return {"plan": document["plan"], **document["estimate"]}
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            found = dict(arrays)
+        found["confidence_interval"] = [found["lower"], found["upper"]]
+        return found | {"plan": json.loads(str(found["plan"]))}
+    if path.suffix == ".csv":
+        with path.open() as file:
+            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        columns: dict[str, Any] = {key: [row[key] for row in rows] for key in rows[0]}
+    else:
+        table = parquet.read_table(path)
+        columns = table.to_pydict() | {"plan": json.loads(table.schema.metadata[b"plan"])}
+    assert list(zip(columns["index_0"], columns["index_1"], strict=True)) == list(np.ndindex(3, 2))
+    found = {key: np.reshape(columns[key], (3, 2)) for key in ("mean", "sum", "standard_error")}
+    found["confidence_interval"] = [np.reshape(columns[key], (3, 2)) for key in ("lower", "upper")]
+    found["report_counts"] = np.reshape(columns["report_count"], (3, 2))
+    return found | ({"plan": columns["plan"]} if "plan" in columns else {})
+
+
+def assert_same(document: dict[str, Any], found: dict[str, Any]) -> None:
+    for key, value in document["estimate"].items():
+        if key in found or key != "users":  # one row per entry has no place for the number of users
+            np.testing.assert_array_equal(found[key], value, err_msg=key)
+    for key, value in document["plan"].items():
+        assert "plan" not in found or found["plan"][key] == value
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "html"])
+def test_the_plot_is_a_whole_picture_that_needs_no_network(
+    command: Command, folder: Path, crowd: Floats, suffix: str
+) -> None:
+    np.save(folder / "x.npy", crowd)
+    assert command("run", "x.npy", *QUICK, "--plot", f"p.{suffix}").code == 0
+    content = (folder / f"p.{suffix}").read_bytes()
+    if suffix == "png":
+        assert content.startswith(b"\x89PNG")
+        assert content.endswith(b"IEND\xaeB`\x82")
+    else:
+        text = content.decode()
+        assert text.rstrip().endswith(f"</{suffix}>")
+        assert "Private mean of x.npy" in text
+        assert not re.search(r"<script[^>]*\bsrc\s*=|<link\b|@import|\bimport\s*\(?['\"]https?:", text[:5000])
+        assert not re.search(r"<(script|link|img|iframe)\b[^>]*\b(src|href)\s*=\s*['\"]?(https?:)?//", text)
+
+
+def test_people_read_names_and_what_was_written(command: Command, folder: Path, crowd: Floats) -> None:
+    write_table(folder / "x.csv", crowd, "[/b],height [cm],c")
+    done = command("run", "x.csv", *PRIVACY, "--reports", 3, "--levels", 4, "-o", "out[b].json")
+    assert (done.code, done.err) == (0, "")
+    for expected in ("5,000 users", "guarantee for one row: epsilon 1", "[/b]", "height [cm]", "wrote out[b].json"):
+        assert expected in done.out
+
+
+# What the options do
+
+
+def test_a_plan_made_before_is_used_as_it_is(command: Command, folder: Path, crowd: Floats, within: Within) -> None:
+    plan = ss.plan(users=4000, shape=(1, 3), epsilon=0.5, delta=1e-7, reports=1, levels=5)
+    (folder / "plan.json").write_text(plan.to_json())
+    write_table(folder / "x.csv", crowd, "a,b,c")
+    document = command("run", "x.csv", "--plan", "plan.json", "--json").document
+    assert document["plan"] == {key: plan.summary()[key] for key in document["plan"]}
+    assert document["estimate"]["users"] == 5000, "users are those who took part, not those planned for"
+    assert within(document["estimate"], crowd.mean(axis=0)[None])
+
+
+def test_the_user_column_is_no_data_and_has_every_user_once(
+    command: Command, folder: Path, crowd: Floats, within: Within
+) -> None:
+    numbered = np.column_stack([crowd[:, :1], np.arange(5000), crowd[:, 1:]])
+    write_table(folder / "x.csv", numbered, "a,who,b,c")
+    assert within(command("run", "x.csv", *QUICK, "--user-column", "who").estimate, crowd.mean(axis=0))
+    numbered[4999, 1] = 7
+    write_table(folder / "x.csv", numbered, "a,who,b,c")
+    done = command("run", "x.csv", *QUICK, "--user-column", "who")
+    assert done.code == 2
+    assert re.search("user '7' has 2 rows.*Combine each user's rows first.*average or sum", done.err)
+
+
+def test_missing_values_become_the_midpoint_where_asked(
+    command: Command, folder: Path, crowd: Floats, within: Within
+) -> None:
+    gaps = crowd.copy()
+    gaps[::2, 0] = np.nan
+    np.save(folder / "x.npy", gaps)
+    estimate = command("run", "x.npy", *QUICK, "--missing", "midpoint").estimate
+    assert within(estimate, np.where(np.isnan(gaps), 0.5, gaps).mean(axis=0))
+    assert not within(estimate, np.nanmean(gaps, axis=0))
+
+
+def test_values_are_clipped_where_asked(command: Command, folder: Path, crowd: Floats, within: Within) -> None:
+    wide = np.where(np.arange(5000)[:, None] % 10 == 0, 3 - 6 * crowd, crowd)
+    wide[0] = (np.inf, -np.inf, 1e300)
+    np.save(folder / "x.npy", wide)
+    estimate = command("run", "x.npy", *QUICK, "--clip", "--bounds", "-1", "1").estimate
+    assert within(estimate, np.clip(wide, -1, 1).mean(axis=0))
+    assert not within(estimate, wide[1:].mean(axis=0))
+
+
+def test_more_confidence_is_a_wider_interval(command: Command, folder: Path, crowd: Floats) -> None:
+    np.save(folder / "x.npy", crowd)
+    widths = []
+    for level in (0.5, 0.999):
+        lower, upper = command("run", "x.npy", *QUICK, "--confidence", level).estimate["confidence_interval"]
+        widths.append(np.subtract(upper, lower))
+    # 3.29 / 0.674 of a standard error, which hardly varies between runs.
+    np.testing.assert_allclose(widths[1] / widths[0], 4.88, rtol=0.2)
