@@ -55,7 +55,7 @@ class _Moments:
         return _Moments((m1 - gamma / 2) / keep, variance, np.minimum(variance, own))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Estimate:
     """The users' mean and sum, in their own units and shape, with error bars.
 
@@ -67,6 +67,9 @@ class Estimate:
     users: int
     rejected: int
     table: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"Estimate({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]})"
 
     @property
     def mean(self) -> _Floats:
@@ -114,15 +117,21 @@ class Estimate:
             tail /= math.prod(self.plan.shape)
         counts, keep = self._counts, 1 - self._gamma
         quantile = _student_quantile(tail, np.maximum(counts - 1, 1))
-        pseudo = quantile**2
-        variance = self._variance(_Moments.of(self._with_pseudo_reports(pseudo), self._gamma), target)
+        moments = _Moments.of(self._with_pseudo_reports(quantile**2), self._gamma)
+        variance = self._variance(moments, target)
         # Shrinking towards the middle makes up for sampling users; where all users reported there is nothing to make
-        # up.
-        pseudo = pseudo * (1 - self._reporting_fraction(target))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            centre = _Moments.of(self._with_pseudo_reports(pseudo), self._gamma).mean
-            continuity = 0.5 / (counts + pseudo) / keep
-            half = quantile * np.sqrt(variance / (counts + pseudo)) + continuity
+        # up but the skewness of rounding and noise, in proportion to their share of the variance, and from one side.
+        # Both intervals, shrunk for the one and for the other, are covered.
+        lower, upper = [], []
+        for share in (1 - self._reporting_fraction(target), variance / moments.variance):
+            pseudo = quantile**2 * share
+            with np.errstate(divide="ignore", invalid="ignore"):
+                centre = _Moments.of(self._with_pseudo_reports(pseudo), self._gamma).mean
+                half = quantile * np.sqrt(variance / (counts + pseudo)) + 0.5 / (counts + pseudo) / keep
+            lower.append(centre - half)
+            upper.append(centre + half)
+        low, high = np.minimum(*lower), np.maximum(*upper)
+        centre, half = (low + high) / 2, (high - low) / 2
         domain = self.plan.domain
         middle = domain.to_user_mean(np.where(counts > 0, centre, np.nan))
         if domain.structure.mixes:
@@ -151,6 +160,12 @@ class Estimate:
         """The fraction of the target's users whose value of a coordinate was seen, as far as it narrows the error."""
         check_choice("target", target, ("users", "population"))
         if target == "population":
+            if self.plan.domain.structure.mixes and self.plan.reports > 1:
+                raise ParameterError(
+                    "target='population' is not possible for a Span with several reports per user: its coefficients "
+                    "vary together from user to user, which the table of counts does not show; "
+                    "use target='users', or plan with reports=1"
+                )
             return np.zeros(len(self.table))
         fraction = np.minimum(self._counts / self.users, 1.0)
         if self.plan.domain.structure.mixes:
@@ -181,7 +196,11 @@ class Analyzer:
         self.counts.add(reports)
 
     def merge(self, other: Analyzer) -> None:
-        """Take over the counts of another shard of the same batch."""
+        """Take over the counts of another shard of the same batch.
+
+        Shards share the work of counting. The batch must have been shuffled as a whole before it was cut into them:
+        parts shuffled each on their own hide a user among fewer, and the plan's guarantee does not hold.
+        """
         self.counts.merge(other.counts)
 
     def analyze(self, reports: Reports) -> Estimate:

@@ -69,7 +69,7 @@ def check_stack(stacked: NDArray[Any], shape: tuple[int, ...]) -> None:
 def one_or_all(values: NDArray[np.float64], dimension: int, otherwise: str) -> NDArray[np.float64]:
     """One number per coordinate, from one number for all or one each."""
     if values.ndim > 0 and values.shape != (dimension,):
-        raise ParameterError(f"shape {values.shape} does not fit: give one number, or {otherwise} {dimension} numbers")
+        raise ParameterError(f"shape {values.shape} does not fit: give one number, or {otherwise}")
     return np.array(np.broadcast_to(values, (dimension,)))
 
 

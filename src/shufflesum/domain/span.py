@@ -116,7 +116,7 @@ class Span:
 
     def per_coordinate(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """One public number per coefficient, from one number or d numbers."""
-        return one_or_all(values, self.dimension, f"for the independent vectors {list(self.kept)}")
+        return one_or_all(values, self.dimension, f"{self.dimension} numbers, one for each kept vector (see Span.kept)")
 
     def restore(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The sum of coefficient times vector; NaN reaches only entries where its vector is not zero."""

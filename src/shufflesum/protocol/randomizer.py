@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum._compiled import kernel
 from shufflesum.contract import Plan
 from shufflesum.domain import Missing
+from shufflesum.errors import ParameterError
 from shufflesum.protocol.draws import (
     NOISE_BITS,
     SPARE_WORDS,
@@ -102,6 +103,8 @@ class Randomizer:
         missing: Missing = "refuse",
         source: RandomSource | None = None,
     ) -> None:
+        if not isinstance(plan, Plan):
+            raise ParameterError(f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}")
         self.plan = plan
         self._clip = clip
         self._missing = missing

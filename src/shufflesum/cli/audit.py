@@ -1,0 +1,140 @@
+"""`shufflesum audit`: attack the randomizer that is installed here, and compare with what is certified."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shufflesum._figures import downwards, upwards
+from shufflesum.audit import AuditResult, audit
+from shufflesum.cli.options import console, plan_options, progress_bar, warnings_as_notes
+from shufflesum.contract import Plan
+from shufflesum.errors import ParameterError
+from shufflesum.planning import plan as make_plan
+
+__all__ = ["command"]
+
+_DEFAULTS: dict[str, Any] = {"users": 10_000, "dimension": 10, "epsilon": 1.0, "delta": 1e-6}
+
+
+@click.command("audit", short_help="Attack the running randomizer and compare with the certified bound.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Audit this plan.  [one is made]")
+@click.option("--users", type=int, metavar="N", help="Users of the plan that is made.  [10000]")
+@click.option("--dimension", type=int, metavar="D", help="Its dimension.  [10]")
+@click.option("--epsilon", type=float, metavar="E", help="Its epsilon.  [1]")
+@click.option("--delta", type=float, metavar="P", help="Its delta.  [1e-6]")
+@plan_options
+@click.option(
+    "--confidence",
+    type=float,
+    default=0.999999,
+    show_default=True,
+    help="A randomizer that follows its plan passes at least this often.",
+)
+@click.option("--samples", type=int, metavar="N", help="Single reports to look at.  [noise known within 1%]")
+@click.option("--trials", type=int, default=2_000, show_default=True, help="Whole batches to tell apart.")
+@click.option("--seconds", type=float, default=20.0, show_default=True, help="Stop sampling after about so long.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def command(
+    plan_file: Path | None,
+    confidence: float,
+    samples: int | None,
+    trials: int,
+    seconds: float,
+    as_json: bool,
+    **plan_arguments: Any,
+) -> None:
+    """Attack the randomizer on the worst pair of data sets that differ in one user.
+
+    The attack proves a lower bound on epsilon, which stands beside the certified upper bound. Exit code 1 if they
+    cross, or if the reports do not follow the law of the plan: then the randomizer is broken.
+
+    \b
+    Example: shufflesum audit --plan plan.json --seconds 60
+    """
+    with warnings_as_notes():
+        plan = _plan(plan_file, plan_arguments)
+        with progress_bar("attack", 100) as bar:
+            result = audit(
+                plan,
+                confidence=confidence,
+                samples=samples,
+                trials=trials,
+                seconds=seconds,
+                progress=lambda part: bar(int(100 * part)),
+            )
+    if as_json:
+        click.echo(json.dumps(_document(result), allow_nan=False))
+    else:
+        _print_card(result)
+    if not result.passed:
+        click.echo(f"shufflesum: AUDIT FAILED: {_verdict(result)}", err=True)
+        sys.exit(1)
+
+
+def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if plan_file is None:
+        settings = {**_DEFAULTS, **given}
+        return make_plan(shape=settings.pop("dimension"), **settings)
+    if given:
+        raise ParameterError(
+            f"--{next(iter(given)).replace('_', '-')} cannot be given with --plan, which fixes it already"
+        )
+    return Plan.load(plan_file)
+
+
+def _verdict(result: AuditResult) -> str:
+    if result.passed:
+        return "consistent: no attack beats the certificate, and reports follow the plan's law"
+    crossing = (
+        f"epsilon is at least {downwards(result.epsilon_lower, 6)}, but {upwards(result.epsilon_upper, 6)} is certified"
+    )
+    reasons = [crossing] * result.crossed + list(result.findings)
+    return f"{'; '.join(reasons)}. Release nothing that this randomizer made."
+
+
+def _print_card(result: AuditResult) -> None:
+    plan, reports, batches = result.plan, result.report_attack, result.batch_attack
+    protocol = f"{plan.reports:,} of {plan.dimension:,} coordinates ({plan.sampling}), in {plan.levels + 1} values"
+    evidence = f"{reports.reports:,} reports as at noise probability {upwards(reports.noise_probability, 6)}"
+    lines = {
+        "plan": f"{plan.users:,} users, each sends {protocol}, noise probability {plan.noise_probability:.6g}",
+        "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.10g}:",
+        "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
+        "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence}",
+        "": f"epsilon >= {downwards(batches.epsilon_lower, 4)}, by telling {batches.batches:,} whole batches apart",
+        "verdict": f"[bold]{_verdict(result) if result.passed else 'FAILED'}[/bold]",
+    }
+    if result.passed and result.epsilon_lower < result.epsilon_upper / 2:
+        lines[" "] = (
+            "but much less is proved than certified: too few reports to notice small defects; give more --seconds"
+        )
+    console.print(f"[bold]Audit of plan {plan.id[:16]}[/bold]")
+    for label, text in lines.items():
+        console.print(f"  {label:<12} {text}")
+
+
+def _document(result: AuditResult) -> dict[str, Any]:
+    reports, batches = result.report_attack, result.batch_attack
+    return {
+        "plan_id": result.plan.id,
+        "delta": result.plan.delta,
+        "confidence": result.confidence,
+        "epsilon_upper": result.epsilon_upper if math.isfinite(result.epsilon_upper) else None,
+        "epsilon_lower": result.epsilon_lower,
+        "passed": result.passed,
+        "crossed": result.crossed,
+        "findings": list(result.findings),
+        "report_attack": {
+            "reports": reports.reports,
+            "noise_probability": reports.noise_probability,
+            "epsilon_lower": reports.epsilon_lower,
+        },
+        "batch_attack": {"batches": batches.batches, "epsilon_lower": batches.epsilon_lower},
+    }
