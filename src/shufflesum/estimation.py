@@ -106,9 +106,10 @@ class Estimate:
     ) -> tuple[_Floats, _Floats]:
         """Lower and upper ends that hold each true mean with at least this probability, from 10 reports on.
 
-        `simultaneous` widens them so that all entries hold together with that probability. The ends are not cut at the
-        bounds. Built as Agresti and Coull do, with pseudo-reports at both ends, and made safe for few reports by a
-        Student quantile and a continuity correction.
+        (At levels above 99%, with many levels and hardly any noisy report, up to a third more may miss.)
+        `simultaneous` widens them so that all entries hold together with that probability. The ends are not cut at
+        the bounds. Built as Agresti and Coull do, with pseudo-reports at both ends, and made safe for few reports by
+        a Student quantile and a continuity correction.
         """
         if not 0 < level < 1:
             raise ParameterError(f"confidence level is {level}; it must lie strictly between 0 and 1")

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from numbers import Real
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -55,10 +56,7 @@ def plan(
     check_size("rounds", rounds, 1, 10**6)
     domain = Domain.of(shape, bounds)
     check_choice("accountant", accountant, ("exact", "paper"))
-    if not 0 < epsilon < math.inf:
-        raise ParameterError(f"epsilon is {epsilon}; it must be positive and finite")
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta is {delta}; it must lie strictly between 0 and 1")
+    guarantee = _target(epsilon, delta, accountant)
     for name, count in (("reports", reports), ("max_reports", max_reports)):
         if count is not None:
             check_size(name, count, 1, domain.dimension if name == "reports" else MAX_CELLS)
@@ -71,7 +69,6 @@ def plan(
         check_size("levels", levels, 1, most)
     if sampling is not None:
         check_choice("sampling", sampling, ("stratified", "uniform"))
-    guarantee = Guarantee(float(epsilon), float(delta), accountant)
     base = Plan(
         users=int(users),
         domain=domain,
@@ -174,6 +171,18 @@ def alternatives(chosen: Plan) -> list[Plan]:
     """The same collection with d, d/2, d/4, ... reports per user, each at its own levels and certified noise."""
     search = _Search(chosen, _halvings(chosen.dimension), None)
     return [search.best_with(reports) for reports in search.reports]
+
+
+def _target(epsilon: float, delta: float, accountant: Accountant) -> Guarantee:
+    """What is asked for; in the words of a caller, before `Guarantee` checks it in those of a plan."""
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ParameterError(f"{name} is {value!r}; it must be a number")
+    if not 0 < epsilon < math.inf:
+        raise ParameterError(f"epsilon is {epsilon}; it must be positive and finite")
+    if not 0 < delta < 1:
+        raise ParameterError(f"delta is {delta}; it must lie strictly between 0 and 1")
+    return Guarantee(float(epsilon), float(delta), accountant)
 
 
 def _published(base: Plan, reports: int, levels: int | None, sampling: Sampling | None) -> Plan:

@@ -48,7 +48,7 @@ def unprotected_plan(
         domain=Domain.of(shape, bounds),
         reports=reports,
         levels=levels,
-        noise_probability=math.ceil(noise_probability * 2.0**53) * 2.0**-53,
+        noise_probability=float(np.ceil(noise_probability * 2.0**53)) * 2.0**-53,
         sampling=sampling,
         guarantee=Guarantee(math.inf, 1.0, "none"),
     )

@@ -88,7 +88,7 @@ def test_symmetric_takes_a_symmetric_matrix_or_one_number_per_coordinate() -> No
 def test_span_takes_one_number_per_coefficient() -> None:
     span = Span([[2.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     assert Bounds.of(([-1, -2], 3), span).lower == (-1.0, -2.0)
-    with pytest.raises(ParameterError, match=r"\[0, 2\]"):
+    with pytest.raises(ParameterError, match=r"shape \(3,\) does not fit.* 2 numbers, one for each kept vector"):
         Bounds.of(([-1, -2, -3], 3), span)
 
 

@@ -93,9 +93,7 @@ def test_a_npy_file_cut_short_is_refused_when_opened(tmp_path: Path, kept: int) 
         open_npy(tmp_path / "x.npy")
 
 
-@pytest.mark.parametrize(
-    "content", [b"hello, world\n" * 20, b"PK\x03\x04junk", b"\x93NUMPY\x01\x00\x05\x00{{{{{"]
-)
+@pytest.mark.parametrize("content", [b"hello, world\n" * 20, b"PK\x03\x04junk", b"\x93NUMPY\x01\x00\x05\x00{{{{{"])
 def test_garbage_is_refused(tmp_path: Path, content: bytes) -> None:
     for suffix, opened in ((".npy", open_npy), (".npz", lambda path: open_npz(path, None))):
         path = tmp_path / f"x{suffix}"

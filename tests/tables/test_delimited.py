@@ -100,9 +100,7 @@ def test_each_spelling_of_a_number_is_read(tmp_path: Path, text: str, value: flo
     assert opened(tmp_path, f"{text},0\n").rows == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["abc", "NA", "1_000", "0x10", "1 2", "1,5".replace(",", ";"), "--1", "٣", " "]
-)
+@pytest.mark.parametrize("text", ["abc", "NA", "1_000", "0x10", "1 2", "1,5".replace(",", ";"), "--1", "٣", " "])
 def test_what_is_no_number_is_refused_with_line_column_and_text(tmp_path: Path, text: str) -> None:
     table = opened(tmp_path, f"a,b\n1,2\n\n3,{text}\n5,6\n")
     with pytest.raises(FileError, match=f"line 4, column 'b': '{text}' is not a number.*--columns"):
@@ -155,9 +153,7 @@ def test_bad_bytes_in_the_user_column_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["\ufeffa,b\n1,2\n", "a,b\r\n1,2\r\n", "a,b\r1,2", "\n\na,b\n\n1,2", '"a","b"\n1,2\n']
 )
-def test_byte_order_marks_line_ends_blank_lines_and_quotes_do_not_matter(
-    tmp_path: Path, content: str
-) -> None:
+def test_byte_order_marks_line_ends_blank_lines_and_quotes_do_not_matter(tmp_path: Path, content: str) -> None:
     table = opened(tmp_path, content)
     assert table.names == ("a", "b")
     assert values(table).tolist() == [[1, 2]]

@@ -62,9 +62,7 @@ def test_a_dotted_column_name_is_one_column(tmp_path: Path) -> None:
     assert values(opened(tmp_path, {"a.b": [1, 2], "a": [3, 4]}, ["a.b"])).tolist() == [[1], [2]]
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.list_(pa.int32()), pa.large_list(pa.float32()), pa.list_(pa.float64(), 3)]
-)
+@pytest.mark.parametrize("kind", [pa.list_(pa.int32()), pa.large_list(pa.float32()), pa.list_(pa.float64(), 3)])
 def test_a_column_of_lists_is_one_array_per_user(tmp_path: Path, kind: pa.DataType) -> None:
     table = opened(tmp_path, {"x": pa.array([None, [1, 2, 3], [4, None, 6], None], kind)})
     assert (table.rows, table.shape, table.names) == (4, (3,), None)

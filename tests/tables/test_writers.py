@@ -227,9 +227,7 @@ def test_files_get_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     assert modes[0] == modes[1]
 
 
-def test_without_arrow_parquet_is_refused_before_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_arrow_parquet_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda library: None)
     with (
         StagedOutputs() as outputs,

@@ -242,6 +242,8 @@ def _power(
     def product(a: GridLosses, b: GridLosses, count: int) -> GridLosses:
         while a.step < b.step:
             a = coarsen(a)
+        while b.step < a.step:
+            b = coarsen(b)
         terms = min(len(a.balanced), len(b.balanced))
         error = (a.error + b.error) * (1 + _MOST_ERROR) + _ULP * (terms + 8)
         balanced = np.convolve(a.balanced, b.balanced)

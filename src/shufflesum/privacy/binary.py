@@ -91,6 +91,7 @@ def _profile(a: Floats, b: Floats, error: float, noise_probability: float, epsil
     z = np.convolve(a, b)
     growth = np.expm1(epsilons)
     alpha, beta = _factors(growth, noise_probability)
+    alpha = alpha + _doubt(growth, noise_probability)  # a larger alpha has larger gains: its best y serves as well
     with np.errstate(divide="ignore", over="ignore"):
         limits = np.where(alpha > 0, -beta / alpha, -np.inf)
     best = np.searchsorted(-(z[1:] / z[:-1]), limits, side="right")
@@ -145,7 +146,14 @@ def _factors(growth: Floats, noise_probability: float) -> tuple[Floats, Floats]:
 def _directed(z: Floats, total: Floats, growth: Floats, error: float, noise_probability: float) -> Floats:
     """Bound beta z - (w - 1) Z from above, given that it is the best choice up to rounding."""
     alpha, beta = _factors(growth, noise_probability)
-    value = np.maximum(beta * z * (1.0 + 8.0 * error) - growth * total * (1.0 - error), 0.0)
     # Without alpha > 0 no outcome is more likely by more than w; alpha is known up to rounding.
-    slim = 8.0 * ROUNDING * (1.0 + growth * noise_probability)
-    return np.where(alpha > slim, value + 4.0 * _OUTSIDE * beta, np.where(alpha > -slim, 2.0 * slim, 0.0))
+    doubt = _doubt(growth, noise_probability)
+    value = beta * z * (1.0 + 8.0 * error) - growth * total * (1.0 - error) + 2.0 * doubt * total
+    bound = np.maximum(value, 0.0) + 4.0 * _OUTSIDE * beta
+    return np.where(alpha > doubt, bound, np.where(alpha > -doubt, 2.0 * doubt, 0.0))
+
+
+def _doubt(growth: Floats, noise_probability: float) -> Floats:
+    """Bound the rounding error of alpha."""
+    result: Floats = 8.0 * ROUNDING * (1.0 + growth * noise_probability)
+    return result

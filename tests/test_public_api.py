@@ -1,0 +1,84 @@
+"""The names and calls that users' programs rely on."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import shufflesum as ss
+
+
+@pytest.fixture(scope="module")
+def arrays() -> np.ndarray:
+    return np.random.default_rng(0).random((50_000, 100), dtype=np.float32)
+
+
+def test_the_five_lines_of_the_example_run(arrays: np.ndarray) -> None:
+    plan = ss.plan(users=50_000, shape=100, epsilon=1.0, delta=1e-6, bounds=(0.0, 1.0))
+    reports = ss.Randomizer(plan).randomize(arrays)
+    assert isinstance(reports, ss.Reports)
+    shuffled = ss.shuffle(reports)
+    estimate = ss.Analyzer(plan).analyze(shuffled)
+    assert isinstance(estimate, ss.Estimate)
+    assert estimate.mean.shape == estimate.sum.shape == estimate.standard_error.shape == (100,)
+    assert estimate.users == 50_000
+    low, high = estimate.confidence_interval(0.95)
+    assert (low < estimate.mean).all()
+    assert (estimate.mean < high).all()
+    assert estimate.report_counts.shape == (100,)
+    assert estimate.report_counts.sum() == 50_000 * plan.reports
+    np.testing.assert_allclose(estimate.sum, 50_000 * estimate.mean)
+    truth = arrays.mean(axis=0, dtype=np.float64)
+    # 100 errors of a normal law: beyond 7 standard errors once in 10^9 runs
+    assert (np.abs(estimate.mean - truth) < 7 * estimate.standard_error).all()
+    assert np.sum((estimate.mean - truth) ** 2) < 2 * plan.expected_error.total
+
+
+def test_the_three_roles_in_one_process_take_whole_bounds(arrays: np.ndarray) -> None:
+    estimate = ss.aggregate(arrays[:5000], epsilon=1.0, delta=1e-6, bounds=(0, 1))
+    assert estimate.mean.shape == (100,)
+    assert estimate.plan.users == estimate.users == 5000
+
+
+@pytest.mark.parametrize("shape", [7, (7,), [7], (2, 3), (), ss.Symmetric(5), ss.Span(np.eye(3))])
+def test_a_shape_is_a_number_a_tuple_or_a_structure(shape: object) -> None:
+    plan = ss.plan(users=2000, shape=shape, epsilon=1.0, delta=1e-6, bounds=(0.0, 1.0), reports=1, levels=1)  # type: ignore[arg-type]
+    assert plan.users == 2000
+
+
+@pytest.mark.parametrize("sampling", ["stratified", "uniform"])
+def test_plan_takes_every_keyword(sampling: ss.contract.Sampling) -> None:
+    plan = ss.plan(
+        users=4000,
+        shape=(2, 3),
+        epsilon=2.0,
+        delta=1e-5,
+        bounds=(-1.0, 1.0),
+        reports=2,
+        max_reports=3,
+        levels=2,
+        sampling=sampling,
+        accountant="exact",
+        honest_fraction=0.75,
+        rounds=2,
+    )
+    assert (plan.users, plan.shape, plan.dimension, plan.reports, plan.levels) == (4000, (2, 3), 6, 2, 2)
+    assert (plan.epsilon, plan.delta, plan.accountant, plan.sampling) == (2.0, 1e-5, "exact", sampling)
+    assert (plan.honest_fraction, plan.honest_users, plan.rounds) == (0.75, 3000, 2)
+    assert 0 < plan.noise_probability < 1
+    assert ss.Plan.from_json(plan.to_json()) == plan
+
+
+def test_all_public_names_exist_and_plan_is_called_by_keyword_only() -> None:
+    assert all(hasattr(ss, name) for name in ss.__all__)
+    kinds = {parameter.kind for parameter in inspect.signature(ss.plan).parameters.values()}
+    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_every_error_is_caught_by_the_root() -> None:
+    from shufflesum import errors
+
+    children = [getattr(errors, name) for name in errors.__all__]
+    assert all(issubclass(child, ss.ShufflesumError) for child in children)
