@@ -44,7 +44,10 @@ e.Estimate._gamma = 0.0
 def run(example: str, *arguments: str, beats: str = "", first: str = "") -> str:
     """What the example prints; `first` is Python that sabotages the library before."""
     path = str(FOLDER / f"{example}.py")
-    sabotage = f"{first}\nimport runpy, sys\nsys.argv = sys.argv[1:]\nsys.path.insert(0, {str(FOLDER)!r})\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+    sabotage = (
+        f"{first}\nimport runpy, sys\nsys.argv = sys.argv[1:]\nsys.path.insert(0, {str(FOLDER)!r})\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
     done = subprocess.run(
         [sys.executable, *(["-c", sabotage] if first else []), path, *arguments],
         env=os.environ | {"SHUFFLESUM_HEARTBEATS": beats},

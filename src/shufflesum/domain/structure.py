@@ -132,7 +132,9 @@ class Symmetric:
                 return self.coordinates(values[None]).astype(np.float64).reshape(-1)
             except DataError:
                 raise ParameterError(f"a matrix for Symmetric({self.size}) must itself be symmetric") from None
-        return one_or_all(values, self.dimension, f"a symmetric matrix of shape {self.shape}, or {self.dimension} numbers")
+        return one_or_all(
+            values, self.dimension, f"a symmetric matrix of shape {self.shape}, or {self.dimension} numbers"
+        )
 
     def restore(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(d,) coordinates back to a full symmetric matrix."""

@@ -51,7 +51,7 @@ class Counts:
     def add(self, reports: Reports) -> None:
         """Count reports of the same plan; those outside its domain are rejected and counted as such."""
         if not isinstance(reports, Reports):
-            raise ReportsError(f"reports are expected, as Randomizer.randomize gives them, not {type(reports).__name__}")
+            raise ReportsError(f"reports from Randomizer.randomize are expected, not {type(reports).__name__}")
         if reports.plan_id != self.plan.id:
             raise ReportsError(
                 f"these reports belong to plan {reports.plan_id[:12]}, this analyzer to plan {self.plan.id[:12]}; "

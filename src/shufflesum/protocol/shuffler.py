@@ -20,7 +20,7 @@ def shuffle(reports: Reports, *, source: RandomSource | None = None) -> Reports:
     Single reports are permuted, never a user's reports as a group: the privacy proof needs them unlinked.
     """
     if not isinstance(reports, Reports):
-        raise ReportsError(f"reports are expected, as Randomizer.randomize gives them, not {type(reports).__name__}")
+        raise ReportsError(f"reports from Randomizer.randomize are expected, not {type(reports).__name__}")
     if len(reports) >= 1 << 32:
         raise ParameterError(f"{len(reports)} reports in one batch; at most 2**32 - 1 can be shuffled in memory")
     source = source or SecureSource()
