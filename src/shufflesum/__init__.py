@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from shufflesum import privacy
 from shufflesum.aggregate import aggregate
-from shufflesum.audit import audit
 from shufflesum.contract import Guarantee, Plan
 from shufflesum.domain import Span, Symmetric
 from shufflesum.errors import ShufflesumError
 from shufflesum.estimation import Analyzer, Estimate
 from shufflesum.planning import plan
 from shufflesum.protocol import Randomizer, Reports, shuffle
-from shufflesum.statement import statement
 
 __all__ = [
     "Analyzer",
@@ -24,10 +22,8 @@ __all__ = [
     "Span",
     "Symmetric",
     "aggregate",
-    "audit",
     "plan",
     "privacy",
     "shuffle",
-    "statement",
 ]
 __version__ = "0.1.0"
