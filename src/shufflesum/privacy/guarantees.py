@@ -237,11 +237,7 @@ class _ProtocolArguments(TypedDict, total=False):
 
 
 def delta_bounds(*, noise_probability: float, epsilon: float, **protocol: Unpack[_ProtocolArguments]) -> Interval:
-    """The delta that goes with epsilon; the other arguments are those of `Protocol`.
-
-    >>> delta_bounds(users=50_000, levels=3, noise_probability=0.004, epsilon=0.95).upper < 1e-6
-    True
-    """
+    """The delta that goes with epsilon; the other arguments are those of `Protocol`."""
     return Protocol(**protocol).delta(noise_probability, epsilon)
 
 
