@@ -155,3 +155,17 @@ def test_the_published_plan_has_the_papers_noise() -> None:
 def test_a_plan_worse_than_guessing_is_warned_about() -> None:
     with pytest.warns(UninformativePlanWarning, match="worse than guessing"):
         ss.plan(users=30, shape=10, epsilon=0.5, delta=1e-6, reports=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("users", [3_000, 4_000, 6_000, 10_000, 20_000, 50_000, 200_000]),
+        ("epsilon", [0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 3.0]),
+    ],
+)
+def test_composed_plans_never_grow_worse_by_more_than_half_a_percent(name: str, values: list[float]) -> None:
+    base = {"users": 10_000, "epsilon": 1.0, "shape": 50, "delta": 1e-6}
+    errors = [ss.plan(**base | {name: value}).expected_error.total for value in values]  # type: ignore[arg-type]
+    assert all(after <= 1.005 * before for before, after in pairwise(errors))

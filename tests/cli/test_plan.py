@@ -1,0 +1,178 @@
+"""`shufflesum plan`, `privacy` and `statement`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shufflesum as ss
+from shufflesum._figures import upwards
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command
+
+TARGET = ("--users", "5000", "--dimension", "8", "--epsilon", "1", "--delta", "1e-6")
+
+
+def test_json_is_a_plan_that_loads(command: Command, folder: Path) -> None:
+    shown = command("plan", *TARGET, "--json", "-o", "plan.json").document
+    assert ss.Plan.load(folder / "plan.json").id == shown["id"]
+    for name in ("users", "dimension", "epsilon", "delta", "levels", "reports", "noise_probability", "accountant"):
+        assert name in shown
+    assert set(shown["expected_error"]) == {"sampling", "rounding", "noise", "total"}
+    parts = shown["expected_error"]
+    assert parts["total"] == pytest.approx(parts["sampling"] + parts["rounding"] + parts["noise"])
+    assert shown["bytes_per_user"] == {"raw": 6 * shown["reports"], "sealed": 54 * shown["reports"]}
+    assert shown["local_epsilon"] > shown["epsilon"]
+
+
+def test_the_card_says_what_matters(command: Command) -> None:
+    card = command("plan", *TARGET).out
+    for words in ("each sends", "guarantee", "epsilon 1.0, delta 1e-6", "per coordinate", "the paper", "collude"):
+        assert words in card
+
+
+def test_fixed_choices_and_caps_are_respected(command: Command) -> None:
+    fixed = command("plan", *TARGET, "--levels", "2", "--reports", "4", "--json").document
+    assert (fixed["levels"], fixed["reports"]) == (2, 4)
+    assert command("plan", *TARGET, "--max-reports", "2", "--json").document["reports"] <= 2
+    paper = command(
+        *("plan", "--users", "50000", "--dimension", "100", "--epsilon", "0.95", "--delta", "0.5"),
+        *("--accountant", "paper", "--levels", "3", "--json"),
+    ).document
+    assert paper["noise_probability"] == pytest.approx(0.17053, abs=5e-6)
+
+
+def test_rounds_and_dishonest_users_cost_noise(command: Command) -> None:
+    def noise(*extra: str) -> float:
+        shown = command("plan", *TARGET, "--levels", "2", "--reports", "8", *extra, "--json").document
+        return float(shown["noise_probability"])
+
+    assert noise("--rounds", "4") > noise() < noise("--honest-fraction", "0.5")
+
+
+def test_bounds_scale_the_error(command: Command) -> None:
+    unit = command("plan", *TARGET, "--json").document["expected_error"]["total"]
+    wide = command("plan", *TARGET, "--bounds", "-1", "1", "--json").document["expected_error"]["total"]
+    assert wide == pytest.approx(4 * unit)
+
+
+@pytest.mark.parametrize("left_out", ["--users", "--epsilon"])
+def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command, left_out: str) -> None:
+    pairs = {"--users": "5000", "--epsilon": "1"}
+    given = [word for name, value in pairs.items() if name != left_out for word in (name, value)]
+    target = 2e-4
+    shown = command(
+        "plan", *given, "--dimension", "3", "--delta", "1e-6", "--target-error", target, "--levels", "1", "--json"
+    ).document
+    assert shown["expected_error"]["total"] <= target
+    name = left_out[2:]
+    smaller = {"users": shown["users"], "epsilon": shown["epsilon"]} | {name: shown[name] * 0.99}
+    worse = ss.plan(
+        users=math.floor(smaller["users"]), shape=3, epsilon=smaller["epsilon"], delta=1e-6, levels=1
+    ).expected_error.total
+    assert worse > target
+
+
+def test_the_picture_is_drawn(command: Command, folder: Path) -> None:
+    assert command("plan", *TARGET, "--plot", "parts.svg").code == 0
+    text = (folder / "parts.svg").read_text()
+    assert all(word in text for word in ("sampling", "rounding", "noise", "Reports each user sends"))
+
+
+def test_a_hopeless_plan_is_called_so(command: Command) -> None:
+    done = command("plan", "--users", "2", "--dimension", "5", "--epsilon", "0.1", "--delta", "1e-6")
+    assert done.code == 0
+    assert "worse than guessing the middle of the bounds" in done.err
+    assert "guessing the middle" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("--dimension", "3", "--delta", "1e-6"), "--users and --epsilon"),
+        ((*TARGET, "--target-error", "0.1"), "leave out exactly one"),
+        (("--users", "10", "--dimension", "3", "--delta", "1e-6", "--target-error", "1e-30"), "out of reach"),
+        ((*TARGET, "--levels", "0"), "levels is 0"),
+        ((*TARGET, "--reports", "9"), "reports is 9"),
+        ((*TARGET, "--bounds", "1", "1"), "bounds"),
+        ((*TARGET, "--rounds", "0"), "rounds is 0"),
+        ((*TARGET, "--honest-fraction", "2"), "honest_fraction is 2"),
+        ((*TARGET, "-o", "plan.txt"), ".json"),
+        ((*TARGET, "--accountant", "paper"), "published noise probability"),
+    ],
+)
+def test_bad_input_is_refused_by_name(command: Command, folder: Path, arguments: tuple[str, ...], names: str) -> None:
+    done = command("plan", *arguments)
+    assert done.code == 2
+    assert names in done.err
+    assert list(folder.iterdir()) == []
+
+
+def test_privacy_bounds_delta_and_epsilon_from_both_sides(command: Command) -> None:
+    protocol = ("privacy", "--users", "50000", "--levels", "3", "--noise-probability", "0.004")
+    delta = command(*protocol, "--epsilon", "0.95", "--json").document
+    assert set(delta) == {"epsilon", "delta_upper", "delta_lower"}
+    assert 0 < delta["delta_lower"] <= delta["delta_upper"] < 1e-6
+    epsilon = command(*protocol, "--delta", "1e-6", "--json").document
+    assert set(epsilon) == {"delta", "epsilon_upper", "epsilon_lower"}
+    assert 0 < epsilon["epsilon_lower"] <= epsilon["epsilon_upper"] < 0.95
+    shown = command(*protocol, "--delta", "1e-6").out
+    figure = re.search(r"at most ([\d.]+)", shown)
+    assert figure is not None
+    assert float(figure[1]) >= epsilon["epsilon_upper"]
+
+
+def test_privacy_of_several_reports_rounds_and_schemes(command: Command) -> None:
+    protocol = (
+        "privacy",
+        "--users",
+        "20000",
+        "--levels",
+        "1",
+        "--noise-probability",
+        "0.3",
+        "--delta",
+        "1e-6",
+        "--json",
+    )
+    one = command(*protocol).document["epsilon_upper"]
+    many = command(*protocol, "--reports", "4", "--rounds", "2").document["epsilon_upper"]
+    known = command(*protocol, "--reports", "4", "--rounds", "2", "--dimension", "4").document["epsilon_upper"]
+    uniform = command(*protocol, "--reports", "2", "--dimension", "4", "--sampling", "uniform").document
+    assert one < known < many
+    assert uniform["epsilon_upper"] > one
+    assert uniform["epsilon_lower"] == 0
+
+
+@pytest.mark.parametrize("extra", [(), ("--epsilon", "1", "--delta", "1e-6")])
+def test_privacy_asks_for_exactly_one(command: Command, extra: tuple[str, ...]) -> None:
+    done = command("privacy", "--users", "100", "--levels", "1", "--noise-probability", "0.5", *extra)
+    assert done.code == 2
+    assert "exactly one of --epsilon" in done.err
+
+
+def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Command, folder: Path) -> None:
+    plan = ss.plan(users=5000, shape=8, epsilon=0.777777, delta=1.23456e-7, rounds=3, honest_fraction=0.9)
+    (folder / "plan.json").write_text(plan.to_json())
+    page = command("statement", "plan.json").out
+    assert "**0.778**, **1.24e-7**" in page
+    for words in ("Who sees what", "one user, that is one row", "up to 3 rounds", "4,500 users", "collude"):
+        assert words in page
+    assert upwards(plan.local_epsilon) in page
+    assert len(page.splitlines()) < 60
+    assert command("statement", "plan.json", "-o", "page.md").code == 0
+    assert (folder / "page.md").read_text().strip() == page.strip()
+
+
+def test_a_false_claim_gets_no_statement(command: Command, folder: Path) -> None:
+    document = json.loads(ss.plan(users=5000, shape=8, epsilon=1.0, delta=1e-6).to_json())
+    (folder / "plan.json").write_text(json.dumps(document | {"delta": 1e-9}))
+    done = command("statement", "plan.json")
+    assert done.code == 2
+    assert "plan.json" in done.err
