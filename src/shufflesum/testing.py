@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from shufflesum.contract import Guarantee, Plan, Sampling
 from shufflesum.domain import Domain, Structure
 from shufflesum.protocol.randomness import Words
+from shufflesum.wire import Task
 
-__all__ = ["SeededSource", "unprotected_plan"]
+__all__ = ["SeededSource", "UnprotectedTask", "unprotected_plan"]
 
 
 class SeededSource:
@@ -27,6 +28,13 @@ class SeededSource:
     def fill(self, out: Words) -> None:
         """Overwrite `out` with the generator's next bytes."""
         out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._generator.bytes(out.nbytes), dtype=np.uint8)
+
+
+class UnprotectedTask(Task):
+    """A task whose plan may claim nothing; only this class reads its files back."""
+
+    def _verify_plan(self) -> None:
+        """Claim nothing, so check nothing."""
 
 
 def unprotected_plan(

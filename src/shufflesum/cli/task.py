@@ -1,0 +1,99 @@
+"""`shufflesum task`: make and show the file that client, shuffler and analyzer of a deployment share."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shufflesum._figures import upwards
+from shufflesum.cli.options import console
+from shufflesum.contract import Plan
+from shufflesum.errors import FileError, ParameterError
+from shufflesum.tables import StagedOutputs
+from shufflesum.wire import Task, load_public_key, parse_time
+
+__all__ = ["command"]
+
+_DEFAULT_DAYS = 30
+
+
+@click.group("task", short_help="Make or show the contract of a deployment.")
+def command() -> None:
+    """The contract of a deployment: a file that client, shuffler and analyzer share and nobody changes."""
+
+
+@command.command("create", short_help="Make a task from a plan.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), required=True, help="From shufflesum plan -o.")
+@click.option("--shuffler", required=True, metavar="URL", help="Where clients send their reports.")
+@click.option(
+    "--analyzer-key",
+    "key_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="PUB",
+    help="The analyzer's public key, from shufflesum keygen.",
+)
+@click.option("--name", required=True, help="What people call it.")
+@click.option("--expires", metavar="TIME", help=f"In UTC, such as 2031-05-01T12:00:00Z.  [in {_DEFAULT_DAYS} days]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the task file (.json).")
+def create(plan_file: Path, shuffler: str, key_file: Path, name: str, expires: str | None, output: Path) -> None:
+    """Make a task. Its id covers all of it: to change anything, make another one.
+
+    \b
+    Example: shufflesum task create --plan plan.json --shuffler https://shuffler.example.org \\
+                 --analyzer-key analyzer.pub --name "resting heart rate" -o task.json
+    """
+    now = datetime.now(UTC).replace(microsecond=0)
+    end = now + timedelta(days=_DEFAULT_DAYS) if expires is None else parse_time(expires)
+    if end <= now:
+        raise ParameterError(f"--expires {expires} has passed; give a time in the future")
+    if os.path.lexists(output):
+        raise FileError(f"{output} exists and a task is never changed; choose another output file")
+    with StagedOutputs() as outputs:
+        staged = outputs.stage(output, (".json",))
+        task = Task(
+            name=name,
+            plan=Plan.load(plan_file),
+            analyzer_key=load_public_key(key_file),
+            shuffler=shuffler,
+            expires=end,
+        )
+        staged.write_text(task.to_json() + "\n")
+    console.print(card(task), markup=False)
+    console.print(f"wrote {output}", markup=False)
+
+
+@command.command("show", short_help="Check a task and say what it means.")
+@click.argument("task_file", type=click.Path(path_type=Path), metavar="TASK")
+@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
+def show(task_file: Path, as_json: bool) -> None:
+    """Check a task file as every role does, its guarantee included, and say what it means."""
+    task = Task.load(task_file)
+    if as_json:
+        document: dict[str, Any] = json.loads(task.to_json())
+        click.echo(json.dumps(document | {"expired": task.expired, "upload_bytes": task.upload_bytes}, indent=2))
+    else:
+        console.print(card(task), markup=False)
+
+
+def card(task: Task) -> str:
+    """The task for a person."""
+    plan = task.plan
+    rounds = "one round" if task.rounds == 1 else f"all {task.rounds:,} rounds together"
+    lines = {
+        "id": task.id,
+        "shuffler": task.shuffler,
+        "analyzer key": task.analyzer_key.hex(),
+        "expires": f"{task.expires:%Y-%m-%d %H:%M:%S} UTC{' (it has expired)' if task.expired else ''}",
+        "users": f"at least {task.smallest_batch:,}; nothing is released below",
+        "each sends": f"one upload of {task.upload_bytes:,} bytes a round: {plan.reports:,} sealed reports",
+        "guarantee": f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user in {rounds} "
+        f"({plan.accountant} accountant), computed again just now",
+        "fallback": f"epsilon {upwards(plan.local_epsilon)} if shuffler and analyzer collude",
+    }
+    return "\n".join([f"Task {task.name}", *(f"  {label:<12} {text}" for label, text in lines.items())])

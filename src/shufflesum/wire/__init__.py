@@ -1,0 +1,39 @@
+"""What travels between client, shuffler and analyzer: reports as bytes, their seals, tasks and uploads."""
+
+from shufflesum.wire.codec import decode_reports, encode_reports
+from shufflesum.wire.sealing import (
+    SEALED_BYTES,
+    WIRE_VERSION,
+    Opened,
+    Opener,
+    generate_private_key,
+    load_private_key,
+    load_public_key,
+    open_many,
+    seal_info,
+    seal_many,
+    write_key_pair,
+)
+from shufflesum.wire.task import Task, TaskError, Upload, UploadError, UploadProblem, parse_time
+
+__all__ = [
+    "SEALED_BYTES",
+    "WIRE_VERSION",
+    "Opened",
+    "Opener",
+    "Task",
+    "TaskError",
+    "Upload",
+    "UploadError",
+    "UploadProblem",
+    "decode_reports",
+    "encode_reports",
+    "generate_private_key",
+    "load_private_key",
+    "load_public_key",
+    "open_many",
+    "parse_time",
+    "seal_info",
+    "seal_many",
+    "write_key_pair",
+]

@@ -1,0 +1,339 @@
+"""Task: what client, shuffler and analyzer of one deployment agree on; upload: what one user sends in one round.
+
+A task's id is the SHA-256 of its canonical content, and every sealed report is bound to it: a client that was shown
+other parameters makes reports that nobody can open. A task read from a file is not believed: its id and the privacy
+its plan claims are computed again. Byte by byte in docs/wire.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from numpy.typing import NDArray
+
+from shufflesum.contract import Plan
+from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.protocol import Reports, shuffle
+from shufflesum.wire.codec import decode_reports, encode_reports
+from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, Opener, check_public_key, seal_info, seal_many
+
+__all__ = ["UPLOAD_ID_BYTES", "Task", "TaskError", "Upload", "UploadError", "UploadProblem", "parse_time"]
+
+FORMAT = "shufflesum-task-1"
+UPLOAD_ID_BYTES = 16
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_MAX_NAME = 200
+_HEADER = struct.Struct(f">H32sI{UPLOAD_ID_BYTES}s")  # wire version, task id, round, upload id
+_VERSION = struct.Struct(">H")
+
+UploadProblem = Literal["wrong-version", "wrong-task", "wrong-length", "wrong-round"]
+
+
+class TaskError(ShufflesumError, ValueError):
+    """A task is malformed, was changed after it was made, or its plan claims more privacy than it gives."""
+
+
+class UploadError(ReportsError):
+    """An upload that this task can never accept; `problem` is a stable name for the reason."""
+
+    def __init__(self, problem: UploadProblem, message: str) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
+class _TaskFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The task as JSON."""
+
+    format: str
+    wire_version: int
+    name: str
+    shuffler: str
+    analyzer_key: str
+    smallest_batch: int
+    rounds: int
+    expires: str
+    plan: msgspec.Raw
+    id: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """An immutable contract for one deployment.
+
+    `analyzer_key` is the 32 bytes of the analyzer's public key, `shuffler` the URL that clients send to, `expires` the
+    moment (UTC, whole seconds) after which nobody sends or accepts. Making one verifies the plan's guarantee.
+    """
+
+    name: str
+    plan: Plan
+    analyzer_key: bytes
+    shuffler: str
+    expires: datetime
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be deployed."""
+        _check_name(self.name)
+        _check_url(self.shuffler)
+        if self.expires.tzinfo is None or self.expires.microsecond:
+            raise ParameterError(f"expires is {self.expires}; it must be a whole second with a time zone")
+        object.__setattr__(self, "expires", self.expires.astimezone(UTC))
+        check_public_key(self.analyzer_key)
+        self._verify_plan()
+
+    def _verify_plan(self) -> None:
+        self.plan.verify()
+
+    @property
+    def smallest_batch(self) -> int:
+        """The users without whom nothing is released."""
+        return self.plan.users
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds, numbered from 1, the plan's guarantee covers."""
+        return self.plan.rounds
+
+    @property
+    def upload_bytes(self) -> int:
+        """The size of every upload."""
+        return _HEADER.size + self.plan.reports * SEALED_BYTES
+
+    @property
+    def expired(self) -> bool:
+        """Whether the task has run out by this machine's clock."""
+        return self.expired_at(datetime.now(UTC))
+
+    def expired_at(self, moment: datetime) -> bool:
+        """Whether the task has run out at a moment."""
+        return moment >= self.expires
+
+    @cached_property
+    def public_key(self) -> X25519PublicKey:
+        """The analyzer's public key, ready to seal to."""
+        return X25519PublicKey.from_public_bytes(self.analyzer_key)
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 of the canonical content, in hexadecimal; the plan enters with its own id."""
+        canonical = json.dumps(
+            self._content() | {"plan": self.plan.id}, sort_keys=True, separators=(",", ":"), allow_nan=False
+        )
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "wire_version": WIRE_VERSION,
+            "name": self.name,
+            "shuffler": self.shuffler,
+            "analyzer_key": self.analyzer_key.hex(),
+            "smallest_batch": self.smallest_batch,
+            "rounds": self.rounds,
+            "expires": self.expires.strftime(_TIME),
+        }
+
+    def to_json(self) -> str:
+        """The task as JSON text; `from_json` gives back an equal task."""
+        return json.dumps({**self._content(), "id": self.id, "plan": self.plan.summary()}, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read a task, compute its id and its plan's guarantee again, and refuse it where anything differs.
+
+        An expired task can be read: `expired` tells.
+        """
+        try:
+            file = msgspec.json.decode(text, type=_TaskFile)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise TaskError(f"not a task: {error}; make one with shufflesum task create") from error
+        if (file.format, file.wire_version) != (FORMAT, WIRE_VERSION):
+            raise TaskError(
+                f"task format {file.format!r} with wire version {file.wire_version} is not known; "
+                f"this version reads {FORMAT!r} with wire version {WIRE_VERSION}"
+            )
+        try:
+            task = cls(
+                name=file.name,
+                plan=Plan._decode(bytes(file.plan)),
+                analyzer_key=_from_hex(file.analyzer_key),
+                shuffler=file.shuffler,
+                expires=parse_time(file.expires),
+            )
+        except ShufflesumError as error:
+            raise TaskError(f"not a valid task: {error}") from error
+        written = {name: getattr(file, name) for name in task._content()}
+        if written != task._content() or file.id != task.id or not _agree(file.plan, task.plan):
+            raise TaskError(
+                f"this task was changed after it was made: it says id {file.id[:12]!r}, but its content has id "
+                f"{task.id[:12]}, or its derived figures differ; make a new task instead of editing one"
+            )
+        return task
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a task file; see `from_json`."""
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise FileError(f"cannot read task {path}: {error.strerror or error}") from error
+        try:
+            return cls.from_json(text)
+        except TaskError as error:
+            raise TaskError(f"{path}: {error}") from error
+
+    def check_round(self, round_number: int) -> None:
+        """Refuse a round that the plan's guarantee does not cover."""
+        if not 1 <= round_number <= self.rounds:
+            raise UploadError(
+                "wrong-round", f"round {round_number}; this task covers rounds 1 to {self.rounds}: make a new task"
+            )
+
+    def open_reports(self, sealed: bytes | NDArray[np.uint8], round_number: int, opener: Opener) -> tuple[Reports, int]:
+        """The readable ones of reports sealed for this task and round, and how many were rejected as unreadable."""
+        if opener.public_key != self.analyzer_key:
+            raise ParameterError(
+                f"this private key belongs to the public key {opener.public_key.hex()}, but task {self.id[:12]} "
+                f"names {self.analyzer_key.hex()}; use the analyzer's key the task was made for"
+            )
+        self.check_round(round_number)
+        opened = opener.open_many(sealed, seal_info(self.id, round_number))
+        return decode_reports(opened.encoded, self.plan.id), opened.rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One user's part in one round: exactly the plan's number of reports, each sealed by itself, in random order.
+
+    The random upload id lets a shuffler recognise the same bytes sent again; it says nothing about the user.
+    """
+
+    task_id: str
+    round_number: int
+    upload_id: bytes
+    sealed: bytes
+
+    @staticmethod
+    def seal(task: Task, reports: Reports, round_number: int) -> Upload:
+        """Seal one user's reports for a round; every call makes another upload id and other bytes."""
+        task.check_round(round_number)
+        if reports.plan_id != task.plan.id:
+            raise ReportsError(
+                f"these reports belong to plan {reports.plan_id[:12]}, the task to plan {task.plan.id[:12]}; "
+                "randomize with the task's plan"
+            )
+        if len(reports) != task.plan.reports:
+            raise ReportsError(
+                f"{len(reports)} reports; an upload carries exactly the {task.plan.reports} reports of one user"
+            )
+        # In the order they were drawn, a report's place would tell the shuffler its block of coordinates.
+        mixed = encode_reports(shuffle(reports))
+        sealed = seal_many(mixed, task.public_key, seal_info(task.id, round_number))
+        return Upload(task.id, round_number, secrets.token_bytes(UPLOAD_ID_BYTES), sealed.tobytes())
+
+    def encode(self) -> bytes:
+        """The upload as bytes, the same number for every user of a task."""
+        header = _HEADER.pack(WIRE_VERSION, bytes.fromhex(self.task_id), self.round_number, self.upload_id)
+        return header + self.sealed
+
+    @staticmethod
+    def decode(data: bytes, task: Task) -> Upload:
+        """Read an upload for a task; an `UploadError` names what can never be accepted.
+
+        Sealed reports are not looked into: only the analyzer can.
+        """
+        if len(data) >= _VERSION.size:
+            (version,) = _VERSION.unpack_from(data)
+            if version != WIRE_VERSION:
+                raise UploadError(
+                    "wrong-version", f"wire version {version}; this task uses {WIRE_VERSION}: update the client"
+                )
+        if len(data) < _HEADER.size:
+            raise _wrong_length(data, task)
+        _, task_id, round_number, upload_id = _HEADER.unpack_from(data)
+        if task_id.hex() != task.id:
+            raise UploadError(
+                "wrong-task", f"an upload for task {task_id.hex()[:12]}; this is task {task.id[:12]}: use its task file"
+            )
+        if len(data) != task.upload_bytes:
+            raise _wrong_length(data, task)
+        task.check_round(round_number)
+        return Upload(task.id, round_number, upload_id, data[_HEADER.size :])
+
+
+def _wrong_length(data: bytes, task: Task) -> UploadError:
+    return UploadError(
+        "wrong-length", f"an upload of {len(data)} bytes; every upload of this task has {task.upload_bytes}"
+    )
+
+
+def parse_time(text: str) -> datetime:
+    """A moment in UTC from RFC 3339 text, to the second, such as 2031-05-01T12:00:00Z."""
+    try:
+        return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise ParameterError(f"time {text!r} is not understood; write it in UTC as 2031-05-01T12:00:00Z") from error
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise ParameterError(f"analyzer_key {text[:80]!r} is not hexadecimal") from error
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > _MAX_NAME or not name.isprintable() or name != name.strip():
+        raise ParameterError(
+            f"name is {name[: _MAX_NAME + 1]!r}; it must be 1 to {_MAX_NAME} printable characters, no space around them"
+        )
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    # A name and password in a file that is handed to every user would be no secret.
+    if not usable or "@" in parts.netloc or parts.query or parts.fragment or not _plain(url):
+        raise ParameterError(
+            f"shuffler is {url!r}; it must be a plain address such as https://shuffler.example.org, without a user "
+            "name, query or fragment"
+        )
+
+
+def _plain(url: str) -> bool:
+    return url.isascii() and url.isprintable() and not set(url) & set(' ?#\\"<>')
+
+
+def _agree(written: msgspec.Raw, plan: Plan) -> bool:
+    """Whether a plan as written says what the plan says, in full."""
+    return _close(json.loads(bytes(written)), json.loads(plan.to_json()))
+
+
+def _close(left: Any, right: Any, scale: float = 0.0) -> bool:
+    """Equal, but for the last digits of figures, which may differ between machines.
+
+    That forgives nothing but predictions: the plan's id vouches for its parameters to the last bit. Predictions are
+    sums and differences of parts, so the largest figure in their table sets the scale.
+    """
+    if isinstance(left, dict) and isinstance(right, dict):
+        scale = max((abs(value) for value in right.values() if isinstance(value, float)), default=0.0)
+        return left.keys() == right.keys() and all(_close(left[key], right[key], scale) for key in left)
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-9 * scale)
+    return type(left) is type(right) and bool(left == right)

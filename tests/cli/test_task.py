@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shufflesum.wire import Task, load_private_key, load_public_key
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+GOLDEN = VECTORS / "golden_task.json"
+CREATE = (
+    "task create --plan plan.json --shuffler https://shuffler.example.org --analyzer-key a.pub --name heart "
+    "-o task.json"
+)
+
+
+@pytest.fixture
+def prepared(command: Command, folder: Path) -> Path:
+    """A folder with a plan and a key pair."""
+    (folder / "plan.json").write_text(json.dumps(json.loads(GOLDEN.read_bytes())["plan"]))
+    assert command("keygen", "-o", "a").code == 0
+    return folder
+
+
+def test_keygen_writes_a_pair_that_belongs_together(command: Command, folder: Path) -> None:
+    done = command("keygen", "-o", "a")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "wrote a.key (secret: it stays with the analyzer) and a.pub\n"
+    private = load_private_key("a.key")
+    assert private.public_key().public_bytes_raw() == load_public_key("a.pub")
+    assert private.private_bytes_raw().hex() not in done.out
+    assert (folder / "a.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_keygen_never_overwrites(command: Command, folder: Path) -> None:
+    command("keygen", "-o", "a")
+    before = (folder / "a.key").read_bytes()
+    done = command("keygen", "-o", "a")
+    assert done.code == 2
+    assert "a.key exists and keys are never overwritten; choose another name" in done.err
+    assert (folder / "a.key").read_bytes() == before
+
+
+def test_a_created_task_says_what_it_means_and_can_be_loaded(command: Command, prepared: Path) -> None:
+    done = command(*CREATE.split(), "--expires", "2098-01-01T00:00:00Z")
+    assert (done.code, done.err) == (0, "")
+    task = Task.load("task.json")
+    assert task.name == "heart"
+    assert task.analyzer_key == load_public_key("a.pub")
+    assert task.expires == datetime(2098, 1, 1, tzinfo=UTC)
+    for expected in (
+        task.id,
+        "at least 1,000",
+        "162 bytes",
+        "epsilon 1.0, delta 1e-6 for one user",
+        "all 2 rounds",
+        "wrote task.json",
+    ):
+        assert expected in done.out
+    shown = command("task", "show", "task.json")
+    assert shown.code == 0
+    assert done.out == shown.out + "wrote task.json\n"
+
+
+def test_without_expiry_a_task_lasts_thirty_days(command: Command, prepared: Path) -> None:
+    command(*CREATE.split())
+    left = Task.load("task.json").expires - datetime.now(UTC)
+    assert timedelta(days=29) < left <= timedelta(days=30)
+
+
+def test_show_prints_one_object_for_programs(command: Command) -> None:
+    document = command("task", "show", GOLDEN, "--json").document
+    assert document["id"] == Task.load(GOLDEN).id
+    assert (document["expired"], document["upload_bytes"], document["smallest_batch"]) == (False, 162, 1000)
+
+
+def test_an_expired_task_is_shown_as_such(command: Command, folder: Path) -> None:
+    golden = Task.load(GOLDEN)
+    past = Task(golden.name, golden.plan, golden.analyzer_key, golden.shuffler, datetime(2020, 1, 1, tzinfo=UTC))
+    (folder / "past.json").write_text(past.to_json())
+    assert "2020-01-01 00:00:00 UTC (it has expired)" in command("task", "show", "past.json").out
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("--expires", "2020-01-01T00:00:00Z"), r"--expires 2020-01-01T00:00:00Z has passed"),
+        (("--expires", "soon"), r"time 'soon' is not understood; write it in UTC"),
+        (("--plan", "missing.json"), r"cannot read plan missing.json: No such file"),
+        (("--plan", "a.pub"), r"a.pub: not a plan"),
+        (("--analyzer-key", "a.key"), r"a.key: it holds a private key; give the public key, NAME.pub"),
+        (("--analyzer-key", "plan.json"), r"plan.json: it is no key file"),
+        (("--shuffler", "shuffler.example.org"), r"shuffler is 'shuffler.example.org'; it must be a plain address"),
+        (("--name", " "), r"name is ' '; it must be 1 to 200 printable"),
+        (("-o", "missing/task.json"), r"missing/task.json: cannot be written"),
+        (("-o", "task.txt"), r"files ending in '.txt' cannot be written"),
+        (("-o", "plan.json"), r"plan.json exists and a task is never changed"),
+    ],
+)
+def test_a_refused_task_writes_nothing(command: Command, prepared: Path, change: tuple[str, str], said: str) -> None:
+    before = {path: path.read_bytes() for path in prepared.iterdir()}
+    done = command(*CREATE.split(), *change)
+    assert done.code == 2
+    assert re.search(said, done.err), done.err
+    assert {path: path.read_bytes() for path in prepared.iterdir()} == before
+
+
+def test_a_changed_task_is_not_shown(command: Command, folder: Path) -> None:
+    (folder / "bad.json").write_text(GOLDEN.read_text().replace("shuffler.example.org", "evil.example.org"))
+    done = command("task", "show", "bad.json")
+    assert (done.code, done.out) == (2, "")
+    assert "bad.json: this task was changed after it was made" in done.err

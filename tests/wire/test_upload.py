@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.chances import FALSE_ALARM, chi_square
+
+from shufflesum import Randomizer, Reports
+from shufflesum.errors import ReportsError
+from shufflesum.testing import unprotected_plan
+from shufflesum.wire import Opener, Task, Upload, UploadError, decode_reports
+
+TASK = Task.load(Path(__file__).parent.parent / "vectors" / "golden_task.json")
+KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+class NoiselessTask(Task):
+    """A task whose reports can be predicted; no file and no setting leads to one."""
+
+    def _verify_plan(self) -> None:
+        pass
+
+
+NOISELESS = NoiselessTask(
+    name="noiseless",
+    plan=unprotected_plan(users=1, shape=3, reports=3, levels=10),
+    analyzer_key=KEY.public_key().public_bytes_raw(),
+    shuffler="http://127.0.0.1:1",
+    expires=datetime(2099, 1, 1, tzinfo=UTC),
+)
+
+
+def reports_of(task: Task, *row: float) -> Reports:
+    return Randomizer(task.plan).randomize(np.array([row]))
+
+
+def test_an_upload_carries_one_users_reports_to_the_analyzer() -> None:
+    data = Upload.seal(NOISELESS, reports_of(NOISELESS, 0.0, 0.3, 1.0), 1).encode()
+    upload = Upload.decode(data, NOISELESS)
+    reports, rejected = NOISELESS.open_reports(upload.sealed, upload.round_number, Opener(KEY, processes=1))
+    assert rejected == 0
+    cells = zip(reports.coordinates.tolist(), reports.values.tolist(), strict=True)
+    assert sorted(cells) == [(0, 0), (1, 3), (2, 10)]
+
+
+@given(st.lists(st.floats(-1, 1), min_size=4, max_size=4), st.integers(1, 2))
+def test_every_upload_of_a_task_has_the_same_size(row: list[float], round_number: int) -> None:
+    data = Upload.seal(TASK, reports_of(TASK, *row), round_number).encode()
+    assert len(data) == TASK.upload_bytes == 162
+    assert Upload.decode(data, TASK).round_number == round_number
+
+
+@given(st.integers(1, 2), st.binary(min_size=16, max_size=16), st.binary(min_size=108, max_size=108))
+def test_decoding_undoes_encoding(round_number: int, upload_id: bytes, sealed: bytes) -> None:
+    upload = Upload(TASK.id, round_number, upload_id, sealed)
+    assert Upload.decode(upload.encode(), TASK) == upload
+
+
+@given(st.binary(max_size=400))
+def test_arbitrary_bytes_are_refused_by_name(data: bytes) -> None:
+    with pytest.raises(UploadError) as refused:
+        Upload.decode(data, TASK)
+    assert refused.value.problem in ("wrong-length", "wrong-version", "wrong-task")
+
+
+@given(st.integers(0, 400).filter(lambda size: size != 162))
+def test_any_other_length_is_refused(size: int) -> None:
+    good = Upload(TASK.id, 1, bytes(16), bytes(108)).encode()
+    with pytest.raises(UploadError, match="every upload of this task has 162") as refused:
+        Upload.decode((good + bytes(400))[:size], TASK)
+    assert refused.value.problem == "wrong-length"
+
+
+def test_no_two_uploads_share_an_id_or_bytes() -> None:
+    reports = reports_of(NOISELESS, 0.5, 0.5, 0.5)
+    uploads = [Upload.seal(NOISELESS, reports, 1) for _ in range(20)]
+    assert len({upload.upload_id for upload in uploads}) == 20
+    assert len({upload.sealed for upload in uploads}) == 20
+    assert all(len(upload.upload_id) == 16 for upload in uploads)
+
+
+def order_law(monkeypatch: pytest.MonkeyPatch) -> float:
+    """p-value of: three reports leave in each of the six orders equally often. Seals are left out, for speed."""
+    monkeypatch.setattr("shufflesum.wire.task.seal_many", lambda encoded, *_: encoded)
+    reports = reports_of(NOISELESS, 0.0, 0.0, 0.0)
+    place = {order: i for i, order in enumerate(permutations(range(3)))}
+    observed = np.zeros(6)
+    for _ in range(6000):
+        sealed = np.frombuffer(Upload.seal(NOISELESS, reports, 1).sealed, dtype=np.uint8).reshape(3, 6)
+        observed[place[tuple(decode_reports(sealed, "").coordinates.tolist())]] += 1
+    return chi_square(observed, np.full(6, 1 / 6))
+
+
+def test_reports_leave_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chi-square over six orders, false alarm 1e-6."""
+    assert order_law(monkeypatch) > FALSE_ALARM
+
+
+def test_reports_that_are_only_rotated_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(4)
+
+    def rotated(reports: Reports) -> Reports:
+        by = int(generator.integers(3))
+        return Reports(reports.plan_id, np.roll(reports.coordinates, by), np.roll(reports.values, by))
+
+    monkeypatch.setattr("shufflesum.wire.task.shuffle", rotated)
+    assert order_law(monkeypatch) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4])
+def test_anything_but_the_reports_of_one_user_is_refused(count: int) -> None:
+    reports = Reports(TASK.plan.id, np.zeros(count, np.uint32), np.zeros(count, np.uint16))
+    with pytest.raises(ReportsError, match=f"{count} reports; an upload carries exactly the 2 reports of one user"):
+        Upload.seal(TASK, reports, 1)
+
+
+def test_reports_of_another_plan_are_refused() -> None:
+    with pytest.raises(ReportsError, match="randomize with the task's plan"):
+        Upload.seal(TASK, reports_of(NOISELESS, 0.0, 0.0, 0.0), 1)
+
+
+@pytest.mark.parametrize("round_number", [-1, 0, 3])
+def test_rounds_the_plan_does_not_cover_cannot_be_sealed_for(round_number: int) -> None:
+    with pytest.raises(UploadError) as refused:
+        Upload.seal(TASK, reports_of(TASK, 0.0, 0.0, 0.0, 0.0), round_number)
+    assert refused.value.problem == "wrong-round"
+
+
+def test_a_noiseless_task_cannot_be_read_back_as_a_task() -> None:
+    assert NoiselessTask.from_json(NOISELESS.to_json()).id == NOISELESS.id
+    with pytest.raises(ValueError, match="no privacy guarantee"):
+        Task.from_json(NOISELESS.to_json())

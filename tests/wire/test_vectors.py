@@ -1,0 +1,172 @@
+"""The wire format against fixed bytes, and HPKE against its specification.
+
+`reference_seal` follows RFC 9180 step by step with the ephemeral key given, which the library does not allow. It has to
+reproduce the RFC's own vector first; then it judges the seals.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from shufflesum.protocol import Reports
+from shufflesum.wire import (
+    SEALED_BYTES,
+    Opener,
+    Task,
+    TaskError,
+    Upload,
+    UploadError,
+    decode_reports,
+    encode_reports,
+    seal_info,
+    seal_many,
+)
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+KEM = b"KEM" + struct.pack(">H", 0x0020)
+HPKE = b"HPKE" + struct.pack(">HHH", 0x0020, 0x0001, 0x0001)
+
+
+def extract(suite: bytes, salt: bytes, label: bytes, secret: bytes) -> bytes:
+    return hmac.digest(salt, b"HPKE-v1" + suite + label + secret, "sha256")
+
+
+def expand(suite: bytes, key: bytes, label: bytes, context: bytes, length: int) -> bytes:
+    """Up to 32 bytes need only the first block."""
+    labelled = struct.pack(">H", length) + b"HPKE-v1" + suite + label + context
+    return hmac.digest(key, labelled + b"\x01", "sha256")[:length]
+
+
+def reference_schedule(exchanged: bytes, ephemeral: bytes, recipient: bytes, info: bytes) -> tuple[bytes, bytes]:
+    """Key and nonce of the first message in base mode (RFC 9180, sections 4.1 and 5.1)."""
+    shared = expand(KEM, extract(KEM, b"", b"eae_prk", exchanged), b"shared_secret", ephemeral + recipient, 32)
+    context = b"\x00" + extract(HPKE, b"", b"psk_id_hash", b"") + extract(HPKE, b"", b"info_hash", info)
+    secret = extract(HPKE, shared, b"secret", b"")
+    return expand(HPKE, secret, b"key", context, 16), expand(HPKE, secret, b"base_nonce", context, 12)
+
+
+def reference_seal(plain: bytes, recipient: bytes, ephemeral_private: bytes, info: bytes, aad: bytes = b"") -> bytes:
+    """Ephemeral public key and ciphertext."""
+    private = X25519PrivateKey.from_private_bytes(ephemeral_private)
+    ephemeral = private.public_key().public_bytes_raw()
+    exchanged = private.exchange(X25519PublicKey.from_public_bytes(recipient))
+    key, nonce = reference_schedule(exchanged, ephemeral, recipient, info)
+    return ephemeral + AESGCM(key).encrypt(nonce, plain, aad)
+
+
+def reference_open(sealed: bytes, private: X25519PrivateKey, info: bytes) -> bytes:
+    ephemeral, recipient = sealed[:32], private.public_key().public_bytes_raw()
+    exchanged = private.exchange(X25519PublicKey.from_public_bytes(ephemeral))
+    key, nonce = reference_schedule(exchanged, ephemeral, recipient, info)
+    return AESGCM(key).decrypt(nonce, sealed[32:], b"")
+
+
+def vector(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_bytes())
+    return document
+
+
+def names(pattern: str) -> list[str]:
+    found = sorted(path.stem for path in VECTORS.glob(f"{pattern}.json"))
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return Task.load(VECTORS / "golden_task.json")
+
+
+@pytest.fixture(scope="module")
+def private_key() -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(bytes.fromhex(vector("golden_upload")["analyzer_private_key"]))
+
+
+def test_the_reference_reproduces_the_rfcs_own_vector() -> None:
+    given = {name: bytes.fromhex(text) for name, text in vector("rfc9180_a_1_1").items() if name != "description"}
+    recipient = X25519PrivateKey.from_private_bytes(given["skRm"]).public_key().public_bytes_raw()
+    assert recipient == given["pkRm"]
+    sealed = reference_seal(given["pt"], recipient, given["skEm"], given["info"], given["aad"])
+    assert sealed == given["enc"] + given["ct"]
+
+
+def test_what_the_library_seals_the_reference_opens(private_key: X25519PrivateKey) -> None:
+    plain = np.arange(60, dtype=np.uint8).reshape(10, 6)
+    info = seal_info("ab" * 32, 7)
+    sealed = seal_many(plain, private_key.public_key(), info)
+    assert [reference_open(row.tobytes(), private_key, info) for row in sealed] == [row.tobytes() for row in plain]
+
+
+def test_golden_reports_have_their_bytes() -> None:
+    golden = vector("golden_reports")["reports"]
+    rows = np.array([list(bytes.fromhex(report["bytes"])) for report in golden], dtype=np.uint8)
+    coordinates = np.array([report["coordinate"] for report in golden], dtype=np.uint32)
+    values = np.array([report["value"] for report in golden], dtype=np.uint16)
+    np.testing.assert_array_equal(encode_reports(Reports("plan", coordinates, values)), rows)
+    decoded = decode_reports(rows, "plan")
+    np.testing.assert_array_equal(decoded.coordinates, coordinates)
+    np.testing.assert_array_equal(decoded.values, values)
+
+
+def test_the_golden_task_keeps_its_id(task: Task) -> None:
+    assert task.id == vector("golden_upload")["task_id"]
+    assert json.loads(task.to_json()).keys() == vector("golden_task").keys()
+
+
+def test_the_golden_upload_is_what_the_specification_makes_of_its_reports(task: Task) -> None:
+    golden = vector("golden_upload")
+    info = seal_info(task.id, golden["round"])
+    assert info.hex() == golden["info"]
+    for report in golden["reports"]:
+        plain = struct.pack(">IH", report["coordinate"], report["value"])
+        ephemeral = bytes.fromhex(report["ephemeral_private_key"])
+        assert reference_seal(plain, task.analyzer_key, ephemeral, info).hex() == report["sealed"]
+    upload = Upload(
+        task.id,
+        golden["round"],
+        bytes.fromhex(golden["upload_id"]),
+        bytes.fromhex("".join(report["sealed"] for report in golden["reports"])),
+    )
+    assert upload.encode().hex() == golden["upload"]
+    assert Upload.decode(bytes.fromhex(golden["upload"]), task) == upload
+
+
+def test_the_golden_upload_opens(task: Task, private_key: X25519PrivateKey) -> None:
+    golden = vector("golden_upload")
+    upload = Upload.decode(bytes.fromhex(golden["upload"]), task)
+    reports, rejected = task.open_reports(upload.sealed, upload.round_number, Opener(private_key, processes=1))
+    assert rejected == 0
+    assert reports.plan_id == task.plan.id
+    assert reports.coordinates.tolist() == [report["coordinate"] for report in golden["reports"]]
+    assert reports.values.tolist() == [report["value"] for report in golden["reports"]]
+
+
+@pytest.mark.parametrize("name", names("bad_upload_*"))
+def test_a_bad_upload_is_refused_or_its_reports_rejected(name: str, task: Task, private_key: X25519PrivateKey) -> None:
+    bad = vector(name)
+    data = bytes.fromhex(bad["upload"])
+    if "problem" in bad:
+        with pytest.raises(UploadError) as refused:
+            Upload.decode(data, task)
+        assert refused.value.problem == bad["problem"]
+        return
+    upload = Upload.decode(data, task)
+    reports, rejected = task.open_reports(upload.sealed, upload.round_number, Opener(private_key, processes=1))
+    assert rejected == bad["rejected"]
+    assert len(reports) == len(upload.sealed) // SEALED_BYTES - rejected
+
+
+@pytest.mark.parametrize("name", names("bad_task_*"))
+def test_a_bad_task_is_refused(name: str) -> None:
+    bad = vector(name)
+    with pytest.raises(TaskError, match=bad["said"]):
+        Task.from_json(json.dumps(bad["task"]))
