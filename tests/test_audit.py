@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
 import shufflesum as ss
-from shufflesum.audit import AuditResult, _chances, _honest_law, _log_likelihood_ratio, _noise_simulated, audit
+from shufflesum._evidence import chances, honest_law, noise_simulated
+from shufflesum.audit import AuditResult, _log_likelihood_ratio, audit
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.protocol import Counts, Randomizer, Reports
 from shufflesum.protocol.randomness import Words
@@ -269,7 +270,7 @@ def test_a_plan_without_a_guarantee_has_nothing_to_audit() -> None:
 @settings(max_examples=20, deadline=None)
 def test_chances_are_enclosed_as_often_as_stated(trials: int, chance: float, chance_of_error: float) -> None:
     """By summing the binomial law itself, so without luck: each side fails with at most the stated probability."""
-    bounds = [_chances(successes, trials, chance_of_error) for successes in range(trials + 1)]
+    bounds = [chances(successes, trials, chance_of_error) for successes in range(trials + 1)]
     law = binom.pmf(np.arange(trials + 1), trials, chance)
     assert sum(mass for mass, (lower, _) in zip(law, bounds, strict=True) if chance < lower - 1e-12) <= chance_of_error
     assert sum(mass for mass, (_, upper) in zip(law, bounds, strict=True) if chance > upper + 1e-12) <= chance_of_error
@@ -277,7 +278,7 @@ def test_chances_are_enclosed_as_often_as_stated(trials: int, chance: float, cha
 
 def test_chances_are_enclosed_almost_as_tightly_as_can_be() -> None:
     for successes, trials in [(0, 100), (3, 50), (5_000, 10**6), (10**6, 3 * 10**6)]:
-        lower, upper = _chances(successes, trials, 1e-7)
+        lower, upper = chances(successes, trials, 1e-7)
         exact_upper = beta.ppf(1 - 1e-7, successes + 1, trials - successes)
         exact_lower = beta.ppf(1e-7, successes, trials - successes + 1) if successes else 0.0
         assert lower <= exact_lower * (1 + 1e-9)
@@ -290,20 +291,20 @@ def test_chances_are_enclosed_almost_as_tightly_as_can_be() -> None:
 @pytest.mark.parametrize(("cells", "size"), [(2, 2), (3, 3), (7, 3)])
 @pytest.mark.parametrize("gamma", [0.003, 0.2, 0.7])
 def test_an_honest_law_known_exactly_simulates_just_itself(cells: int, size: int, gamma: float) -> None:
-    law = _honest_law(cells, size, gamma)
-    assert _noise_simulated(cells, law, law) == pytest.approx(gamma, rel=1e-6)
-    assert _noise_simulated(cells, 0.98 * law, 1.02 * law) > 1.01 * gamma
-    assert _noise_simulated(cells, np.zeros_like(law), np.ones_like(law)) == 1
+    law = honest_law(cells, size, gamma)
+    assert noise_simulated(cells, law, law) == pytest.approx(gamma, rel=1e-6)
+    assert noise_simulated(cells, 0.98 * law, 1.02 * law) > 1.01 * gamma
+    assert noise_simulated(cells, np.zeros_like(law), np.ones_like(law)) == 1
 
 
 @given(seed=st.integers(0, 2**32 - 1), cells=st.sampled_from([2, 3, 5]), gamma=st.floats(0.01, 0.6))
 @settings(max_examples=30, deadline=None)
 def test_every_law_of_the_enclosure_becomes_honest_by_a_channel(seed: int, cells: int, gamma: float) -> None:
     size = min(cells, 3)
-    law = _honest_law(cells, size, gamma)
+    law = honest_law(cells, size, gamma)
     generator = np.random.default_rng(seed)
     lower, upper = law * generator.uniform(0.8, 1, law.shape), law * generator.uniform(1, 1.2, law.shape)
-    found = _noise_simulated(cells, lower, upper)
+    found = noise_simulated(cells, lower, upper)
     if found == 1:
         return
     worst = 0.0
@@ -311,10 +312,10 @@ def test_every_law_of_the_enclosure_becomes_honest_by_a_channel(seed: int, cells
         inside = generator.uniform(lower, upper)
         np.fill_diagonal(inside, 0)
         np.fill_diagonal(inside, 1 - inside.sum(axis=1))
-        channel = np.linalg.solve(inside, _honest_law(cells, size, found))
+        channel = np.linalg.solve(inside, honest_law(cells, size, found))
         assert np.allclose(channel.sum(axis=1), 1)
         assert channel.min() > -1e-9
-        worst = min(worst, float(np.linalg.solve(inside, _honest_law(cells, size, found * 0.6)).min()))
+        worst = min(worst, float(np.linalg.solve(inside, honest_law(cells, size, found * 0.6)).min()))
     assert worst < 0  # with much less noise some law of the enclosure has no channel
 
 
@@ -325,7 +326,7 @@ def test_a_law_that_simulates_honest_noise_reveals_at_least_as_much() -> None:
         law = generator.uniform(0.0, 0.15, (3, 3))
         np.fill_diagonal(law, 0)
         np.fill_diagonal(law, 1 - law.sum(axis=1))
-        honest = _honest_law(3, 3, _noise_simulated(3, law, law))
+        honest = honest_law(3, 3, noise_simulated(3, law, law))
         ours, simulated = ([_tables([part[x], part[2], part[2]]) for x in (0, 1)] for part in (law, honest))
         for epsilon in (0.1, 0.5, 1.0, 2.0):
             assert _divergence(epsilon, *ours) >= _divergence(epsilon, *simulated) - 1e-12

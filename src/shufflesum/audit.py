@@ -19,7 +19,6 @@ coordinates that are not, or that depend on the data, correlated draws. What pas
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._evidence import chances, deviation, honest_law, noise_simulated
 from shufflesum.contract import Plan, check_size
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy import composition
@@ -45,7 +45,6 @@ _CHUNK_REPORTS = 1 << 18
 _CHUNK_VALUES = 1 << 21
 _NOISY_REPORTS = 400_000  # of each kind; then chances are known within one per cent
 _LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
-_MARGIN = 1e-14  # for rounding in determinants of numbers below 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +232,8 @@ def _attack_reports(plan: Plan, values: _Values, crowds: _Crowds, chance_of_erro
         kinds = [int(reported[held[0]]), int(reported[held[1]])]
         kinds += [total - sum(kinds)] if size == 3 else []
         for column, count in enumerate(kinds):  # the diagonal is not used
-            lower[row, column], upper[row, column] = _chances(count, total, each)
-    gamma = _noise_simulated(plan.levels + 1, lower, upper)
+            lower[row, column], upper[row, column] = chances(count, total, each)
+    gamma = noise_simulated(plan.levels + 1, lower, upper)
     reports = sum(crowd.counts.accepted for crowd in crowds.values())
     return ReportAttack(reports, gamma, _epsilon_of_honest(plan, gamma))
 
@@ -251,46 +250,6 @@ def _epsilon_of_honest(plan: Plan, noise_probability: float) -> float:
         plan.honest_users, plan.levels, noise_probability, copies, single_coordinate_blocks=single
     )
     return bound.epsilon(max(plan.delta, _LEAST_DELTA))
-
-
-def _noise_simulated(cells: int, lower: _Floats, upper: _Floats) -> float:
-    """The least noise probability that a channel can turn every law between `lower` and `upper` into, or 1.
-
-    Laws are square: rows what a user holds, columns what comes out; the diagonal is the rest of its row. The channel is
-    law^-1 honest: its rows sum to 1, because those of both laws do. By Cramer's rule its entry (i, j) is a ratio of
-    determinants, of the law with column i replaced by column j of honest, and of the law. Both are affine in each row
-    of the law, and rows vary independently, so the corners of the enclosure decide whether they are positive.
-    """
-    size = len(lower)
-    rows = []
-    for row in range(size):
-        ends = [(lower[row, column], upper[row, column]) if column != row else (0.0,) for column in range(size)]
-        corners = np.array(list(itertools.product(*ends)))
-        corners[:, row] = 1 - corners.sum(axis=1)
-        rows.append(corners)
-    laws = np.array(list(itertools.product(*rows)))
-
-    def is_channel(honest: _Floats) -> bool:
-        replaced = np.tile(laws[:, None, None], (1, size, size, 1, 1))
-        for i in range(size):
-            replaced[:, i, :, :, i] = honest.T
-        return bool(np.all(np.linalg.det(replaced) > _MARGIN))
-
-    if np.any(np.linalg.det(laws) <= _MARGIN):
-        return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_channel(_honest_law(cells, size, middle)) else (middle, high)
-    return high
-
-
-def _honest_law(cells: int, size: int, noise_probability: float) -> _Floats:
-    """The law of the plan's randomizer, with all values but the first size - 1 taken together."""
-    law = np.full((size, size), noise_probability / cells)
-    law[:, -1] *= cells - (size - 1)
-    law[np.diag_indices(size)] += 1 - noise_probability
-    return law
 
 
 def _attack_batches(
@@ -330,7 +289,7 @@ def _log_likelihood_ratio(plan: Plan, counts: Counts, values: _Values) -> float:
     """
     starts = [0] if _subsets_overlap(plan) else np.arange(plan.reports) * plan.dimension // plan.reports
     blocks = np.add.reduceat(counts.table, starts, axis=0)
-    x, other_x, v = _honest_law(plan.levels + 1, plan.levels + 1, plan.noise_probability)[list(values)]
+    x, other_x, v = honest_law(plan.levels + 1, plan.levels + 1, plan.noise_probability)[list(values)]
     tiny = np.finfo(np.float64).tiny  # a block without reports must not stop the attack
     return float(np.sum(np.log(np.maximum(blocks @ (x / v), tiny) / np.maximum(blocks @ (other_x / v), tiny))))
 
@@ -342,14 +301,14 @@ def _distinguished(plan: Plan, scores: list[_Floats], threshold: float, sign: in
     """
     p, q = scores[::sign]
     hits_p, hits_q = (int(np.sum(sign * side >= sign * threshold)) for side in (p, q))
-    least = _chances(hits_p, len(p), chance_of_error / 2)[0] - plan.delta
-    most = _chances(hits_q, len(q), chance_of_error / 2)[1]
+    least = chances(hits_p, len(p), chance_of_error / 2)[0] - plan.delta
+    most = chances(hits_q, len(q), chance_of_error / 2)[1]
     return math.log(least / most) if least > 0 else -math.inf
 
 
 def _findings(plan: Plan, crowds: _Crowds, chance_of_error: float) -> tuple[str, ...]:
     """Where tables deviate from the plan's law by more than chance allows: for each kind of count, the worst case."""
-    law = _honest_law(plan.levels + 1, plan.levels + 1, plan.noise_probability)
+    law = honest_law(plan.levels + 1, plan.levels + 1, plan.noise_probability)
     sampled = plan.sampling_probabilities
     values, coordinates, cells, kept, accepted = [], [], [], 0, 0
     for crowd in crowds.values():
@@ -365,36 +324,13 @@ def _findings(plan: Plan, crowds: _Crowds, chance_of_error: float) -> tuple[str,
     found = []
     for tests in (values, coordinates, cells):
         worst, text = limit, None
-        for name, observed, total, chances in tests:
-            deviations = _deviation(observed, total, chances)
+        for name, observed, total, prescribed in tests:
+            deviations = deviation(observed, total, prescribed)
             place = np.unravel_index(int(np.argmax(deviations)), deviations.shape)
             if deviations[place] > worst:
-                expected = f"{total * chances[place]:,.0f} of {total:,}"
+                expected = f"{total * prescribed[place]:,.0f} of {total:,}"
                 text = f"{name.format(*place)} was reported {observed[place]:,} times; the plan expects {expected}"
                 worst = deviations[place]
         found += [text] if text else []
     rejected = sum(crowd.counts.rejected for crowd in crowds.values())
     return (*found, *([f"{rejected:,} reports lie outside the plan's domain"] if rejected else []))
-
-
-def _deviation(successes: ArrayLike, trials: ArrayLike, chance: ArrayLike) -> _Floats:
-    """n KL(successes/n, chance): so far out, on one side, a binomial count lies with chance e^-that or less."""
-    s, n, p = (np.asarray(part, dtype=np.float64) for part in (successes, trials, chance))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        hits = np.where(s > 0, s * np.log(s / (n * p)), 0.0)
-        misses = np.where(s < n, (n - s) * np.log((n - s) / (n * (1 - p))), 0.0)
-    return np.where(s > n, np.inf, np.maximum(hits + misses, 0.0))
-
-
-def _chances(successes: int, trials: int, chance_of_error: float) -> tuple[float, float]:
-    """Bounds that the chance of success keeps, each but for `chance_of_error`: Chernoff's bound turned round."""
-    above, below = (_upper_chance(count, trials, chance_of_error) for count in (successes, trials - successes))
-    return 1 - below, above
-
-
-def _upper_chance(successes: int, trials: int, chance_of_error: float) -> float:
-    low, high = successes / trials if trials else 1.0, 1.0
-    while low < (middle := 0.5 * (low + high)) < high:
-        inside = float(_deviation(successes, trials, middle)) <= -math.log(chance_of_error)
-        low, high = (middle, high) if inside else (low, middle)
-    return high
