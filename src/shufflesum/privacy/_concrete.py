@@ -18,6 +18,7 @@ Floats = npt.NDArray[np.float64]
 _OUTSIDE = 1e-24  # probability that a window may leave out; dropping outcomes lowers the profile
 _CELL = 5e-4  # width of a cell of s relative to s; half of that is lost in noise probability
 _FINE = 8  # bins per step of the grid, before atoms are gathered on it
+_MOST_BINS = 1 << 18  # on either side, 100 deviations or more; atoms beyond share the last one
 
 
 def third_value_losses(honest_users: int, cells: int, noise_probability: float, step: float) -> GridLosses:
@@ -34,7 +35,7 @@ def third_value_losses(honest_users: int, cells: int, noise_probability: float, 
         honest_users, 2.0 * gamma / cells, 2.0 * gamma / (cells - 2.0 * gamma), _OUTSIDE
     )
     fine = step / _FINE
-    reach = math.ceil(math.log1p((1.0 - gamma) * cells / gamma) / fine) + 2
+    reach = min(math.ceil(math.log1p((1.0 - gamma) * cells / gamma) / fine) + 2, _MOST_BINS)
     upper, lower, longest = _third_value_bins(honest_users, cells, gamma, lowest, terms / (total + tail), fine, reach)
     return _kept(upper, lower, step, slack(terms.size + longest))
 
@@ -71,7 +72,7 @@ def _third_value_bins(
             a = lowest + j
             p = beta * a + base
             q = beta * (kept - a) + base
-            index = int(np.floor(np.log(p / q) / fine)) + reach
+            index = min(max(int(np.floor(np.log(p / q) / fine)) + reach, 0), 2 * reach)
             upper[index] += scale * terms[j] * p
             lower[index] += scale * terms[j] * q
     return upper, lower, longest

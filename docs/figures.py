@@ -1,0 +1,119 @@
+"""Draws the figures of the documentation: `python docs/figures.py` (needs the extra `plots`; about a minute)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import altair as alt
+import numpy as np
+
+from shufflesum.plots import save_chart
+from shufflesum.privacy import blanket, local_epsilon
+from shufflesum.privacy.published import improved_noise_probability
+
+SETTING: dict[str, Any] = {"levels": 3, "epsilon": 0.95, "delta": 1e-6}
+DIMENSION = 100  # only the published formula depends on it
+TITLE = "How much noise the same guarantee needs"
+SUBTITLE = "One report per user, 4 values (k = 3), epsilon = 0.95, delta = 0.000001"
+IMAGES = Path(__file__).parent / "images"
+# Okabe and Ito: apart for every kind of colour vision; dashes tell them apart in print
+PAPER, CLONES, CERTIFIED = COLOURS = ("#D55E00", "#009E73", "#0072B2")
+DASHES = ([10, 5], [3, 4], [1, 0])
+LABELS: tuple[
+    tuple[str, list[str], int, tuple[int, int], Literal["left", "right"]], ...
+] = (  # text, users where it stands, offset in pixels, side
+    (PAPER, [f"Published formula, d = {DIMENSION}"], 10**6, (12, -12), "left"),
+    (CLONES, ["Clones, closed form"], 10**6, (12, -12), "left"),
+    (CERTIFIED, ["Certified here", "line: enough, circles: too little"], 10**6, (-16, 18), "right"),
+)
+
+
+def clones_epsilon(users: int, local: float, delta: float) -> float:
+    """Return epsilon of shuffled reports, each `local`-private: the closed form of Feldman, McMillan, Talwar (2021).
+
+    ln(1 + (e^e0 - 1)/(e^e0 + 1) (8 sqrt(e^e0 ln(4/delta)/n) + 8 e^e0/n)) for e0 <= ln(n/(16 ln(4/delta))); else e0.
+    """
+    log = math.log(4 / delta)
+    if local > math.log(users / (16 * log)):
+        return local
+    growth = math.exp(local)
+    return math.log1p((growth - 1) / (growth + 1) * (8 * math.sqrt(growth * log / users) + 8 * growth / users))
+
+
+def clones_noise_probability(users: int, levels: int, epsilon: float, delta: float) -> float:
+    """Return the least noise probability for which that closed form gives epsilon: it falls with the noise."""
+    low, high = 1e-15, 1.0
+    while high / low > 1 + 1e-9:
+        middle = math.sqrt(low * high)
+        reached = clones_epsilon(users, local_epsilon(levels=levels, noise_probability=middle), delta)
+        low, high = (low, middle) if reached <= epsilon else (middle, high)
+    return high
+
+
+def noise_by_users() -> alt.LayerChart:
+    """Noise probability against number of users, three analyses of the same protocol."""
+    lines: list[dict[str, Any]] = []
+    for users in sorted({round(float(n)) for n in np.geomspace(1e3, 1e8, 61)} | {10**6}):
+        curves = {
+            PAPER: improved_noise_probability(dimension=DIMENSION, users=users, **SETTING),
+            CLONES: clones_noise_probability(users=users, **SETTING),
+            CERTIFIED: blanket.smallest_noise_probability(users, **SETTING),
+        }
+        # above 1 there is no such protocol
+        lines += [{"users": users, "noise": y, "analysis": name} for name, y in curves.items() if y <= 1]
+    circles = [
+        {"users": users, "noise": blanket.noise_probability_lower_bound(users, **SETTING), "analysis": CERTIFIED}
+        for users in np.geomspace(1e3, 1e8, 11).round().astype(int).tolist()
+    ]
+    x = alt.X(
+        "users:Q",
+        title="Users",
+        scale=alt.Scale(type="log", domain=[1e3, 1e8], nice=False),
+        axis=alt.Axis(values=[10.0**i for i in range(3, 9)], format=",.0f", labelFlush=False),
+    )
+    y = alt.Y(
+        "noise:Q",
+        title="Noise probability",
+        scale=alt.Scale(type="log", domain=[1e-6, 1], nice=False),
+        axis=alt.Axis(values=[10.0**i for i in range(-6, 1)], format="~r"),
+    )
+    colour = alt.Color("analysis:N", scale=alt.Scale(domain=COLOURS, range=COLOURS), legend=None)
+    dash = alt.StrokeDash("analysis:N", scale=alt.Scale(domain=COLOURS, range=DASHES), legend=None)
+    layers = [
+        _chart(lines).mark_line(strokeWidth=3.5).encode(x=x, y=y, color=colour, strokeDash=dash),
+        _chart(circles).mark_point(size=170, strokeWidth=2.5, opacity=1, color="#1A1A1A").encode(x=x, y=y),
+    ]
+    for name, text, users, (right, down), align in LABELS:
+        place = [row for row in lines if row["analysis"] == name and row["users"] == users]
+        label = _chart(place).mark_text(align=align, dx=right, dy=down, fontSize=18, text=text, lineHeight=23)
+        layers.append(label.encode(x=x, y=y, color=colour))
+    chart: alt.LayerChart = (
+        alt.LayerChart(layer=layers)
+        .properties(width=760, height=480, title=alt.TitleParams(TITLE, subtitle=SUBTITLE))
+        .configure_axis(
+            labelFontSize=17, titleFontSize=19, titleFontWeight="normal", titlePadding=10, gridColor="#E4E4E4"
+        )
+        .configure_title(
+            fontSize=21, subtitleFontSize=17, subtitleColor="#444444", anchor="start", offset=14, subtitlePadding=6
+        )
+        .configure_view(stroke=None)
+    )
+    return chart
+
+
+def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=rows))
+
+
+def main() -> None:
+    """Draw all figures."""
+    IMAGES.mkdir(exist_ok=True)
+    chart = noise_by_users()
+    for kind in ("png", "svg"):
+        save_chart(chart, IMAGES / f"noise_by_users.{kind}")
+
+
+if __name__ == "__main__":
+    main()
