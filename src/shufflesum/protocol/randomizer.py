@@ -6,6 +6,7 @@ probability, by a uniform one. A single client and a simulated crowd are the sam
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,18 @@ __all__ = ["Randomizer"]
 
 _BLOCK_REPORTS = 1 << 17  # so that a block's words, values and positions stay in a core's cache
 _BLOCK_VALUES = 1 << 22  # so that a block of wide rows stays small where it must be copied
+
+
+_buffers = threading.local()
+
+
+def _scratch(name: str, size: int, dtype: type[np.generic]) -> NDArray[Any]:
+    """Memory for one block's work, kept by each thread: fresh pages for every block would cost more than the work."""
+    buffer: NDArray[Any] | None = getattr(_buffers, name, None)
+    if buffer is None or buffer.size < size:
+        buffer = np.empty(size, dtype=dtype)
+        setattr(_buffers, name, buffer)
+    return buffer[:size]
 
 
 @kernel
@@ -110,6 +123,7 @@ class Randomizer:
         self._missing = missing
         self._source = source or SecureSource()
         self._noise_numerator = np.uint64(plan.noise_probability * 2.0**NOISE_BITS)
+        self._every_coordinate: Words = np.empty((0, plan.dimension), dtype=np.uint32)
         self._origin = plan.domain.lower
         self._scale = plan.levels / plan.domain.width
         self._limits = {np.dtype(t): plan.domain.limits(t) for t in (np.float32, np.float64)}
@@ -140,7 +154,7 @@ class Randomizer:
         prepared = self.plan.domain.prepare(rows, first_row, clip=self._clip, missing=self._missing)
         lower, upper = self._limits[prepared.dtype]
         coordinates = self._sample_coordinates(len(prepared))
-        positions = np.empty(coordinates.shape)
+        positions = _scratch("positions", coordinates.size, np.float64).reshape(coordinates.shape)
         units = (self._origin, self._scale, float(self.plan.levels))
         if self.plan.reports == self.plan.dimension:
             outside = _positions_of_all(prepared, lower, upper, *units, positions)
@@ -154,7 +168,10 @@ class Randomizer:
         """(users, reports) coordinates, drawn independently of the data."""
         dimension, reports = self.plan.dimension, self.plan.reports
         if reports == dimension:  # both schemes report every coordinate once
-            return np.broadcast_to(np.arange(dimension, dtype=np.uint32), (users, dimension))
+            if len(self._every_coordinate) < users:
+                self._every_coordinate = np.tile(np.arange(dimension, dtype=np.uint32), (users, 1))
+                self._every_coordinate.setflags(write=False)  # all blocks share it
+            return self._every_coordinate[:users]
         coordinates: Words = np.empty((users, reports), dtype=np.uint32)
         urn = np.arange(dimension if self.plan.sampling == "uniform" else 0, dtype=np.uint32)
         done = 0
@@ -168,7 +185,9 @@ class Randomizer:
         return coordinates
 
     def _privatize(self, positions: NDArray[np.float64]) -> NDArray[np.uint16]:
-        coins, noise, fresh = words(self._source, 3 * positions.size, np.uint16).reshape(3, -1)
+        drawn = _scratch("words", 3 * positions.size, np.uint16)
+        self._source.fill(drawn)
+        coins, noise, fresh = drawn.reshape(3, -1)
         values = np.empty(positions.size, dtype=np.uint16)
         done = 0
         while done < positions.size:
