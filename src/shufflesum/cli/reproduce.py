@@ -1,0 +1,73 @@
+"""`shufflesum reproduce`: the paper's experiments, and what a certified guarantee changes, as one page of figures."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from shufflesum.cli.options import console, progress_bar
+from shufflesum.experiments.data import load, synthetic
+from shufflesum.experiments.reproduction import Request, reproduce
+from shufflesum.experiments.trials import Encoding
+from shufflesum.plots import require_plots
+
+__all__ = ["command"]
+
+_QUICK_REPEATS = 3
+
+
+@click.command("reproduce", short_help="Repeat the paper's experiments, and compare with a certified guarantee.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Heartbeats: the Kaggle folder, a matrix (.csv, .parquet, .npy), or an .npz archive.  [made-up beats]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("reproduction"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder for the report; a run that was stopped goes on there.",
+)
+@click.option("--repeats", type=click.IntRange(1, 1000), metavar="R", help="Runs of each measurement.  [10; quick: 3]")
+@click.option("--quick", is_flag=True, help="Some of the values only: a look within seconds.")
+@click.option(
+    "--encoding",
+    type=click.Choice(["paper", "authors"]),
+    default="paper",
+    show_default=True,
+    help="Of the six panels: as in the paper, or as in its authors' code.",
+)
+def command(data: Path | None, output: Path, repeats: int | None, quick: bool, encoding: Encoding) -> None:
+    """Repeat the six panels of the paper's evaluation and show what changes with a certified guarantee.
+
+    Writes DIR/report.html, one page that opens offline, and each figure as PNG, SVG and CSV. Without --data the beats
+    are made up, and every figure says so.
+    """
+    require_plots()
+    beats = synthetic() if data is None else load(data)
+    request = Request(
+        folder=output,
+        repeats=repeats or (_QUICK_REPEATS if quick else 10),
+        quick=quick,
+        encoding=encoding,
+        command=shlex.join(["shufflesum", *sys.argv[1:]]),
+    )
+    try:
+        with progress_bar("percent done", 100) as progress:
+            outcome = reproduce(beats, request, progress)
+    except KeyboardInterrupt:
+        click.echo(f"shufflesum: stopped; what was measured is kept, the same command goes on in {output}", err=True)
+        sys.exit(130)
+    console.print(f"data: {beats.name}, {len(beats.beats):,} rows", markup=False)
+    for line in outcome.summary:
+        console.print(f"- {line}", markup=False)
+    if outcome.reused:
+        console.print(f"{outcome.reused:,} measurements were kept from an earlier run, {outcome.measured:,} made")
+    console.print(f"report: {outcome.report}", markup=False)

@@ -1,0 +1,175 @@
+"""One setting of the protocol: its error measured by running it, and predicted from the data (docs/accuracy.md).
+
+Two errors are kept. `mean_error` compares with the true mean of the users, summed over coordinates. `paper_error` is
+the paper's: the debiased sums against the sums of the values that happened to be sampled, divided by (n/d)^2 whatever
+the number of reports, so that what sampling loses does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.accuracy import ExpectedError, expected_inverse_count, rounding_variance
+from shufflesum.contract import Plan, Sampling
+from shufflesum.protocol.counts import Counts
+from shufflesum.protocol.randomizer import Randomizer
+from shufflesum.testing import SeededSource, unprotected_plan
+
+__all__ = ["Encoding", "Errors", "Moments", "Prediction", "Trial", "measure", "predict"]
+
+Encoding = Literal["paper", "authors"]
+_Floats = NDArray[np.float64]
+_Beats = NDArray[np.float32]
+
+
+class Errors(NamedTuple):
+    """The squared errors of one run."""
+
+    mean_error: float
+    paper_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Everything that the outcome of a run depends on, but for the beats and the seed.
+
+    `encoding="authors"` is the choice of the paper's authors in their code: coordinates drawn with replacement, x sent
+    as (1 + x)/2, and the estimate mapped back by 2z - 1.
+    """
+
+    users: int
+    dimension: int
+    levels: int
+    reports: int
+    noise_probability: float
+    sampling: Sampling = "uniform"
+    encoding: Encoding = "paper"
+
+    @property
+    def key(self) -> str:
+        """A name for this trial that tells it from all others."""
+        return (
+            f"n={self.users} d={self.dimension} k={self.levels} t={self.reports} "
+            f"gamma={self.noise_probability!r} {self.sampling} {self.encoding}"
+        )
+
+    @property
+    def passes(self) -> int:
+        """How often the whole crowd is asked: drawing t times with replacement is asking for one report t times."""
+        return self.reports if self.encoding == "authors" else 1
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of one pass; the authors' encoding is that of bounds (-1, 1)."""
+        return unprotected_plan(
+            users=self.users,
+            shape=self.dimension,
+            bounds=(-1.0, 1.0) if self.encoding == "authors" else (0.0, 1.0),
+            reports=self.reports // self.passes,
+            levels=self.levels,
+            noise_probability=self.noise_probability,
+            sampling=self.sampling,
+        )
+
+
+def measure(beats: _Beats, trial: Trial, seed: int, repeat: int) -> Errors:
+    """Run the protocol once on the first users and coordinates of `beats`."""
+    digest = hashlib.sha256(f"{seed}/{trial.key}/{repeat}".encode()).digest()
+    source = SeededSource(int.from_bytes(digest[:8]))
+    plan = trial.plan
+    rows = np.ascontiguousarray(beats[: trial.users, : trial.dimension])
+    counts, sampled = Counts(plan), np.zeros(plan.dimension)
+    for _ in range(trial.passes):
+        start = 0
+        for reports in Randomizer(plan, source=source).blocks(rows):
+            counts.add(reports)
+            chosen = reports.coordinates.reshape(-1, plan.reports)
+            values = np.take_along_axis(rows[start : start + len(chosen)], chosen, axis=1)
+            sampled += np.bincount(reports.coordinates, weights=values.reshape(-1), minlength=plan.dimension)
+            start += len(chosen)
+    # z = (v/k - gamma c/2) / (1 - gamma) in the unit interval, then back to the users' units (Algorithm 3).
+    gamma, reported = plan.noise_probability, counts.table.sum(axis=1)
+    total = counts.table @ np.arange(plan.levels + 1) / plan.levels
+    debiased = plan.domain.lower * reported + plan.domain.width * (total - gamma / 2 * reported) / (1 - gamma)
+    truth = rows.mean(axis=0, dtype=np.float64)
+    scale = trial.users / trial.dimension
+    return Errors(
+        float(np.sum((debiased / reported - truth) ** 2)),
+        float(np.sum((debiased - sampled) ** 2) / scale**2),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What a prediction needs to know of the beats at given levels: averages over users, coordinate by coordinate."""
+
+    mean: _Floats
+    square: _Floats
+    rounding: _Floats
+    spread: _Floats  # S^2, the users' variance
+
+    @staticmethod
+    def of(beats: _Beats, levels: int, encoding: Encoding = "paper") -> Moments:
+        """Averages over all rows, in pieces that stay in cache; in the unit interval of the encoding."""
+        total = np.zeros((3, beats.shape[1]))
+        for start in range(0, len(beats), 2048):
+            x = beats[start : start + 2048].astype(np.float64)
+            if encoding == "authors":
+                x = (1 + x) / 2
+            total += (x.sum(axis=0), (x * x).sum(axis=0), rounding_variance(x, levels).sum(axis=0))
+        mean, square, rounding = total / len(beats)
+        return Moments(mean, square, rounding, (square - mean**2) * len(beats) / (len(beats) - 1))
+
+    def report_variance(self, levels: int, noise_probability: float) -> _Floats:
+        """Var of one debiased report, averaged over users: `accuracy.report_variance` is linear in these moments."""
+        gamma, keep = noise_probability, 1 - noise_probability
+        uniform_square = (2 * levels + 1) / (6 * levels)
+        noise = gamma * (keep * (self.square - self.mean) + uniform_square - gamma / 4) / keep**2
+        return self.rounding / keep + noise
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The expected errors of a trial on the data at hand."""
+
+    parts: ExpectedError
+    paper_error: float
+    coordinates: _Floats  # the expected squared error of each
+
+    @cached_property
+    def standard_deviation(self) -> float:
+        """How much the mean error of one run varies: 2 v^2 for the square of each nearly normal error."""
+        return math.sqrt(2 * float(np.sum(self.coordinates**2)))
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Of the chi-square law that has the same mean and variance as the error of one run."""
+        return float(np.sum(self.coordinates)) ** 2 / float(np.sum(self.coordinates**2))
+
+
+def predict(moments: Moments, trial: Trial) -> Prediction:
+    """(mean Var + S^2) E[1/c] - S^2/users for each coordinate, with the data's own Var and S^2."""
+    plan, here = trial.plan, slice(trial.dimension)
+    draws = trial.users * trial.passes
+    inverse_counts = {p: expected_inverse_count(draws, p) for p in np.unique(plan.sampling_probabilities)}
+    inverse = np.array([inverse_counts[p] for p in plan.sampling_probabilities])
+    variance = moments.report_variance(trial.levels, trial.noise_probability)[here]
+    spread, rounding = moments.spread[here], moments.rounding[here]
+    # Asked t times, a user is t entries in the urn that the c reports are drawn from.
+    sampling = spread * (inverse - 1 / draws)
+    unit = plan.domain.width**2
+    parts = ExpectedError(
+        float(np.sum(unit * sampling)),
+        float(np.sum(unit * rounding * inverse)),
+        float(np.sum(unit * (variance - rounding) * inverse)),
+    )
+    expected_reports = draws * plan.sampling_probabilities
+    paper_error = float(np.sum(unit * variance * expected_reports)) / (trial.users / trial.dimension) ** 2
+    return Prediction(parts, paper_error, unit * (sampling + variance * inverse))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from shufflesum.experiments.comparisons import certified_plan
+from shufflesum.experiments.panels import DEFAULTS
+from shufflesum.experiments.results import FILE_NAME
+from shufflesum.experiments.trials import Errors, Trial, measure
+from shufflesum.synthetic import heartbeats
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command
+
+
+@pytest.fixture
+def beats(folder: Path) -> str:
+    """10,000 made-up beats in a file, the fewest that are accepted."""
+    np.save(folder / "beats.npy", heartbeats(10_000, 150))
+    return "beats.npy"
+
+
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_quick_takes_under_20_seconds_and_says_that_its_beats_are_made_up(script: Command, folder: Path) -> None:
+    """Processor time of all threads, which other programs do not stretch; kernels are compiled beforehand."""
+    measure(heartbeats(5000, 150), Trial(5000, 100, 3, 2, 0.2), 0, 0)
+    certified_plan(DEFAULTS)
+    before = processor_seconds()
+    done = script("reproduce", "--quick", "-o", "results")
+    assert processor_seconds() - before < 20
+    assert (done.code, done.err) == (0, "")
+    assert "data: synthetic heartbeats (made up, nobody's data), 100,000 rows" in done.out
+    assert "At the paper's defaults the squared error of the mean is 0.0" in done.out
+    assert "With a certified guarantee at δ = 1e-6" in done.out
+    assert "report: results/report.html" in done.out
+    page = (folder / "results/report.html").read_text(encoding="utf-8")
+    assert "shufflesum reproduce --quick -o results" in page
+    assert len(list((folder / "results/figures").glob("*.png"))) == 11
+
+
+def test_a_stopped_run_says_so_and_goes_on_where_it_was(
+    command: Command, folder: Path, beats: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = 0
+
+    def interrupted(rows: np.ndarray, trial: Trial, seed: int, repeat: int) -> Errors:
+        nonlocal made
+        made += 1
+        if made == 10:
+            raise KeyboardInterrupt
+        return measure(rows, trial, seed, repeat)
+
+    arguments = ("reproduce", "--quick", "--repeats", 1, "--data", beats, "-o", "out", "--encoding", "authors")
+    with monkeypatch.context() as patched:
+        patched.setattr("shufflesum.experiments.results.measure", interrupted)
+        stopped = command(*arguments)
+    assert stopped.code == 130
+    assert "what was measured is kept, the same command goes on in out" in stopped.err
+    assert [path.name for path in (folder / "out").iterdir()] == [FILE_NAME]
+    done = command(*arguments)
+    assert (done.code, done.err) == (0, "")
+    assert "measurements were kept from an earlier run" in done.out
+    assert "beats.npy, 10,000 rows" in done.out
+    assert "Comparing classes needs two" in done.out
+    assert "Unit of privacy: one row of beats.npy" in (folder / "out/report.html").read_text(encoding="utf-8")
+    assert "the authors' encoding" in (folder / "out/figures/by_k.svg").read_text(encoding="utf-8")
+    assert "the authors' encoding" not in (folder / "out/figures/certified_by_n.svg").read_text(encoding="utf-8")
+    other = command(*arguments[:-2])
+    assert other.code == 2
+    assert "results of another encoding" in other.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--data nowhere.npy", "nowhere.npy: does not exist"),
+        ("--data empty", "holds no mitbih_test.csv; --data needs a folder with"),
+        ("--data narrow.npy", "a row has 100 samples; at least 150 are needed"),
+        ("--data outside.npy", "row 3, column 5 (counted from 0) is 1.5; values must lie in [0, 1]"),
+        ("--data few.npy", "holds 30 rows; at least 10,000 are needed"),
+        ("--data beats.txt", "files ending in '.txt' cannot be read"),
+        ("--data beats.npy -o file", "file: cannot be used for results"),
+        ("--data beats.npy -o full", "full: is not empty and holds no measurements.json"),
+        ("--data beats.npy -o half", "half/measurements.json: is damaged or was cut short"),
+        ("--repeats 0", "--repeats"),
+        ("--encoding none", "--encoding"),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_changes_nothing(
+    command: Command, folder: Path, beats: str, arguments: str, said: str
+) -> None:
+    outside = np.zeros((30, 150))
+    np.save(folder / "few.npy", outside)
+    outside[3, 5] = 1.5
+    np.save(folder / "outside.npy", outside)
+    np.save(folder / "narrow.npy", np.zeros((30, 100)))
+    for name in ("empty", "full", "half"):
+        (folder / name).mkdir()
+    (folder / "beats.txt").write_text("1")
+    (folder / "file").touch()
+    (folder / "full/report.html").write_text("of somebody")
+    (folder / "half" / FILE_NAME).write_text('{"format": "shuff')
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    done = command("reproduce", "--quick", *arguments.split())
+    assert done.code == 2
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert not (folder / "reproduction").exists()
