@@ -5,12 +5,12 @@ from __future__ import annotations
 import platform
 import sys
 
-from benchmarks import accounting, protocol
+from benchmarks import accounting, commands, protocol
 from benchmarks.timing import markdown
 
 
 def main() -> int:
-    table = [*protocol.rows(), *accounting.rows()]
+    table = [*protocol.rows(), *accounting.rows(), *commands.rows()]
     print(f"Python {platform.python_version()}, {platform.machine()}\n")
     print(markdown(table))
     return 1 if any(row.holds is False for row in table) else 0

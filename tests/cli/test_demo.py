@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,10 +53,8 @@ def test_a_demo_of_other_beats_than_the_true_ones_would_be_noticed(
     assert not as_predicted(command("demo", "--users", 3000, "-o", "here").out)
 
 
-def test_the_whole_demo_takes_well_under_a_minute(script: Command, folder: Path) -> None:
-    start = time.monotonic()
+def test_the_demo_needs_no_arguments(script: Command, folder: Path) -> None:
     done = script("demo")
-    assert time.monotonic() - start < 45
     assert (done.code, done.err) == (0, "")
     assert as_predicted(done.out)
     assert (folder / "demo-output/heartbeat.png").is_file()
