@@ -36,4 +36,4 @@ lower_end, upper_end = estimate.confidence_interval(0.95)
 inside = ((lower_end <= truth) & (truth <= upper_end))[knots]
 squared_error = np.sum((estimate.mean - truth)[knots] ** 2)
 print(f"95% intervals that hold the truth: {inside.sum()} of {inside.size}")
-print(f"squared error {squared_error:.2e}, predicted at most {plan.expected_error.total:.2e}")
+print(f"squared error {squared_error:.2e}, expected at worst {plan.expected_error.total:.2e}")

@@ -129,10 +129,19 @@ def test_every_field_but_the_predictions_is_among_the_changed_ones() -> None:
     assert set(json.loads(PLAN.to_json())) - set(CHANGES) == {"expected_error", "local_epsilon", "bytes_per_user"}
 
 
-def test_predictions_in_a_file_are_not_believed() -> None:
-    file = json.loads(PLAN.to_json()) | {"local_epsilon": 0.01, "expected_error": {"total": 0.0}, "bytes_per_user": {}}
-    plan = Plan.from_json(json.dumps(file))
-    assert plan.summary() == PLAN.summary()
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"local_epsilon": 0.01},
+        {"local_epsilon": None},
+        {"expected_error": {"total": 0.0}},
+        {"expected_error": json.loads(PLAN.to_json())["expected_error"] | {"total": 1e-9}},
+        {"bytes_per_user": {}},
+    ],
+)
+def test_predictions_in_a_file_must_follow_from_its_parameters(lie: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="changed after it was made"):
+        Plan.from_json(json.dumps(json.loads(PLAN.to_json()) | lie))
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,23 @@ def test_the_table_of_an_estimate_is_a_copy_and_cannot_be_written() -> None:
     plan = unprotected_plan(users=1, shape=1)
     analyzer = Analyzer(plan)
     estimate = analyzer.analyze(reports_for(plan, [(0, 0)]))
-    analyzer.add(reports_for(plan, [(0, 1)]))
+    analyzer.counts.add(reports_for(plan, [(0, 1)]))
     assert estimate.mean.tolist() == [0.0]
     with pytest.raises(ValueError, match="read-only"):
         estimate.table[0, 0] = 5
+
+
+def test_a_released_batch_is_closed() -> None:
+    """Else the difference of two estimates would show a single user's reports."""
+    plan = unprotected_plan(users=1, shape=1)
+    analyzer, late = Analyzer(plan), Analyzer(plan)
+    first = analyzer.analyze(reports_for(plan, [(0, 0)]))
+    late.add(reports_for(plan, [(0, 1)]))
+    with pytest.raises(ReportsError, match="released already"):
+        analyzer.add(reports_for(plan, [(0, 1)]))
+    with pytest.raises(ReportsError, match="released already"):
+        analyzer.merge(late)
+    assert analyzer.estimate().mean.tolist() == first.mean.tolist()
 
 
 # The analyzer -------------------------------------------------------------------------------------------------------

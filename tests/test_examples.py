@@ -62,7 +62,7 @@ def run(example: str, *arguments: str, beats: str = "", first: str = "") -> str:
 
 def figures(printed: str) -> tuple[float, float, int, int]:
     """Squared error, its prediction, intervals that hold the truth, intervals."""
-    error = re.search(r"squared error (\S+), predicted (?:at most )?(\S+)$", printed, flags=re.MULTILINE)
+    error = re.search(r"squared error (\S+), (?:predicted|expected at worst) (\S+)$", printed, flags=re.MULTILINE)
     intervals = re.search(r"95% intervals that hold the truth: (\d+) of (\d+)$", printed, flags=re.MULTILINE)
     assert error is not None
     assert intervals is not None

@@ -60,7 +60,7 @@ class Guarantee:
 
 
 class _PlanFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The plan as JSON. What comes after `id` follows from the rest and is there for people and other programs."""
+    """The plan as JSON. What comes after `id` follows from the rest, for people and other programs, and must agree."""
 
     format: str
     structure: Any
@@ -77,9 +77,9 @@ class _PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     rounds: int
     id: str
     dimension: int
-    expected_error: dict[str, float | None] = {}
-    local_epsilon: float | None = None
-    bytes_per_user: dict[str, int] = {}
+    expected_error: dict[str, float | None]
+    local_epsilon: float | None
+    bytes_per_user: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -302,12 +302,33 @@ class Plan:
             )
         except ShufflesumError as error:
             raise PlanError(f"not a valid plan: {error}") from error
-        if plan.id != file.id or plan.dimension != file.dimension:
+        if plan.id != file.id:
             raise PlanError(
                 f"this plan was changed after it was made: it says id {file.id[:12]}, but its parameters have id "
                 f"{plan.id[:12]}; make a new plan instead of editing one"
             )
+        plan._check_derived(file)
         return plan
+
+    def _check_derived(self, file: _PlanFile) -> None:
+        """Refuse figures that people may read in the file but that do not follow from its parameters."""
+        told = {name: getattr(file, name) for name in ("dimension", "local_epsilon", "bytes_per_user")} | {
+            f"expected_error.{name}": file.expected_error.get(name)
+            for name in ("sampling", "rounding", "noise", "total")
+        }
+        summary = self.summary()
+        true = {name: summary[name] for name in ("dimension", "local_epsilon", "bytes_per_user")} | {
+            f"expected_error.{name}": value for name, value in summary["expected_error"].items()
+        }
+        for name, value in true.items():
+            same = told[name] == value
+            if isinstance(value, float) and isinstance(told[name], float):
+                same = math.isclose(told[name], value, rel_tol=1e-6, abs_tol=1e-12)
+            if not same:
+                raise PlanError(
+                    f"this plan was changed after it was made: it says {name} {told[name]!r}, but its parameters give "
+                    f"{value!r}; make a new plan instead of editing one"
+                )
 
     @staticmethod
     def load(path: str | Path) -> Plan:

@@ -191,9 +191,11 @@ class Analyzer:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.counts = Counts(plan)
+        self._released = False
 
     def add(self, reports: Reports) -> None:
         """Count one piece of the batch; reports of another plan are refused, those outside the domain rejected."""
+        self._refuse_after_release()
         self.counts.add(reports)
 
     def merge(self, other: Analyzer) -> None:
@@ -202,6 +204,7 @@ class Analyzer:
         Shards share the work of counting. The batch must have been shuffled as a whole before it was cut into them:
         parts shuffled each on their own hide a user among fewer, and the plan's guarantee does not hold.
         """
+        self._refuse_after_release()
         self.counts.merge(other.counts)
 
     def analyze(self, reports: Reports) -> Estimate:
@@ -212,8 +215,17 @@ class Analyzer:
         return self.estimate()
 
     def estimate(self) -> Estimate:
-        """The estimate from everything added so far; refused below `reports` x `users` accepted reports."""
-        return estimate(self.counts)
+        """The estimate from everything added; refused below `reports` x `users` accepted reports.
+
+        It closes the batch: a second estimate with a few reports more would show those few by the difference.
+        """
+        released = estimate(self.counts)
+        self._released = True
+        return released
+
+    def _refuse_after_release(self) -> None:
+        if self._released:
+            raise ReportsError("this batch was released already, so it takes no more reports; start a new Analyzer")
 
 
 def estimate(counts: Counts) -> Estimate:

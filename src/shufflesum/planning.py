@@ -85,13 +85,7 @@ def plan(
     else:
         cap = min(max_reports or domain.dimension, domain.dimension)
         chosen = _Search(base, [reports] if reports else _halvings(cap), [levels] if levels else None).best()
-    if chosen.worse_than_guessing:
-        warnings.warn(
-            "with this plan the estimate can be worse than guessing the middle of the bounds; "
-            "more users, a larger epsilon or fewer coordinates would help",
-            UninformativePlanWarning,
-            stacklevel=2,
-        )
+    _warn_if_uninformative(chosen)
     return chosen
 
 
@@ -145,6 +139,7 @@ def plan_for_error(
         else:
             below = (value, excess(found))
         if above and (value <= least or (below and _adjacent(below[0], above[0], whole=users is None))):
+            _warn_if_uninformative(above[2])
             return above[2]
         if below and value >= most:
             raise PrivacyError(
@@ -171,6 +166,16 @@ def alternatives(chosen: Plan) -> list[Plan]:
     """The same collection with d, d/2, d/4, ... reports per user, each at its own levels and certified noise."""
     search = _Search(chosen, _halvings(chosen.dimension), None)
     return [search.best_with(reports) for reports in search.reports]
+
+
+def _warn_if_uninformative(chosen: Plan) -> None:
+    if chosen.worse_than_guessing:
+        warnings.warn(
+            "with this plan the estimate can be worse than guessing the middle of the bounds; "
+            "more users, a larger epsilon or fewer coordinates would help",
+            UninformativePlanWarning,
+            stacklevel=3,
+        )
 
 
 def _target(epsilon: float, delta: float, accountant: Accountant) -> Guarantee:

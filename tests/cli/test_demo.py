@@ -16,7 +16,7 @@ from shufflesum.estimation import Estimate
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
 
-ERROR = re.compile(r"squared error of the whole mean beat: (\S+) \(predicted: at most (\S+) ")
+ERROR = re.compile(r"squared error of the whole mean beat: (\S+) \(expected: (\S+) ")
 
 
 def as_predicted(out: str) -> bool:

@@ -305,7 +305,7 @@ def test_a_plan_for_another_shape(refused: Refused, folder: Path, plan: ss.Plan,
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("noise_probability", 0.0), ("epsilon", 0.1), ("users", 10), ("bounds", [0.0, 0.5]), ("dimension", 2)],
+    [("noise_probability", 0.0), ("epsilon", 0.1), ("users", 10), ("bounds", [0.0, 0.5])],
 )
 def test_a_plan_changed_by_hand(
     refused: Refused, folder: Path, good: str, plan: ss.Plan, field: str, value: Any
@@ -313,6 +313,20 @@ def test_a_plan_changed_by_hand(
     changed = json.loads(plan.to_json()) | {field: value}
     (folder / "plan.json").write_text(json.dumps(changed))
     assert re.search(f"changed after it was made: it says id {plan.id[:12]}", refused(good, "--plan", "plan.json"))
+
+
+def test_a_plan_whose_figures_do_not_follow_from_its_parameters(
+    refused: Refused, folder: Path, good: str, plan: ss.Plan
+) -> None:
+    (folder / "plan.json").write_text(json.dumps(json.loads(plan.to_json()) | {"dimension": 2}))
+    assert "it says dimension 2, but its parameters give 3" in refused(good, "--plan", "plan.json")
+
+
+def test_a_first_line_that_may_be_somebodys_row_is_not_taken_for_names(refused: Refused, folder: Path) -> None:
+    (folder / "x.csv").write_text("patient0,0.2893,0.1928\n" + "patient1,0.5,0.5\n" * 2000)
+    said = refused("x.csv", "--epsilon", "1", "--delta", "1e-6")
+    assert "say --header or --no-header" in said
+    assert "0.2893" not in said
 
 
 def test_a_plan_that_claims_more_privacy_than_it_gives(

@@ -102,13 +102,16 @@ def _verdict(result: AuditResult) -> str:
 def _print_card(result: AuditResult) -> None:
     plan, reports, batches = result.plan, result.report_attack, result.batch_attack
     protocol = f"{plan.reports:,} of {plan.dimension:,} coordinates ({plan.sampling}), in {plan.levels + 1} values"
-    evidence = f"{reports.reports:,} reports as at noise probability {upwards(reports.noise_probability, 6)}"
+    evidence = f"{reports.reports:,} reports, as at noise probability {upwards(reports.noise_probability, 6)}"
+    apart = f"by telling {batches.batches:,} whole batches apart"
+    spent = "" if batches.epsilon_lower else " (too few to show anything at this delta)"
     lines = {
         "plan": f"{plan.users:,} users, each sends {protocol}, noise probability {plan.noise_probability:.6g}",
         "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.10g}:",
         "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
-        "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence}",
-        "": f"epsilon >= {downwards(batches.epsilon_lower, 4)}, by telling {batches.batches:,} whole batches apart",
+        "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence},",
+        "  ": "if they are independent, of one law for equal data (docs/privacy.md, lower bounds)",
+        "": f"epsilon >= {downwards(batches.epsilon_lower, 4)}, {apart}{spent}",
         "verdict": f"[bold]{_verdict(result) if result.passed else 'FAILED'}[/bold]",
     }
     if result.passed and result.epsilon_lower < result.epsilon_upper / 2:

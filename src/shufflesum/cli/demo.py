@@ -53,7 +53,7 @@ def command(users: int, epsilon: float, delta: float, output: Path) -> None:
         print_estimate(estimate, 0.95)
         console.print(
             f"squared error of the whole mean beat: {squared_error:.3g} "
-            f"(predicted: at most {plan.expected_error.total:.3g} for the worst data)"
+            f"(expected: {plan.expected_error.total:.3g} on the worst data, less on most)"
         )
         chart = estimate_chart(
             estimate,

@@ -23,18 +23,6 @@ from shufflesum.tables import WRITABLE, StagedOutputs, Table, estimate_to_json, 
 __all__ = ["command", "print_estimate"]
 
 _SHOWN = 12
-_PLAN_KEYS = (
-    "users",
-    "dimension",
-    "epsilon",
-    "delta",
-    "levels",
-    "reports",
-    "noise_probability",
-    "accountant",
-    "sampling",
-)
-_ESTIMATE_KEYS = ("mean", "sum", "users", "standard_error", "confidence_interval", "report_counts")
 
 
 @click.command("run", short_help="Private mean and sum of the rows of a file.")
@@ -97,10 +85,11 @@ def command(
         table = open_table(file, columns=names, header=header, user_column=user_column, array=array)
         plan = _plan_for(table, plan_file, plan_arguments)
         batches = (batch.reshape(len(batch), *plan.shape) for batch in table.batches())
+        labels = table.names if len(plan.shape) == 1 else None
         with progress_bar("rows", table.rows) as progress:
             estimate = aggregate_batches(batches, plan, clip=clip, missing=missing, progress=progress)
         if staged_output:
-            write_estimate(staged_output, estimate, plan.summary(), confidence)
+            write_estimate(staged_output, estimate, plan.summary(), confidence, labels)
         if staged_plot:
             chart = estimate_chart(
                 estimate,
@@ -110,11 +99,7 @@ def command(
             )
             save_chart(chart, staged_plot)
     if as_json:
-        summary, result = plan.summary(), estimate_to_json(estimate, confidence)
-        document = {
-            "plan": {key: summary[key] for key in _PLAN_KEYS},
-            "estimate": {key: result[key] for key in _ESTIMATE_KEYS},
-        }
+        document = {"plan": plan.summary(), "estimate": estimate_to_json(estimate, confidence, labels)}
         click.echo(json.dumps(document, allow_nan=False))
     else:
         print_estimate(estimate, confidence, table.names)
@@ -159,7 +144,10 @@ def _plan_for(table: Table, plan_file: Path | None, arguments: dict[str, Any]) -
 
 
 def _guarantee(plan: Plan) -> str:
-    return f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)}"
+    """Never without the conditions it rests on, where they are not the usual ones."""
+    rounds = "" if plan.rounds == 1 else f" over {plan.rounds:,} rounds"
+    honest = "" if plan.honest_fraction == 1 else f" if {plan.honest_users:,} users are honest"
+    return f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)}{rounds}{honest}"
 
 
 def print_estimate(estimate: Estimate, level: float, names: tuple[str, ...] | None = None) -> None:

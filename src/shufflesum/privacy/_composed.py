@@ -298,7 +298,8 @@ def check_delta(delta: float) -> float:
     """Refuse a delta that no composition is certified for."""
     if not _LEAST_DELTA <= delta < 1.0:
         raise PrivacyError(
-            f"delta = {delta}: a composition is certified for delta from {_LEAST_DELTA} to below 1; change delta"
+            f"delta = {delta}: a composition is certified for delta from {_LEAST_DELTA} to below 1; raise delta "
+            "(one report in one round goes down to 1e-15: reports = 1)"
         )
     return float(delta)
 

@@ -17,7 +17,8 @@ _BLOCK = 1 << 16  # words drawn at a time: 256 KiB, within a core's cache
 def shuffle(reports: Reports, *, source: RandomSource | None = None) -> Reports:
     """The same reports in a uniformly random order.
 
-    Single reports are permuted, never a user's reports as a group: the privacy proof needs them unlinked.
+    Single reports are permuted, never a user's reports as a group: the privacy proof needs them unlinked. Whoever runs
+    a shuffler hands on nothing before a batch holds the reports of `plan.users` users; this function only permutes.
     """
     if not isinstance(reports, Reports):
         raise ReportsError(f"reports from Randomizer.randomize are expected, not {type(reports).__name__}")

@@ -85,7 +85,7 @@ def _find(where: str, names: tuple[str, ...] | None, width: int, text: str, opti
             raise FileError(f"{where}: {option} {text} is past its last column; positions go from 0 to {width - 1}")
         return int(text)
     if text not in names:
-        hint = f", or {text}:{int(text) + 1} for a position" if is_position(text) else ""
+        hint = f", or {text}:{int(text) + 1} for a position" if is_position(text) and option == "--columns" else ""
         raise FileError(f"{where}: no column is named {text!r}; {option} may be {_some(names)}{hint}")
     if names.count(text) > 1:
         raise FileError(

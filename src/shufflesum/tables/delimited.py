@@ -118,7 +118,15 @@ def _find_layout(path: Path, header: bool | None, user_column: str | None) -> _L
     if header is None:
         by_position = user_column is not None and is_position(user_column) and user_column not in first
         user = int(user_column or 0) if by_position else None
-        header = any(cell and not _NUMBER.fullmatch(cell) for i, cell in enumerate(first) if i != user)
+        filled = [cell for i, cell in enumerate(first) if cell and i != user]
+        numbers = sum(_NUMBER.fullmatch(cell) is not None for cell in filled)
+        if 0 < numbers < len(filled):
+            # Taken for names, somebody's values would be printed as such. Neither are they shown in this message.
+            raise FileError(
+                f"{path}: the first line mixes numbers and other text, so it is not clear whether it is a header; "
+                "say --header or --no-header (and choose the data with --columns)"
+            )
+        header = numbers < len(filled)
     line_bytes = sum(len(cell.encode()) + 3 for cell in first)
     return _Layout(
         path=path,

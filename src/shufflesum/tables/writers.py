@@ -135,10 +135,11 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def estimate_to_json(estimate: EstimateLike, level: float = 0.95) -> dict[str, Any]:
+def estimate_to_json(estimate: EstimateLike, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
     """The estimate as plain lists in the user's shape, ready for JSON; what is not finite is None."""
     lower, upper = estimate.confidence_interval(level)
-    return {
+    named = {} if names is None else {"names": list(names)}
+    return named | {
         "mean": _as_lists(estimate.mean),
         "sum": _as_lists(estimate.sum),
         "users": int(estimate.users),
@@ -151,14 +152,18 @@ def estimate_to_json(estimate: EstimateLike, level: float = 0.95) -> dict[str, A
 
 
 def write_estimate(
-    path: str | os.PathLike[str], estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float = 0.95
+    path: str | os.PathLike[str],
+    estimate: EstimateLike,
+    plan_summary: Mapping[str, Any],
+    level: float = 0.95,
+    names: Sequence[str] | None = None,
 ) -> None:
     """Write the estimate in the format of the path's suffix: .json, .csv, .parquet or .npz.
 
     CSV and Parquet have one row per entry: ``index_0``, ``index_1``, ... and the columns mean, sum,
     standard_error, lower, upper, report_count (empty where entries and coordinates differ). The plan's
     summary goes into all but CSV: as ``plan`` in JSON, as JSON text under that name in the .npz file and in
-    Parquet's metadata.
+    Parquet's metadata. ``names``, one per entry, go along as a column, or list, of that name.
     Not atomic by itself: write to a path from `StagedOutputs.stage`.
     """
     path = Path(path)
@@ -167,32 +172,38 @@ def write_estimate(
     if write is None:
         raise FileError(f"{path}: files ending in {path.suffix!r} cannot be written; allowed are {', '.join(WRITABLE)}")
     try:
-        write(path, estimate, plan_summary, level)
+        write(path, estimate, plan_summary, level, names)
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}; check the disk") from error
 
 
-def _write_json(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
-    document = {"plan": dict(plan_summary), "estimate": estimate_to_json(estimate, level)}
+def _write_json(
+    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
+) -> None:
+    document = {"plan": dict(plan_summary), "estimate": estimate_to_json(estimate, level, names)}
     path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _write_csv(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
-    columns = _columns(estimate, level)
+def _write_csv(
+    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
+) -> None:
+    columns = _columns(estimate, level, names)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*(_as_lists(column) for column in columns.values()), strict=True))
 
 
-def _write_parquet(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
+def _write_parquet(
+    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
+) -> None:
     _require_arrow()
     import pyarrow as pa
     from pyarrow import parquet
 
     columns = {
         name: pa.array(column, pa.int64() if name == "report_count" else None, from_pandas=True)
-        for name, column in _columns(estimate, level).items()
+        for name, column in _columns(estimate, level, names).items()
     }
     metadata = {
         "plan": json.dumps(dict(plan_summary)),
@@ -202,7 +213,9 @@ def _write_parquet(path: Path, estimate: EstimateLike, plan_summary: Mapping[str
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
 
-def _write_npz(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float) -> None:
+def _write_npz(
+    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
+) -> None:
     lower, upper = estimate.confidence_interval(level)
     with path.open("wb") as file:
         np.savez(
@@ -212,6 +225,7 @@ def _write_npz(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, An
             standard_error=estimate.standard_error,
             lower=lower,
             upper=upper,
+            names=np.asarray([] if names is None else names, dtype=np.str_),
             confidence_level=np.float64(level),
             report_counts=estimate.report_counts,
             users=np.int64(estimate.users),
@@ -220,7 +234,7 @@ def _write_npz(path: Path, estimate: EstimateLike, plan_summary: Mapping[str, An
         )
 
 
-def _columns(estimate: EstimateLike, level: float) -> dict[str, NDArray[Any]]:
+def _columns(estimate: EstimateLike, level: float, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
     mean = np.asarray(estimate.mean)
     lower, upper = estimate.confidence_interval(level)
     counts = np.asarray(estimate.report_counts)
@@ -229,6 +243,8 @@ def _columns(estimate: EstimateLike, level: float) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {
         f"index_{axis}": np.asarray(index) for axis, index in enumerate(np.indices(mean.shape))
     }
+    if names is not None:
+        columns["name"] = np.asarray(names)
     columns |= {
         "mean": mean,
         "sum": np.asarray(estimate.sum),
