@@ -2,10 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo demo-service setup-postgres test test-slow lint bench clean
 
 demo: .venv/.run-installed        ## aggregate a synthetic crowd privately and draw the result
 	$(BIN)/shufflesum demo -o demo-output
+
+demo-service: .venv/.dev-installed  ## client, shuffler and analyzer as separate programs on this machine
+	$(BIN)/shufflesum demo --service
+
+setup-postgres:                   ## the database that the service tests run against, where it is missing
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || apt-get install -y postgresql
 
 test: lint                        ## lint, strict types, layering, tests
 	$(BIN)/pytest -n 2

@@ -8,7 +8,21 @@ from typing import NoReturn
 
 import click
 
-from shufflesum.cli import audit, demo, keygen, plan, privacy, reproduce, run, statement, task
+from shufflesum.cli import (
+    audit,
+    demo,
+    estimate,
+    keygen,
+    plan,
+    privacy,
+    reproduce,
+    run,
+    send,
+    serve,
+    statement,
+    task,
+    tokens,
+)
 from shufflesum.errors import ShufflesumError
 
 __all__ = ["main"]
@@ -20,7 +34,7 @@ def _group() -> None:
     """Private sums and means of vectors, matrices and tensors: the shuffle model of differential privacy."""
 
 
-for _module in (run, plan, privacy, statement, audit, reproduce, keygen, task, demo):
+for _module in (run, plan, privacy, statement, audit, reproduce, keygen, task, tokens, serve, send, estimate, demo):
     _group.add_command(_module.command)
 
 

@@ -13,6 +13,7 @@ from shufflesum.cli.run import print_estimate
 from shufflesum.errors import FileError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.service.demo import run_service_demo
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables import StagedOutputs
 
@@ -28,11 +29,15 @@ _SAMPLES = 100
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default=Path("demo-output"), help="Folder for the picture."
 )
-def command(users: int, epsilon: float, delta: float, output: Path) -> None:
+@click.option("--service", is_flag=True, help="Run shuffler and analyzer as servers on this machine instead.")
+def command(users: int, epsilon: float, delta: float, output: Path, service: bool) -> None:
     """Make a crowd of synthetic heartbeats, learn their mean beat privately, and draw it beside the true one.
 
     The beats come from a model of the P, Q, R, S and T waves, so the truth is known and nobody's data is used.
     """
+    if service:
+        run_service_demo(console)
+        return
     require_plots()
     console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
     with warnings_as_notes():

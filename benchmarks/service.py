@@ -1,0 +1,261 @@
+"""Load on the servers, on loopback, with client and server sharing the machine's cores.
+
+Ratios are to bare equivalents measured in the same minutes: a server that only writes the same bytes durably, and HPKE
+opening in a loop on one core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+import numpy as np
+from tests.service.servers import Deployment, ServerProcess, fake_upload, wait_until
+
+from benchmarks.timing import Row
+from shufflesum.protocol import Reports
+from shufflesum.service.store import Entry, open_store
+from shufflesum.testing import unprotected_plan
+from shufflesum.wire import SEALED_BYTES, encode_reports, open_many, seal_info, seal_many
+
+UPLOADS, CONNECTIONS = 6_000, 64
+OPENED, DISTINCT = 120_000, 2_000
+STORED, MEGABYTES = 1_000_000, 500
+REPEATS = 3
+
+
+def ingest() -> list[Row]:
+    """Single-user uploads with t = 1: our shuffler against the bare server, alternately."""
+    ours: list[float] = []
+    bare: list[float] = []
+    busy = {"ours": 0.0, "bare": 0.0}
+    with tempfile.TemporaryDirectory() as name:
+        deployment = Deployment.small(Path(name), users=10**9)
+        path = f"/tasks/{deployment.task.id}/uploads"
+        with deployment.shuffler("http://127.0.0.1:1") as shuffler, _bare_server(Path(name) / "bytes") as (port, pid):
+            for _ in range(REPEATS):
+                bodies = [fake_upload(deployment.task).encode() for _ in range(UPLOADS)]
+                before = _busy(shuffler.pid), _busy(pid)
+                ours.append(_upload_rate(shuffler.port, path, bodies))
+                bare.append(_upload_rate(port, path, bodies))
+                busy["ours"] += _busy(shuffler.pid) - before[0]
+                busy["bare"] += _busy(pid) - before[1]
+    ratio = max(ours) / max(bare)
+    return [
+        Row(
+            f"shuffler: uploads of one user with t = 1, {CONNECTIONS} connections, against a bare server that writes "
+            "the same bytes durably",
+            f"{ratio:.2f}x ({max(ours):,.0f} against {max(bare):,.0f} uploads a second; "
+            f"{busy['bare'] / busy['ours']:.2f}x for each second of the server's processor time)",
+            "at least 0.5x",
+            ratio >= 0.5,
+        )
+    ]
+
+
+def opening() -> list[Row]:
+    """A whole batch through the analyzer, HTTP, counting and durable result included."""
+    cores = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as name:
+        plan = replace(unprotected_plan(users=OPENED, shape=10, levels=3), rounds=REPEATS + 1)
+        deployment = Deployment(Path(name), plan)
+        key = deployment.key
+        generator = np.random.default_rng(1)
+        reports = Reports(
+            plan.id,
+            generator.integers(0, 10, DISTINCT).astype(np.uint32),
+            generator.integers(0, 4, DISTINCT).astype(np.uint16),
+        )
+        ours: list[float] = []
+        bare: list[float] = []
+        ours_cpu: list[float] = []
+        bare_cpu: list[float] = []
+        with deployment.analyzer() as analyzer:
+            for number in range(1, REPEATS + 2):
+                info = seal_info(deployment.task.id, number)
+                sealed = seal_many(encode_reports(reports), key.public_key(), info).tobytes()
+                for _ in range(5):
+                    start, busy = time.perf_counter(), time.process_time()
+                    assert open_many(sealed, key, info).rejected == 0
+                    bare_cpu.append(DISTINCT / (time.process_time() - busy))
+                    bare.append(DISTINCT / (time.perf_counter() - start))
+                start, busy = time.perf_counter(), _busy(analyzer.pid)
+                _post_batch(analyzer, deployment, number, sealed * (OPENED // DISTINCT))
+                ours_cpu.append(OPENED / (_busy(analyzer.pid) - busy))
+                ours.append(OPENED / (time.perf_counter() - start))
+    # The first batch starts the analyzer's processes.
+    ratio = max(ours[1:]) / (cores * max(bare))
+    efficiency = median(ours_cpu[1:]) / median(bare_cpu)
+    return [
+        Row(
+            f"analyzer: a batch of {OPENED:,} reports opened and counted on {cores} cores, against the bare HPKE open "
+            "rate of one core, times cores",
+            f"{ratio:.2f}x ({max(ours[1:]):,.0f} against {cores} x {max(bare):,.0f} reports a second; "
+            f"{efficiency:.2f}x for each second of processor time)",
+            "at least 0.85x",
+            ratio >= 0.85,
+        )
+    ]
+
+
+def memory() -> list[Row]:
+    """One million stored users of t = 1, released; the most memory that each server ever held."""
+    with tempfile.TemporaryDirectory() as name:
+        deployment = Deployment.small(Path(name), users=STORED)
+        store = open_store(f"sqlite:{name}/shuffler.db", deployment.task)
+        for _ in range(STORED // 10_000):
+            store.add([Entry(1, secrets.token_bytes(16), secrets.token_bytes(SEALED_BYTES)) for _ in range(10_000)])
+        store.close()
+        with deployment.analyzer() as analyzer, deployment.shuffler(analyzer.url) as shuffler:
+            wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1, 900)
+            peaks = {"shuffler": _peak(shuffler.pid), "analyzer with its processes": _peak(analyzer.pid)}
+    return [
+        Row(
+            f"{role}: most memory while {STORED:,} users of t = 1 are released",
+            f"{peak:.0f} MB",
+            f"below {MEGABYTES} MB",
+            peak < MEGABYTES,
+        )
+        for role, peak in peaks.items()
+    ]
+
+
+def rows() -> list[Row]:
+    return [*ingest(), *opening(), *memory()]
+
+
+def _post_batch(analyzer: ServerProcess, deployment: Deployment, number: int, body: bytes) -> None:
+    answer = httpx.post(
+        f"{analyzer.url}/tasks/{deployment.task.id}/batches/{secrets.token_hex(16)}",
+        params={"round": number, "users": OPENED},
+        content=body,
+        headers=deployment.bearer,
+        timeout=600,
+        trust_env=False,
+    )
+    assert answer.status_code == 201, answer.text
+
+
+def _peak(pid: int) -> float:
+    """Megabytes of resident memory at the most, of a process and its children, as Linux counts them."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1000
+    return own + sum(_peak(child) for child in _children(pid))
+
+
+def _busy(pid: int) -> float:
+    """Seconds of processor time of a process and its children so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(_busy(child) for child in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")  # listed by the thread that started them
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def _upload_rate(port: int, path: str, bodies: list[bytes]) -> float:
+    """Uploads a second over connections that are kept; each sends its next upload when the last is acknowledged."""
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(bodies[0])}\r\n\r\n".encode()
+    waiting = iter(bodies)
+
+    async def connection() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for body in waiting:
+            writer.write(head + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 201"), answer
+        writer.close()
+
+    async def all_connections() -> None:
+        await asyncio.gather(*(connection() for _ in range(CONNECTIONS)))
+
+    start = time.perf_counter()
+    asyncio.run(all_connections())
+    return len(bodies) / (time.perf_counter() - start)
+
+
+@contextlib.contextmanager
+def _bare_server(file: Path) -> Iterator[tuple[int, int]]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.service", str(port), str(file)])
+    try:
+        wait_until(lambda: _listens(port))
+        yield port, process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+class _Bare:
+    """The least that can be done with an upload: read it, write it, sync together with those that came meanwhile."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file.open("ab", buffering=0)
+        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        assert scope["type"] == "http"
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append((body, written))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+        await written
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _write(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            await asyncio.to_thread(self._sync, b"".join(body for body, _ in group))
+            for _, written in group:
+                written.set_result(None)
+        self._writer = None
+
+    def _sync(self, data: bytes) -> None:
+        self._file.write(data)
+        os.fsync(self._file.fileno())
+
+
+if __name__ == "__main__":
+    import uvicorn
+
+    uvicorn.run(
+        _Bare(Path(sys.argv[2])),
+        port=int(sys.argv[1]),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+    )

@@ -1,0 +1,105 @@
+"""`shufflesum estimate`: what the analyzer of a task has learned so far."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.table import Table as RichTable
+
+from shufflesum.cli.options import console, upwards
+from shufflesum.errors import FileError
+from shufflesum.service.web import fetch_estimate
+from shufflesum.tables import StagedOutputs
+from shufflesum.wire import Task
+
+__all__ = ["command", "print_rounds"]
+
+_SHOWN = 12
+
+
+@click.command("estimate", short_help="Ask a task's analyzer for its estimate.")
+@click.argument("url")
+@click.option(
+    "--task",
+    "task_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="SHUFFLESUM_TASK",
+    show_envvar=True,
+    help="From shufflesum task create.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the analyzer's answer (.json).")
+@click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
+@click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
+def command(
+    url: str, task_file: Path, as_json: bool, output: Path | None, ca: Path | None, allow_plain_http: bool
+) -> None:
+    """Print the estimate of every released round, with its error bars and whether the guarantee holds.
+
+    \b
+    Example: shufflesum estimate --task task.json https://analyzer.example.org
+    """
+    task = Task.load(task_file)
+    with StagedOutputs() as outputs:
+        staged = outputs.stage(output, (".json",)) if output else None
+        document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, authorities=ca)
+        text = json.dumps(document, allow_nan=False)
+        if staged:
+            try:
+                staged.write_text(text + "\n")
+            except OSError as error:
+                raise FileError(f"{output}: cannot be written: {error.strerror or error}; check the disk") from error
+    if as_json:
+        click.echo(text)
+    else:
+        print_rounds(task, document)
+        if output:
+            console.print(f"wrote {output}", markup=False)
+
+
+def print_rounds(task: Task, document: dict[str, Any]) -> None:
+    """The analyzer's answer for a person."""
+    for found in document["rounds"]:
+        console.print(
+            f"Task {task.name}, round {found['round']}: {found['users']:,} users, "
+            f"{found['rejected']:,} reports rejected",
+            style="bold",
+            markup=False,
+        )
+        console.print(_promise(task, found["guarantee"]["holds"]), markup=False)
+        console.print(_table(found))
+
+
+def _promise(task: Task, holds: bool) -> str:
+    if not holds:
+        return "THE GUARANTEE NO LONGER HOLDS: too many reports were rejected; the operator released this anyway"
+    plan = task.plan
+    return (
+        f"guarantee for one user in all rounds: epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} "
+        f"({plan.accountant} accountant); if shuffler and analyzer collude: epsilon {upwards(plan.local_epsilon)}"
+    )
+
+
+def _table(found: dict[str, Any]) -> RichTable:
+    mean, error, total = (_flat(found[key]) for key in ("mean", "standard_error", "sum"))
+    lower, upper = (_flat(end) for end in found["confidence_interval"])
+    table = RichTable(box=None, header_style="bold")
+    for title in ("coordinate", "mean", "standard error", f"{100 * found['confidence_level']:g}% interval", "sum"):
+        table.add_column(title, justify="left" if title == "coordinate" else "right")
+    shown = range(len(mean)) if len(mean) <= _SHOWN else [round(i * (len(mean) - 1) / 9) for i in range(10)]
+    for i in shown:
+        interval = f"{lower[i]:.5g} to {upper[i]:.5g}"
+        table.add_row(str(i), f"{mean[i]:.5g}", f"{error[i]:.2g}", interval, f"{total[i]:.6g}")
+    if len(shown) < len(mean):
+        table.caption = f"{len(shown)} of {len(mean):,} coordinates shown; --json has all"
+    return table
+
+
+def _flat(values: Any) -> list[float]:
+    flat: list[float] = np.array(values, dtype=np.float64).reshape(-1).tolist()
+    return flat

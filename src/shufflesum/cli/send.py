@@ -1,0 +1,168 @@
+"""`shufflesum send`: one user's row, or a file of them, randomized here and sent to the shuffler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.cli.options import console, progress_bar
+from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.service.client import Client, ContributedError
+from shufflesum.tables import Table, open_table
+from shufflesum.wire import Task
+
+__all__ = ["command", "read_labels"]
+
+
+@click.command("send", short_help="Randomize rows on this machine and send them to a task's shuffler.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--task",
+    "task_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="SHUFFLESUM_TASK",
+    show_envvar=True,
+    help="From shufflesum task create.",
+)
+@click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
+@click.option("--user", help="With --row: whose row it is, for the ledger.  [row N]")
+@click.option("--round", "round_number", type=int, help="The round to contribute to.  [the open one]")
+@click.option("--columns", help="Columns to use: names or positions, separated by commas; ranges as 0:100.")
+@click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]")
+@click.option("--array", help="The array of an .npz file that holds several.")
+@click.option("--user-column", metavar="NAME", help="The column that says whose row it is, for the ledger.")
+@click.option("--tokens", "tokens_file", type=click.Path(path_type=Path), help="Upload tokens, one line for each row.")
+@click.option("--ledger", type=click.Path(path_type=Path), help="Where contributions are remembered.")
+@click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to try before giving up.")
+@click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
+@click.option("--allow-plain-http", is_flag=True, help="Send over plain HTTP to another machine.")
+def command(
+    file: Path,
+    task_file: Path,
+    row: int | None,
+    user: str | None,
+    round_number: int | None,
+    columns: str | None,
+    header: bool | None,
+    array: str | None,
+    user_column: str | None,
+    tokens_file: Path | None,
+    ledger: Path | None,
+    patience: float,
+    ca: Path | None,
+    allow_plain_http: bool,
+) -> None:
+    """Randomize each row of FILE on this machine, seal it and send it; one row is one user.
+
+    Values out of bounds are moved to the nearest bound and missing ones to the middle, because taking part must not
+    depend on the data. The ledger remembers who has contributed to which round, by --user-column or else by row number:
+    a second run sends only what is missing, and what was under way goes out again with the same bytes. Without a user
+    column, another file of other people needs another --ledger.
+
+    \b
+    Example: shufflesum send --task task.json beats.csv
+    """
+    if user is not None and row is None:
+        raise ParameterError("--user names one person; give --row N with it")
+    task = Task.load(task_file)
+    names = None if columns is None else [name.strip() for name in columns.split(",") if columns.strip()]
+    table = open_table(file, columns=names, header=header, array=array, user_column=user_column)
+    _check_shape(table, task, file)
+    tokens = None if tokens_file is None else _read_tokens(tokens_file, 1 if row is not None else table.rows)
+    labels = [f"row {i}" for i in range(table.rows)]
+    if user_column is not None:
+        labels = read_labels(file, user_column, table)
+    with Client(task, ledger=ledger, patience=patience, allow_plain_http=allow_plain_http, authorities=ca) as client:
+        round_number = client.open_round() if round_number is None else round_number
+        if row is None:
+            _send_all(client, table, labels, tokens, round_number)
+            return
+        vector = _row(table, row).reshape(task.plan.shape)  # first, because it refuses a row that is not there
+        token = None if tokens is None else tokens[0]
+        client.upload(vector, user=user or labels[row], round_number=round_number, token=token)
+    console.print(f"row {row} was accepted for round {round_number}")
+
+
+def _send_all(
+    client: Client, table: Table, labels: Sequence[str], tokens: Sequence[str] | None, round_number: int
+) -> None:
+    task = client.task
+    sent = known = done = 0
+    with progress_bar("rows", table.rows) as progress:
+        for batch in table.batches():
+            here = slice(done, done + len(batch))
+            receipts = client.upload_many(
+                batch.reshape(len(batch), *task.plan.shape),
+                labels[here],
+                round_number=round_number,
+                tokens=None if tokens is None else tokens[here],
+                progress=lambda count, before=done: progress(before + count),  # type: ignore[misc]
+            )
+            done += len(batch)
+            known += sum(receipt.status == "known" for receipt in receipts)
+            sent += sum(receipt.status != "known" for receipt in receipts)
+    if not sent:
+        raise ContributedError(
+            f"all {known:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
+            "counts once in a round: give another --round, or another --ledger if these are other people"
+        )
+    passed_over = f"; {known:,} had contributed before and were passed over" if known else ""
+    console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")
+
+
+def _check_shape(table: Table, task: Task, file: Path) -> None:
+    entries = int(np.prod(task.plan.shape))
+    if table.shape not in (task.plan.shape, (entries,)):
+        raise DataError(
+            f"{file}: a row has shape {table.shape}, but the task is for {task.plan.shape} ({entries} values); "
+            "choose --columns, or the right --task"
+        )
+
+
+def _row(table: Table, row: int) -> NDArray[Any]:
+    if row >= table.rows:
+        raise ParameterError(f"--row is {row}; the file has rows 0 to {table.rows - 1}")
+    rows: Iterator[NDArray[Any]] = (one for batch in table.batches() for one in batch)
+    return next(islice(rows, row, None))
+
+
+def read_labels(file: Path, column: str, table: Table) -> list[str]:
+    """The users' labels, row by row; that they are there and differ was seen to when the table was opened."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        if file.suffix.lower() == ".parquet":
+            found = parquet.read_table(file, columns=[column])
+        else:
+            by_position = table.names is None
+            name = f"f{column}" if by_position else column
+            found = csv.read_csv(
+                file,
+                read_options=csv.ReadOptions(autogenerate_column_names=by_position),
+                parse_options=csv.ParseOptions(newlines_in_values=True),
+                convert_options=csv.ConvertOptions(include_columns=[name], column_types={name: pa.string()}),
+            )
+    except (pa.ArrowException, KeyError, OSError) as error:
+        raise FileError(f"{file}: the user column {column!r} cannot be read: {error}; name it exactly") from error
+    labels = [str(value).strip() for value in found.column(0).to_pylist()]
+    if len(labels) != table.rows:
+        raise FileError(f"{file}: {len(labels)} users for {table.rows} rows; remove blank lines and comments")
+    return labels
+
+
+def _read_tokens(path: Path, needed: int) -> list[str]:
+    try:
+        tokens = path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeError) as error:
+        raise FileError(f"cannot read the tokens {path}: {error}; give a file from shufflesum tokens") from error
+    if len(tokens) < needed:
+        raise ParameterError(f"{path} holds {len(tokens)} tokens for {needed} uploads; every upload spends one")
+    return tokens

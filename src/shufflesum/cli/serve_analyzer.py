@@ -1,0 +1,73 @@
+"""`shufflesum serve analyzer`: the server that opens, counts and estimates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shufflesum.cli.server_options import server_options
+from shufflesum.wire import Opener, Task, load_private_key
+
+__all__ = ["command"]
+
+
+@click.command("analyzer", short_help="Take batches from the shuffler and answer with estimates.")
+@server_options
+@click.option(
+    "--key",
+    "key_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="SHUFFLESUM_KEY",
+    show_envvar=True,
+    help="The analyzer's private key, from shufflesum keygen.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    envvar="SHUFFLESUM_PROCESSES",
+    show_envvar=True,
+    help="Processes that open reports.  [one per core]",
+)
+@click.option(
+    "--release-anyway",
+    is_flag=True,
+    envvar="SHUFFLESUM_RELEASE_ANYWAY",
+    show_envvar=True,
+    help="Answer with estimates, marked as such, even where the guarantee no longer holds.",
+)
+def command(
+    task_file: Path,
+    store: str,
+    secret_file: Path,
+    host: str,
+    port: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    key_file: Path,
+    processes: int | None,
+    release_anyway: bool,
+) -> None:
+    """Take whole batches from the shuffler, keep their tables of counts, answer GET /tasks/ID/estimate.
+
+    \b
+    Example: shufflesum serve analyzer --task task.json --key analyzer.key --secret-file secret \\
+                 --store sqlite:analyzer.sqlite --port 8081
+    """
+    # First, because it says which extra is missing.
+    from shufflesum.service.http import ServerOptions, configure_logging, load_secret, run_server  # isort: skip
+    from shufflesum.service.analyzer import AnalyzerServer
+    from shufflesum.service.analyzer_store import open_results
+
+    options = ServerOptions(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
+    task = Task.load(task_file)
+    server = AnalyzerServer(
+        task,
+        Opener(load_private_key(key_file), processes=processes),
+        open_results(store, task),
+        secret=load_secret(secret_file),
+        release_anyway=release_anyway,
+    )
+    configure_logging()
+    run_server(server.app(), options, role="analyzer")

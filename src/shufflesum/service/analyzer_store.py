@@ -1,0 +1,162 @@
+"""What an analyzer keeps: for each round the table of counts, written in one transaction with its batch's id.
+
+A batch is either in here, whole and once, or not at all. No report is ever written down.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.errors import MissingExtraError, ParameterError
+from shufflesum.service.problems import Refusal
+from shufflesum.service.store import StoreError
+from shufflesum.wire import Task
+
+__all__ = ["Result", "ResultStore", "open_results"]
+
+_COLUMNS = "round, batch, users, rejected, counts"
+_CONNECT_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What came of one batch: its users as the shuffler counted them, rejected reports, and the table of counts."""
+
+    round_number: int
+    batch_id: str
+    users: int
+    rejected: int
+    table: NDArray[np.int64]
+
+
+class ResultStore:
+    """The results of one task in SQLite or PostgreSQL.
+
+    Calls are rare (a batch, a question), so each opens a connection of its own: after an outage the next call works
+    again without help. Every method raises StoreError where the store is out of reach.
+    """
+
+    def __init__(
+        self, task: Task, connect: Callable[[], Any], failures: tuple[type[Exception], ...], mark: str
+    ) -> None:
+        self._task = task
+        self._connect = connect
+        self._failures = failures
+        self._mark = mark  # how the database writes a parameter
+        with self._transaction() as connection:
+            binary = "BLOB" if mark == "?" else "BYTEA"
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS shufflesum_results (task TEXT NOT NULL, round INTEGER NOT NULL, "
+                f"batch TEXT NOT NULL, users BIGINT NOT NULL, rejected BIGINT NOT NULL, counts {binary} NOT NULL, "
+                "PRIMARY KEY (task, round), UNIQUE (task, batch))"
+            )
+
+    def record(self, result: Result) -> bool:
+        """Keep a batch's result, durably; False if this batch was kept before.
+
+        Another batch for the same round, or the same batch for another round, is refused as `wrong-batch`.
+        """
+        values = (self._task.id, result.round_number, result.batch_id, result.users, result.rejected)
+        with self._transaction() as connection:
+            added = connection.execute(
+                f"INSERT INTO shufflesum_results (task, {_COLUMNS}) VALUES ({', '.join([self._mark] * 6)}) "
+                "ON CONFLICT DO NOTHING",
+                (*values, result.table.astype("<i8").tobytes()),
+            ).rowcount
+        if not added:
+            self.is_new(result.batch_id, result.round_number)  # refuses what contradicts it
+        return bool(added)
+
+    def is_new(self, batch_id: str, round_number: int) -> bool:
+        """Whether a batch is not known yet; refuses one that contradicts a known one."""
+        with self._transaction() as connection:
+            rows = connection.execute(
+                f"SELECT batch, round FROM shufflesum_results WHERE task = {self._mark} "
+                f"AND (batch = {self._mark} OR round = {self._mark})",
+                (self._task.id, batch_id, round_number),
+            ).fetchall()
+        for known_batch, known_round in rows:
+            if (known_batch, known_round) != (batch_id, round_number):
+                raise Refusal(
+                    "wrong-batch",
+                    f"batch {batch_id} for round {round_number}; round {known_round} already has batch {known_batch}: "
+                    "each round is released once",
+                )
+        return not rows
+
+    def results(self) -> list[Result]:
+        """All results so far, by round."""
+        with self._transaction() as connection:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM shufflesum_results WHERE task = {self._mark} ORDER BY round", (self._task.id,)
+            ).fetchall()
+        shape = (self._task.plan.dimension, self._task.plan.levels + 1)
+        return [
+            Result(round_number, batch, users, rejected, np.frombuffer(counts, "<i8").astype(np.int64).reshape(shape))
+            for round_number, batch, users, rejected, counts in rows
+        ]
+
+    def check(self) -> None:
+        """Raise StoreError if the store cannot be used now."""
+        with self._transaction() as connection:
+            connection.execute("SELECT 1 FROM shufflesum_results LIMIT 1").fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        try:
+            with closing(self._connect()) as connection, connection:
+                yield connection
+        except self._failures as error:
+            # Only the kind: a driver's message may quote an address with its password.
+            raise StoreError(
+                f"the analyzer's store cannot be used ({type(error).__name__}); nothing was kept: see that it can be "
+                "reached and written to, then try again"
+            ) from error
+
+
+def open_results(address: str, task: Task) -> ResultStore:
+    """The results at `sqlite:PATH` or `postgresql://...`, made where they are new."""
+    if address.startswith("sqlite:") and len(address) > len("sqlite:"):
+        return _open_sqlite(Path(address.removeprefix("sqlite:")), task)
+    if urlsplit(address).scheme in ("postgresql", "postgres"):
+        return _open_postgres(address, task)
+    raise ParameterError(
+        f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database"
+    )
+
+
+def _open_sqlite(path: Path, task: Task) -> ResultStore:
+    def connect() -> sqlite3.Connection:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(path, timeout=_CONNECT_SECONDS)
+        connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of the journal too, before we say yes
+        return connection
+
+    return ResultStore(task, connect, (sqlite3.Error, OSError), "?")
+
+
+def _open_postgres(address: str, task: Task) -> ResultStore:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtraError("PostgreSQL needs psycopg: pip install 'shufflesum[service]'") from error
+
+    def connect() -> Any:
+        # A database in the C locale would answer text as bytes, were no encoding asked for.
+        connection = psycopg.connect(
+            address, connect_timeout=_CONNECT_SECONDS, tcp_user_timeout=10_000, client_encoding="utf8"
+        )
+        connection.execute("SET synchronous_commit = on")
+        return connection
+
+    return ResultStore(task, connect, (psycopg.Error, OSError), "%s")

@@ -1,0 +1,77 @@
+"""One connection of a client: bounded in the size and time of what comes before a request's body."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from shufflesum.service.problems import MEDIA_TYPE, PROBLEMS
+
+__all__ = ["BoundedProtocol"]
+
+_HEAD_BYTES = 64 * 1024
+_HEAD_SECONDS = 30.0
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Ends a connection whose request line and headers grow too large or take too long.
+
+    The parser beneath keeps whatever it is sent, so without this a few connections could fill the memory.
+    """
+
+    _waiting: asyncio.TimerHandle | None = None  # set while a request's head is expected
+    _head = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """A client is here: its request is expected."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._head_is_here()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        if self._waiting is None:
+            self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        """The head is complete; the body is bounded by whoever reads it."""
+        self._head_is_here()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; refuse a head that goes on and on."""
+        super().data_received(data)
+        if self._waiting is not None:
+            self._head += len(data)
+            if self._head > _HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response(f"more than {_HEAD_BYTES} bytes before the body")
+
+    def _expect_head(self) -> None:
+        self._head = 0
+        self._waiting = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+    def _head_is_here(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP as everything else is refused."""
+        body = PROBLEMS["bad-request"].encode(msg)
+        head = (
+            f"HTTP/1.1 400 Bad Request\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
+            "connection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()

@@ -1,0 +1,95 @@
+"""Uploads on their way into the store: many wait together for one durable write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from shufflesum.service.http import log
+from shufflesum.service.problems import Refusal
+from shufflesum.service.store import Entry, Outcome, Store, StoreError
+
+__all__ = ["Intake"]
+
+_GROUP = 1024  # uploads a transaction
+_ANSWER_SECONDS = 20.0
+
+
+class Intake:
+    """Gathers uploads that arrive while the store is busy and writes them together.
+
+    Each is answered after its transaction is durable. No more than `most_pending` wait at a time; `stored` is called
+    after each transaction that stored something.
+    """
+
+    def __init__(self, store: Store, *, most_pending: int, stored: Callable[[], None]) -> None:
+        self._store = store
+        self._most_pending = most_pending
+        self._stored = stored
+        self._waiting: list[tuple[Entry, asyncio.Future[Outcome]]] = []
+        self._pending = 0
+        self._arrived = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "intake")
+        self._failing = False
+
+    def check_room(self) -> None:
+        """Refuse where too many wait already; to be asked before a body is read."""
+        if self._pending >= self._most_pending:
+            raise Refusal(
+                "overloaded", "too many uploads wait to be stored; send the same upload again", headers=_later()
+            )
+
+    async def add(self, entry: Entry) -> Outcome:
+        """Store an upload; returns when it is durable, or refuses as overloaded or unavailable."""
+        self.check_room()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry, future))
+        self._pending += 1
+        self._arrived.set()
+        try:
+            return await future
+        except StoreError:
+            raise Refusal(
+                "store-unavailable", "the upload was not acknowledged; send the same upload again", headers=_later()
+            ) from None
+
+    async def run(self) -> None:
+        """Write groups of uploads for as long as the server runs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+            if not self._waiting:
+                self._arrived.clear()
+            writing = loop.run_in_executor(self._thread, self._store.add, [entry for entry, _ in group])
+            while not (await asyncio.wait({writing}, timeout=_ANSWER_SECONDS))[0]:
+                # The write goes on, and if it succeeds the repetitions of these uploads are recognised.
+                self._fail(group + self._waiting, TimeoutError())
+            self._pending -= len(group)
+            if error := writing.exception():
+                self._fail(group, error)
+                continue
+            self._failing = False
+            outcomes = writing.result()
+            for (_, future), outcome in zip(group, outcomes, strict=True):
+                if not future.done():
+                    future.set_result(outcome)
+            if Outcome.STORED in outcomes:
+                self._stored()
+
+    def _fail(self, group: list[tuple[Entry, asyncio.Future[Outcome]]], error: BaseException) -> None:
+        if not self._failing:
+            log.error("store unavailable", error=type(error.__cause__ or error).__name__)
+        self._failing = True
+        for _, future in group:
+            if not future.done():
+                future.set_exception(StoreError("the store cannot be used now"))
+
+    def close(self) -> None:
+        """Wait for the write under way."""
+        self._thread.shutdown()
+
+
+def _later() -> dict[str, str]:
+    return {"Retry-After": "2"}

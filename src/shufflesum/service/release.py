@@ -1,0 +1,218 @@
+"""A batch on its way to the analyzer: permuted with secure randomness, delivered at least once, deleted once taken.
+
+The batch's id makes "at least once" count once: the analyzer takes in a batch id a single time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from shufflesum.errors import FileError, MissingExtraError, ReportsError
+from shufflesum.protocol.draws import shuffle_in_place
+from shufflesum.protocol.randomness import SecureSource, words
+from shufflesum.service.http import log
+from shufflesum.service.problems import parse_problem
+from shufflesum.service.store import Batch, Store, StoreError
+from shufflesum.wire import SEALED_BYTES, Task
+
+try:
+    import httpx
+except ImportError as error:
+    raise MissingExtraError("the shuffler needs httpx: pip install 'shufflesum[service]'") from error
+
+__all__ = ["AnalyzerAddress", "Releaser", "permuted"]
+
+_BUCKET = 1 << 18  # reports permuted in memory at a time: 14 MiB
+_PIECE = 1 << 14  # reports sent at a time
+_WORDS = 1 << 16
+_PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds
+_IDLE_SECONDS = 5.0
+_AFTER_EXPIRY = timedelta(hours=1)  # a clock that is a little wrong must not delete anything
+
+
+def permuted(read: Callable[[], Iterator[bytes]], reports: int, *, bucket: int = _BUCKET) -> Generator[bytes]:
+    """All sealed reports in a uniformly random order, in bounded memory however many there are.
+
+    Every report draws a bucket, independently and uniformly; bucket after bucket is gathered by reading everything
+    again, permuted in memory and handed out. The order within and between buckets being uniform, so is the whole.
+    `read` must give the same bytes at every call; the draws are made again from a key that only this call knows.
+    """
+    buckets = 1
+    while buckets * bucket < reports:
+        buckets *= 2  # a power of two, so that a word's low bits are exactly uniform
+    key, nonce = os.urandom(32), os.urandom(16)
+    source = SecureSource()
+    for number in range(buckets):
+        keystream = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
+        chosen, seen = [], 0
+        for chunk in read():
+            rows = np.frombuffer(chunk, dtype=np.uint8).reshape(-1, SEALED_BYTES)
+            drawn = np.frombuffer(keystream.update(bytes(4 * len(rows))), dtype=np.uint32)
+            seen += len(rows)
+            chosen.append(rows[drawn & np.uint32(buckets - 1) == number])
+        if seen != reports:
+            raise ReportsError(f"the store holds {seen} reports of this batch, not {reports}; it was changed by others")
+        gathered = np.concatenate(chosen)
+        order = _permutation(len(gathered), source)
+        for start in range(0, len(order), _PIECE):
+            yield gathered[order[start : start + _PIECE]].tobytes()
+
+
+def _permutation(count: int, source: SecureSource) -> NDArray[np.uint32]:
+    order = np.arange(count, dtype=np.uint32)
+    unplaced = count
+    while unplaced > 1:
+        unplaced = shuffle_in_place(order, words(source, min(unplaced, _WORDS), np.uint32), unplaced)
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzerAddress:
+    """Where batches go: the analyzer's URL, the shared secret, and a certificate authority of one's own, if any."""
+
+    url: str
+    secret: str
+    certificates: Path | None = None
+
+    def client(self) -> httpx.AsyncClient:
+        """A client for one delivery; proxies of the environment are not used."""
+        try:
+            verify = ssl.create_default_context(cafile=self.certificates)
+        except (OSError, ssl.SSLError) as error:
+            raise FileError(f"{self.certificates} holds no certificates: {error}; see --analyzer-ca") from error
+        return httpx.AsyncClient(verify=verify, trust_env=False)
+
+
+class Releaser:
+    """Closes rounds that are full, delivers their batches and deletes what was taken; for ever, through every failure.
+
+    A round is closed at `release_at` users, or at the smallest batch if that is more, or once asked to, or once the
+    task has expired; never below the smallest batch.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        task: Task,
+        analyzer: AnalyzerAddress,
+        *,
+        release_at: int | None,
+        released: Callable[[Batch], None],
+        failed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._task = task
+        self._analyzer = analyzer
+        self._release_at = release_at or 0
+        self._released = released
+        self._failed = failed
+        self._wanted = asyncio.Event()
+        self._forgotten = False
+
+    def look(self) -> None:
+        """Something was stored: see whether the round is full."""
+        self._wanted.set()
+
+    async def close_now(self) -> Batch | None:
+        """Close the round at the smallest batch, without waiting for `release_at`; None where there are fewer users."""
+        batch = await asyncio.to_thread(self._store.close_round, self._task.smallest_batch)
+        self._wanted.set()
+        return batch
+
+    async def run(self) -> None:
+        """Release batches for as long as the server runs."""
+        pause = _PAUSES[0]
+        while True:
+            try:
+                delivered = await self._step()
+            except (StoreError, httpx.HTTPError, _NotTaken, ReportsError) as error:
+                self._failed()
+                reason = error.reason if isinstance(error, _NotTaken) else type(error.__cause__ or error).__name__
+                log.warning("release failed, will be tried again", error=reason)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSES[1])
+            except Exception as error:
+                self._failed()
+                log.error("release failed, will be tried again", error=type(error).__name__)
+                await asyncio.sleep(_PAUSES[1])
+            else:
+                pause = _PAUSES[0]
+                if not delivered:
+                    await self._idle()
+
+    async def _idle(self) -> None:
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                await self._wanted.wait()
+                await asyncio.sleep(0.05)  # a busy server looks twenty times a second, not after each upload
+        except TimeoutError:
+            pass
+        self._wanted.clear()
+
+    async def _step(self) -> bool:
+        batch = await asyncio.to_thread(self._store.pending)
+        if batch is None:
+            smallest = self._task.smallest_batch
+            threshold = smallest if self._task.expired else max(smallest, self._release_at)
+            batch = await asyncio.to_thread(self._store.close_round, threshold)
+        if batch is None:
+            if not self._forgotten and self._task.expired_at(datetime.now(UTC) - _AFTER_EXPIRY):
+                await asyncio.to_thread(self._store.forget)
+                self._forgotten = True
+                log.info("task expired, everything left of it is deleted")
+            await asyncio.to_thread(self._store.tidy)
+            return False
+        await self._deliver(batch)
+        await asyncio.to_thread(self._store.acknowledge, batch)
+        self._released(batch)
+        log.info("batch released", round=batch.round_number, users=batch.users)
+        return True
+
+    async def _deliver(self, batch: Batch) -> None:
+        reports = batch.users * self._task.plan.reports
+        # The analyzer answers when it has opened everything, some thousands of reports a second.
+        timeout = httpx.Timeout(30.0, read=120.0 + reports / 500)
+        async with self._analyzer.client() as client:
+            answer = await client.post(
+                f"{self._analyzer.url}/tasks/{self._task.id}/batches/{batch.batch_id}",
+                params={"round": batch.round_number, "users": batch.users},
+                content=self._body(batch, reports),
+                headers={
+                    "Authorization": f"Bearer {self._analyzer.secret}",
+                    "Content-Type": "application/octet-stream",
+                    "Content-Length": str(reports * SEALED_BYTES),
+                },
+                timeout=timeout,
+            )
+        if answer.status_code not in (200, 201):
+            name, _, _ = parse_problem(answer.content)
+            raise _NotTaken(name or f"status {answer.status_code}")
+
+    async def _body(self, batch: Batch, reports: int) -> AsyncIterator[bytes]:
+        pieces = permuted(lambda: self._store.sealed(batch), reports)
+        try:
+            while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+                yield piece
+        finally:
+            # An open reading would keep the store from cutting its log. Where a thread still reads, it ends with that.
+            with contextlib.suppress(ValueError):
+                pieces.close()
+
+
+class _NotTaken(Exception):
+    """The analyzer answered, but did not take the batch."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,111 @@
+"""How a client of our servers behaves on the web: what it tells, whom it trusts, how it reads a refusal."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from shufflesum.errors import MissingExtraError, ParameterError, ShufflesumError
+from shufflesum.service.problems import parse_problem
+from shufflesum.wire import Task
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["RefusedError", "UnreachableError", "fetch_estimate", "problem_of", "web_client"]
+
+
+class RefusedError(ShufflesumError):
+    """The server said no; `problem` is its stable name for the reason, `final` whether it will never say yes."""
+
+    def __init__(self, problem: str, message: str, *, final: bool) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.final = final
+
+
+class UnreachableError(ShufflesumError, ConnectionError):
+    """No answer came in time; the upload stays in the ledger and the same bytes can be sent again."""
+
+
+def fetch_estimate(
+    task: Task, url: str, *, allow_plain_http: bool = False, authorities: str | Path | None = None
+) -> dict[str, Any]:
+    """The analyzer's answer for a task: every released round's estimate. `RefusedError` tells why there is none."""
+    with web_client(url, allow_plain_http=allow_plain_http, authorities=authorities) as http:
+        import httpx
+
+        try:
+            answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate")
+        except httpx.TransportError as error:
+            raise UnreachableError(
+                f"the analyzer {url} did not answer ({error or type(error).__name__}); see that it runs"
+            ) from error
+    if answer.status_code != 200:
+        raise problem_of(answer)
+    try:
+        document = answer.json()
+        known = document["task"] == task.id and isinstance(document["rounds"], list)
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise RefusedError("bad-answer", f"{url} did not answer as an analyzer of task {task.id[:12]}", final=True)
+    found: dict[str, Any] = document
+    return found
+
+
+def web_client(
+    url: str, *, allow_plain_http: bool = False, authorities: str | Path | None = None, timeout: float = 30.0
+) -> httpx.Client:
+    """An HTTP client that tells nothing about its user, and speaks plain HTTP to this machine only unless told."""
+    try:
+        import httpx
+    except ImportError as error:
+        raise MissingExtraError("talking to a server needs httpx: pip install 'shufflesum[service]'") from error
+    parts = urlsplit(url)
+    here = _is_loopback(parts.hostname or "")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ParameterError(f"the address is {url!r}; it must start with https:// (or http:// on this machine)")
+    if parts.scheme == "http" and not here and not allow_plain_http:
+        raise ParameterError(
+            f"{url} is plain HTTP to another machine: whoever listens sees who takes part; use https://, or insist "
+            "with allow_plain_http=True (--allow-plain-http)"
+        )
+    try:
+        context = ssl.create_default_context(cafile=None if authorities is None else str(authorities))
+    except (OSError, ssl.SSLError) as error:
+        raise ParameterError(f"the certificates in {authorities} cannot be used: {error}; give a PEM file") from error
+    return httpx.Client(
+        timeout=timeout,
+        verify=context,
+        headers={
+            "User-Agent": "shufflesum",
+            "Accept-Encoding": "identity",
+        },  # the same for everybody: no version, no platform
+        trust_env=not here,  # no proxy between two programs of one machine
+    )
+
+
+def problem_of(answer: httpx.Response) -> RefusedError:
+    """A server's refusal as an error; what is no problem document is judged by its status."""
+    name, detail, retry = parse_problem(answer.content)
+    if name is None:
+        # A gateway in between may be having a bad moment; a plain 4xx will not change its mind.
+        passing = answer.status_code >= 500 or answer.status_code in (408, 425, 429)
+        name, detail = f"http-{answer.status_code}", f"{detail} (status {answer.status_code})"
+    else:
+        passing = retry == "not-yet"
+    hint = "try again later" if passing else "sending it again will not help"
+    return RefusedError(name, f"{answer.request.url.host} refused ({name}): {detail[:500]}; {hint}", final=not passing)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+import shufflesum as ss
+from shufflesum.cli import send
+from shufflesum.cli.estimate import command as estimate_command
+from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.service.client import Client
+from shufflesum.service.web import UnreachableError
+from shufflesum.tables import open_table
+from shufflesum.wire import Task, TaskError, generate_private_key
+
+
+@pytest.fixture(scope="module")
+def plan() -> ss.Plan:
+    return ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, reports=1)
+
+
+@pytest.fixture
+def task_file(tmp_path: Path, plan: ss.Plan, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHUFFLESUM_LEDGER", str(tmp_path / "ledger"))
+    return write_task(tmp_path / "task.json", plan)
+
+
+def write_task(path: Path, plan: ss.Plan, shuffler: str = "http://127.0.0.1:1", days: int = 1) -> Path:
+    task = Task(
+        name="send test",
+        plan=plan,
+        analyzer_key=generate_private_key().public_key().public_bytes_raw(),
+        shuffler=shuffler,
+        expires=datetime.now(UTC).replace(microsecond=0) + timedelta(days=days),
+    )
+    path.write_text(task.to_json())
+    return path
+
+
+def failure(*arguments: object) -> BaseException:
+    outcome = CliRunner().invoke(send.command, [str(argument) for argument in arguments])
+    assert outcome.exception is not None
+    return outcome.exception
+
+
+def rows_file(tmp_path: Path, columns: int = 2) -> Path:
+    np.save(tmp_path / "rows.npy", np.zeros((3, columns)))
+    return tmp_path / "rows.npy"
+
+
+def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path, task_file: Path) -> None:
+    rows = rows_file(tmp_path)
+    assert "give --row N" in str(failure("--task", task_file, "--user", "Ada", rows))
+    error = failure("--task", task_file, "--row", "3", rows)
+    assert isinstance(error, ParameterError)
+    assert "rows 0 to 2" in str(error)
+    (tmp_path / "few").write_text("aa\nbb\n")
+    assert "2 tokens for 3 uploads" in str(failure("--task", task_file, "--tokens", tmp_path / "few", rows))
+    wide = failure("--task", task_file, rows_file(tmp_path, columns=3))
+    assert isinstance(wide, DataError)
+    assert "a row has shape (3,)" in str(wide)
+
+
+def test_an_expired_task_and_a_far_plain_address_are_refused(tmp_path: Path, task_file: Path, plan: ss.Plan) -> None:
+    rows = rows_file(tmp_path)
+    assert isinstance(failure("--task", write_task(tmp_path / "old.json", plan, days=-1), rows), TaskError)
+    far = write_task(tmp_path / "far.json", plan, "http://shuffler.example.org")
+    assert "--allow-plain-http" in str(failure("--task", far, rows))
+
+
+def test_a_false_claim_is_refused(tmp_path: Path, task_file: Path) -> None:
+    text = task_file.read_text()
+    task_file.write_text(text.replace('"epsilon": 2.0', '"epsilon": 1.0'))
+    assert text != task_file.read_text()
+    assert isinstance(failure("--task", task_file, rows_file(tmp_path)), TaskError)
+
+
+def test_nobody_listening_is_said_and_the_upload_kept(tmp_path: Path, task_file: Path) -> None:
+    error = failure("--task", task_file, "--patience", "0.2", rows_file(tmp_path))
+    assert isinstance(error, UnreachableError)
+    with Client(Task.load(task_file)) as client:
+        assert set(client._ledger.known(client.task, ["row 0", "row 1", "row 2"], 1)) == {"row 0", "row 1", "row 2"}
+    asked = CliRunner().invoke(estimate_command, ["--task", str(task_file), "http://127.0.0.1:1"])
+    assert isinstance(asked.exception, UnreachableError)
+
+
+@pytest.mark.parametrize("kind", ["named", "positions", "parquet"])
+def test_labels_come_from_the_user_column(tmp_path: Path, kind: str) -> None:
+    path, column = tmp_path / "users.csv", "who"
+    if kind == "named":
+        path.write_text('who,a,b\n"Ada ",0.1,0.2\n\nGrace,0.3,0.4\n')
+    elif kind == "positions":
+        path.write_text("Ada,0.1,0.2\nGrace,0.3,0.4\n")
+        column = "0"
+    else:
+        path = tmp_path / "users.parquet"
+        parquet.write_table(pa.table({"a": [0.1, 0.3], "who": ["Ada", "Grace"], "b": [0.2, 0.4]}), path)
+    table = open_table(path, user_column=column)
+    assert table.shape == (2,)
+    assert send.read_labels(path, column, table) == ["Ada", "Grace"]
+
+
+def test_a_user_column_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "users.csv"
+    path.write_text("who ,a\nAda,0.1\nGrace,0.2\n")
+    with pytest.raises(FileError, match="name it exactly"):
+        send.read_labels(path, "nobody", open_table(path, user_column="who"))

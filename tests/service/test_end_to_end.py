@@ -1,0 +1,275 @@
+"""Client, shuffler and analyzer as real processes, whole and under fire."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import random
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from numpy.typing import NDArray
+from tests.service.proxy import LossyProxy
+from tests.service.servers import Deployment, Postgres, ServerProcess, wait_until
+
+import shufflesum as ss
+from shufflesum.cli import estimate as estimate_command
+from shufflesum.cli import send as send_command
+from shufflesum.service.analyzer_store import Result, open_results
+from shufflesum.service.client import Client, ContributedError
+from shufflesum.service.web import RefusedError, UnreachableError, fetch_estimate
+from shufflesum.testing import unprotected_plan
+from shufflesum.wire import Upload, generate_private_key
+
+USERS = 24
+LEVELS = USERS  # so that each user has a value of their own
+
+
+def expected_table() -> NDArray[np.int64]:
+    """One report of each user for each coordinate: user i says i for the first and USERS - 1 - i for the second."""
+    table = np.zeros((2, LEVELS + 1), dtype=np.int64)
+    table[:, :USERS] = 1
+    return table
+
+
+def check_rounds(results: list[Result], rounds: int) -> None:
+    """Every round is there once, and every user's pattern once in it."""
+    assert [result.round_number for result in results] == list(range(1, rounds + 1))
+    assert len({result.batch_id for result in results}) == rounds
+    for result in results:
+        assert (result.users, result.rejected) == (USERS, 0)
+        assert np.array_equal(result.table, expected_table()), f"round {result.round_number}: {result.table}"
+
+
+class Trial:
+    """A deployment under fire: connections are lost on both ways, and both servers are killed."""
+
+    def __init__(self, folder: Path, seed: int, store: str | None, stack: ExitStack) -> None:
+        self.random = random.Random(seed)
+        plan = replace(unprotected_plan(users=USERS, shape=2, reports=2, levels=LEVELS), rounds=10**6)
+        outside = stack.enter_context(LossyProxy(lambda: self.shuffler.port, loss=0.4, seed=seed + 1))
+        between = stack.enter_context(LossyProxy(lambda: self.analyzer.port, loss=0.5, seed=seed + 2))
+        self.proxies = (outside, between)
+        self.deployment = Deployment(folder, plan, shuffler_url=outside.url)
+        self.address = store or f"sqlite:{folder}/analyzer.db"
+        self.analyzer = self.deployment.analyzer("--processes", "1", store=self.address)
+        stack.callback(self.analyzer.kill)
+        self.shuffler = self.deployment.shuffler(between.url, store=store)
+        stack.callback(self.shuffler.kill)
+        self.rounds = 0
+        self.finished = threading.Event()
+        self.failures: list[BaseException] = []
+
+    def send(self) -> None:
+        """Round after round, all users, until told to stop; each failure is a client that ends and starts anew."""
+        patterns = np.stack([np.arange(USERS), USERS - 1 - np.arange(USERS)], axis=1) / LEVELS
+        users = [f"user {i}" for i in range(USERS)]
+        try:
+            while not self.finished.is_set():
+                while not self._sent(patterns, users, self.rounds + 1):
+                    pass
+                self.rounds += 1
+        except BaseException as error:
+            self.failures.append(error)
+
+    def _sent(self, patterns: NDArray[np.float64], users: list[str], number: int) -> bool:
+        try:
+            with Client(self.deployment.task, ledger=self.deployment.folder / "ledger", patience=2) as client:
+                client.upload_many(patterns, users, round_number=number)
+        except UnreachableError:
+            return False
+        except RefusedError as error:
+            if error.final:
+                raise
+            return False
+        return True
+
+    def kill_some(self) -> int:
+        """One or both, at any moment or while a round is being released, the more delicate one; returns how many."""
+        if self.random.random() < 0.5:
+            now, end = self.rounds, time.monotonic() + 5
+            while self.rounds == now and time.monotonic() < end:
+                time.sleep(0.005)
+        time.sleep(self.random.uniform(0, 0.25))
+        victims = self.random.choice([[self.shuffler], [self.analyzer], [self.analyzer, self.shuffler]])
+        for victim in victims:
+            victim.kill()
+        logged = [victim.log.stat().st_size for victim in victims]
+        for victim in victims:
+            victim.start(wait=False)
+        for victim, seen in zip(victims, logged, strict=True):
+            victim.wait_until_listening(seen)
+        return len(victims)
+
+
+def nothing_lost_nothing_twice(folder: Path, kills: int, store: str | None = None) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    with ExitStack() as stack:
+        trial = Trial(folder, seed, store, stack)
+        sender = threading.Thread(target=trial.send)
+        sender.start()
+        try:
+            killed = 0
+            while killed < kills:
+                killed += trial.kill_some()
+                assert not trial.failures
+        finally:
+            for proxy in trial.proxies:
+                proxy.loss = 0
+            trial.finished.set()
+            sender.join(120)
+        lost = [dict(proxy.lost) for proxy in trial.proxies]
+        print(f"{killed} kills, lost {lost}, {trial.rounds} rounds")
+        assert not trial.failures
+        assert not sender.is_alive()
+        assert trial.rounds > 0
+        assert sum(proxy.faults for proxy in trial.proxies) >= kills
+        results = open_results(trial.address, trial.deployment.task)
+        wait_until(lambda: len(results.results()) >= trial.rounds, 60)
+        check_rounds(results.results(), trial.rounds)
+
+
+def test_nothing_is_lost_and_nothing_counts_twice_through_kills_and_losses(tmp_path: Path) -> None:
+    nothing_lost_nothing_twice(tmp_path, kills=10)
+
+
+def test_nothing_is_lost_and_nothing_counts_twice_on_postgresql(tmp_path: Path, postgres: Postgres) -> None:
+    nothing_lost_nothing_twice(tmp_path, kills=2, store=postgres.address)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_through_a_hundred_kills(tmp_path: Path) -> None:
+    nothing_lost_nothing_twice(tmp_path, kills=100)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_through_a_hundred_kills_on_postgresql(tmp_path: Path, postgres: Postgres) -> None:
+    nothing_lost_nothing_twice(tmp_path, kills=100, store=postgres.address)
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_one_report_lost_or_doubled_would_be_noticed(change: int) -> None:
+    table = expected_table()
+    check_rounds([Result(1, "a", USERS, 0, table)], 1)
+    table[1, 5] += change
+    with pytest.raises(AssertionError):
+        check_rounds([Result(1, "a", USERS, 0, table)], 1)
+
+
+def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHUFFLESUM_LEDGER", str(tmp_path / "ledger"))
+    plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, reports=1)
+    rows = np.random.default_rng(3).uniform((0.1, 0.6), (0.3, 0.8), (300, 2))
+    np.save(tmp_path / "rows.npy", rows)
+    with LossyProxy(lambda: shuffler.port, loss=0, seed=0) as front:
+        deployment = Deployment(tmp_path, plan, shuffler_url=front.url)
+        with deployment.analyzer() as analyzer, deployment.shuffler(analyzer.url) as shuffler:
+            task = ["--task", str(deployment.task_file)]
+            early = CliRunner().invoke(estimate_command.command, [*task, analyzer.url])
+            assert isinstance(early.exception, RefusedError)
+            assert early.exception.problem == "no-estimate-yet"
+            one = CliRunner().invoke(send_command.command, [*task, "--row", "7", str(tmp_path / "rows.npy")])
+            assert one.exit_code == 0, one.exception
+            sent = CliRunner().invoke(send_command.command, [*task, str(tmp_path / "rows.npy")])
+            assert "299 rows were accepted for round 1; 1 had contributed before" in " ".join(sent.output.split())
+            again = CliRunner().invoke(send_command.command, [*task, str(tmp_path / "rows.npy")])
+            assert isinstance(again.exception, ContributedError)
+            wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
+            answer = CliRunner().invoke(estimate_command.command, [*task, "--json", analyzer.url])
+            (found,) = json.loads(answer.output)["rounds"]
+            assert (found["users"], found["rejected"], found["guarantee"]["holds"]) == (300, 0, True)
+            # Seven standard errors: a false alarm of 1e-8 or so.
+            assert np.all(np.abs(found["mean"] - rows.mean(axis=0)) < 7 * np.array(found["standard_error"]))
+            shown = CliRunner().invoke(estimate_command.command, [*task, analyzer.url])
+            assert "300 users, 0 reports rejected" in shown.output
+            assert "epsilon 2" in shown.output
+            assert analyzer.stop() == 0
+            assert shuffler.stop() == 0
+
+
+def test_a_client_that_was_shown_another_task_is_refused_or_its_reports_cannot_be_opened(tmp_path: Path) -> None:
+    deployment = Deployment.small(tmp_path, users=5)
+    with deployment.analyzer("--processes", "1") as analyzer, deployment.shuffler(analyzer.url) as shuffler:
+        key = generate_private_key().public_key().public_bytes_raw()
+        shown = replace(deployment.task, analyzer_key=key, shuffler=shuffler.url)
+        with (
+            Client(shown, ledger=tmp_path / "ledger") as client,
+            pytest.raises(RefusedError, match="this server runs task"),
+        ):
+            client.upload([0.5] * 4)
+        reports = ss.Randomizer(shown.plan).randomize(np.full((1, 4), 0.5))
+        for _ in range(5):
+            upload = Upload.seal(shown, reports, 1)
+            forged = replace(upload, task_id=deployment.task.id)
+            assert shuffler.upload(forged).status == 201
+        wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
+        assert analyzer.metric("shufflesum_reports_rejected_total") == 5
+        with pytest.raises(RefusedError, match="no longer holds") as withheld:
+            fetch_estimate(deployment.task, analyzer.url)
+        assert withheld.value.problem == "guarantee-broken"
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    """A certificate for this machine that vouches for itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
+    now = datetime.now(UTC)
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(here, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "tls.key").write_bytes(private)
+    return str(folder / "cert.pem"), str(folder / "tls.key")
+
+
+def test_everything_works_over_tls_and_nobody_is_trusted_without_a_certificate(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    tls = ("--tls-cert", cert, "--tls-key", key)
+
+    def url(server: ServerProcess) -> str:
+        return server.url.replace("http:", "https:")
+
+    deployment = Deployment.small(tmp_path, users=3)
+    with (
+        deployment.analyzer("--processes", "1", *tls) as analyzer,
+        deployment.shuffler(url(analyzer), "--analyzer-ca", cert, *tls) as shuffler,
+    ):
+        front = f"https://127.0.0.1:{shuffler.port}"
+        # The task names an address that is only known now; the id it is known by stays.
+        task = deployment.task
+        object.__setattr__(task, "shuffler", front)
+        with (
+            Client(task, ledger=tmp_path / "ledger", patience=0.3) as stranger,
+            pytest.raises(UnreachableError, match="certificate"),
+        ):
+            stranger.upload([0.5] * 4, user="0")
+        with Client(task, ledger=tmp_path / "ledger", authorities=cert) as client:
+            client.upload_many(np.full((3, 4), 0.5), ["0", "1", "2"])
+
+        def estimated() -> bool:
+            try:
+                return bool(fetch_estimate(task, url(analyzer), authorities=cert)["rounds"])
+            except RefusedError:
+                return False
+
+        wait_until(estimated)

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from shufflesum.service.demo import run_service_demo
+
+
+def test_the_demo_shows_the_estimate_and_what_each_party_saw() -> None:
+    shown = io.StringIO()
+    run_service_demo(Console(file=shown, width=200), users=500)
+    text = shown.getvalue()
+    assert "500 users, epsilon 1.0, delta 1e-6" in text
+    assert "500 uploads of exactly 270 bytes" in text
+    assert "one batch of 2,000 reports of 54 bytes in random order, 0 rejected" in text
+    assert "both servers have stopped" in text

@@ -1,0 +1,473 @@
+"""One suite for both stores: what a shuffler relies on, and what must be gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.service.servers import Deployment, Postgres
+
+from shufflesum.errors import FileError, ParameterError
+from shufflesum.service import postgres_store, sqlite_store
+from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, StoreError, open_store
+from shufflesum.wire import SEALED_BYTES, Task
+
+USERS, ROUNDS = 3, 2
+STORED, REPEATED = Outcome.STORED, Outcome.REPEATED
+
+
+def new_task(folder: Path, **sizes: int) -> Task:
+    return Deployment.small(folder, **({"users": USERS, "rounds": ROUNDS, "reports": 2} | sizes)).task
+
+
+def entry(task: Task, round_number: int = 1, token: bytes | None = None) -> Entry:
+    return Entry(round_number, secrets.token_bytes(16), secrets.token_bytes(task.plan.reports * SEALED_BYTES), token)
+
+
+class Place:
+    """Where a store lives, to open it again and to look into its files."""
+
+    def __init__(self, address: str, task: Task, files: Callable[[], list[Path]]) -> None:
+        self.address, self.task, self._files = address, task, files
+
+    def open(self) -> Store:
+        return open_store(self.address, self.task)
+
+    def held(self, needles: list[bytes]) -> list[bool]:
+        contents = [path.read_bytes() for path in self._files()]
+        return [any(needle in content for content in contents) for needle in needles]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    task = new_task(tmp_path)
+    if request.param == "sqlite":
+        return Place(f"sqlite:{tmp_path / 'store.db'}", task, lambda: list(tmp_path.glob("store.db*")))
+    running: Postgres = request.getfixturevalue("postgres")
+
+    def files() -> list[Path]:
+        with psycopg.connect(running.address, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+        # The database's own log is its administrator's to keep or not, and docs/deploy.md says so.
+        return [path for path in (running.data / "base").rglob("*") if path.is_file()]
+
+    return Place(running.address, task, files)
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
+    store = place.open()
+    yield store
+    store.close()
+
+
+def fill(store: Store, task: Task, users: int = USERS, round_number: int = 1) -> list[Entry]:
+    entries = [entry(task, round_number) for _ in range(users)]
+    assert store.add(entries) == [STORED] * users
+    return entries
+
+
+def released(store: Store, batch: Batch) -> list[bytes]:
+    return split(b"".join(store.sealed(batch)))
+
+
+def split(sealed: bytes) -> list[bytes]:
+    return [sealed[start : start + SEALED_BYTES] for start in range(0, len(sealed), SEALED_BYTES)]
+
+
+def close(store: Store, smallest: int = USERS) -> Batch:
+    batch = store.close_round(smallest)
+    assert batch is not None
+    return batch
+
+
+def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: Place) -> None:
+    first, second = entry(place.task), entry(place.task)
+    assert store.add([first, first, second]) == [STORED, REPEATED, STORED]
+    assert store.add([second, first]) == [REPEATED, REPEATED]
+    assert store.status() == Status(open_round=1, users=2, released=0)
+
+
+def test_a_round_other_than_the_open_one_is_refused_and_leaves_nothing(store: Store, place: Place) -> None:
+    early = entry(place.task, 2)
+    assert store.add([early]) == [Outcome.ROUND_NOT_OPEN]
+    fill(store, place.task)
+    close(store)
+    late = entry(place.task, 1)
+    assert store.add([late, early]) == [Outcome.ROUND_CLOSED, STORED]
+    assert store.add([late]) == [Outcome.ROUND_CLOSED]
+
+
+def test_a_repetition_is_recognised_after_its_round_was_released(store: Store, place: Place) -> None:
+    entries = fill(store, place.task)
+    batch = close(store)
+    assert store.add(entries) == [REPEATED] * USERS
+    store.acknowledge(batch)
+    assert store.add(entries) == [REPEATED] * USERS
+    assert store.status() == Status(open_round=2, users=0, released=1)
+
+
+def test_a_token_pays_for_one_upload_a_round(store: Store, place: Place) -> None:
+    token, other = secrets.token_bytes(32), secrets.token_bytes(32)
+    paid = entry(place.task, token=token)
+    assert store.add([paid, entry(place.task, token=token)]) == [STORED, Outcome.TOKEN_SPENT]
+    assert store.add([paid]) == [REPEATED]
+    assert store.add([entry(place.task, token=token), entry(place.task, token=other)]) == [
+        Outcome.TOKEN_SPENT,
+        STORED,
+    ]
+    fill(store, place.task, 1)
+    store.acknowledge(close(store))
+    assert store.add([entry(place.task, 2, token)]) == [STORED]
+
+
+def test_a_refused_upload_spends_no_token(store: Store, place: Place) -> None:
+    token = secrets.token_bytes(32)
+    assert store.add([entry(place.task, 2, token)]) == [Outcome.ROUND_NOT_OPEN]
+    assert store.add([entry(place.task, 1, token)]) == [STORED]
+
+
+@pytest.mark.parametrize("asked", [0, 1, USERS])
+def test_no_batch_is_fixed_below_the_smallest_whatever_is_asked(store: Store, place: Place, asked: int) -> None:
+    fill(store, place.task, USERS - 1)
+    assert store.close_round(asked) is None
+    assert store.pending() is None
+    fill(store, place.task, 1)
+    assert store.close_round(USERS + 1) is None
+    assert close(store, asked).users == USERS
+
+
+def test_a_batch_holds_all_users_of_its_round_and_every_report_once(store: Store, place: Place) -> None:
+    entries = fill(store, place.task, 10)
+    batch = close(store)
+    fill(store, place.task, 2, round_number=2)
+    assert (batch.round_number, batch.users) == (1, 10)
+    assert released(store, batch) == released(store, batch)
+    assert sorted(released(store, batch)) == sorted(split(b"".join(e.sealed for e in entries)))
+
+
+def test_one_batch_waits_at_a_time_and_rounds_end(store: Store, place: Place) -> None:
+    fill(store, place.task)
+    first = close(store)
+    fill(store, place.task, round_number=2)
+    assert store.close_round(USERS) is None
+    assert store.pending() == first
+    store.acknowledge(first)
+    second = close(store)
+    assert second.batch_id != first.batch_id
+    assert store.status() == Status(open_round=None, users=0, released=1)
+    store.acknowledge(second)
+    assert store.close_round(0) is None
+    assert store.add([entry(place.task, 2), entry(place.task, 1)]) == [Outcome.ROUND_CLOSED] * 2
+
+
+def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, place: Place) -> None:
+    fill(store, place.task, 5)
+    batch = close(store)
+    reports = released(store, batch)
+    store.close()
+    again = place.open()
+    try:
+        assert again.pending() == batch
+        assert released(again, batch) == reports
+        again.acknowledge(batch)
+        again.acknowledge(batch)
+        assert again.pending() is None
+        assert again.status().released == 1
+    finally:
+        again.close()
+
+
+def test_only_the_waiting_batch_can_be_acknowledged(store: Store, place: Place) -> None:
+    fill(store, place.task)
+    batch = close(store)
+    store.acknowledge(Batch("0" * 32, 1, USERS))
+    assert store.pending() == batch
+
+
+def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: Place) -> None:
+    token = secrets.token_bytes(32)
+    entries = [*fill(store, place.task, 50), entry(place.task, token=token)]
+    store.add(entries[-1:])
+    batch = close(store)
+    kept = fill(store, place.task, 1, round_number=2)
+    traces = [e.sealed[:SEALED_BYTES] for e in entries] + [token]
+    assert all(place.held(traces))
+    store.acknowledge(batch)
+    assert not any(place.held(traces))
+    assert all(place.held([kept[0].sealed[:SEALED_BYTES]]))
+
+
+def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
+    entries = fill(store, place.task, USERS - 1)
+    traces = [e.sealed[:SEALED_BYTES] for e in entries] + [e.upload_id for e in entries]
+    assert all(place.held(traces))
+    store.forget()
+    assert store.status().open_round is None
+    assert not any(place.held(traces))
+    assert store.add(entries) == [Outcome.ROUND_CLOSED] * len(entries)
+
+
+def test_uploads_go_on_while_a_batch_is_read(store: Store, place: Place) -> None:
+    fill(store, place.task, 9000)
+    batch = close(store)
+    reading = store.sealed(batch)
+    first = next(reading)
+    fill(store, place.task, 5, round_number=2)
+    assert len(first) + sum(map(len, reading)) == batch.users * place.task.plan.reports * SEALED_BYTES
+
+
+def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: Place) -> None:
+    entries = [entry(place.task) for _ in range(120)]
+    outcomes: list[Outcome] = []
+
+    def add(part: list[Entry]) -> None:
+        for start in range(0, len(part), 7):
+            outcomes.extend(store.add(part[start : start + 7]))
+
+    threads = [threading.Thread(target=add, args=(entries[i * 20 : i * 20 + 40],)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count(STORED) == 120
+    assert outcomes.count(REPEATED) == 80
+    assert store.status().users == 120
+
+
+class _Model(RuleBasedStateMachine):
+    """A store does what a few Python sets do, through any sequence of calls, openings included."""
+
+    make: Callable[[], Place]
+
+    @initialize()
+    def start(self) -> None:
+        self.place = type(self).make()
+        self.store = self.place.open()
+        self.open: int | None = 1
+        self.seen: dict[bytes, Entry] = {}
+        self.members: dict[int, list[Entry]] = {1: []}
+        self.spent: set[tuple[int, bytes]] = set()
+        self.fixed: Batch | None = None
+        self.released = 0
+
+    def expect(self, e: Entry) -> Outcome:
+        if e.upload_id in self.seen:
+            return REPEATED
+        if self.open is None or e.round_number < self.open:
+            return Outcome.ROUND_CLOSED
+        if e.round_number > self.open:
+            return Outcome.ROUND_NOT_OPEN
+        if e.token is not None and (e.round_number, e.token) in self.spent:
+            return Outcome.TOKEN_SPENT
+        self.seen[e.upload_id] = e
+        self.members[e.round_number].append(e)
+        if e.token is not None:
+            self.spent.add((e.round_number, e.token))
+        return STORED
+
+    @rule(
+        parts=st.lists(st.tuples(st.integers(1, ROUNDS), st.integers(0, 30), st.none() | st.integers(0, 5)), max_size=6)
+    )
+    def add(self, parts: list[tuple[int, int, int | None]]) -> None:
+        size = self.place.task.plan.reports * SEALED_BYTES
+        entries = [
+            Entry(r, bytes([i, r] * 8), bytes([i] * size), None if t is None else bytes([t] * 32)) for r, i, t in parts
+        ]
+        assert self.store.add(entries) == [self.expect(e) for e in entries]
+
+    @rule(asked=st.integers(0, 6))
+    def close_round(self, asked: int) -> None:
+        batch = self.store.close_round(asked)
+        enough = self.open is not None and len(self.members[self.open]) >= max(asked, USERS)
+        assert (batch is not None) == (enough and self.fixed is None)
+        if batch is not None:
+            assert self.open is not None
+            assert (batch.round_number, batch.users) == (self.open, len(self.members[self.open]))
+            self.fixed = batch
+            self.open = self.open + 1 if self.open < ROUNDS else None
+            if self.open is not None:
+                self.members[self.open] = []
+
+    @precondition(lambda self: self.fixed is not None)
+    @rule()
+    def acknowledge(self) -> None:
+        assert self.fixed is not None
+        members = self.members[self.fixed.round_number]
+        assert sorted(released(self.store, self.fixed)) == sorted(split(b"".join(e.sealed for e in members)))
+        self.store.acknowledge(self.fixed)
+        self.fixed = None
+        self.released += 1
+
+    @rule()
+    def open_again(self) -> None:
+        self.store.close()
+        self.store = self.place.open()
+
+    @invariant()
+    def agrees(self) -> None:
+        users = 0 if self.open is None else len(self.members[self.open])
+        assert self.store.status() == Status(self.open, users, self.released)
+        assert self.store.pending() == self.fixed
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.close()
+
+
+@pytest.mark.parametrize("examples", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_store_does_what_sets_do(place: Place, tmp_path_factory: pytest.TempPathFactory, examples: int) -> None:
+    def make() -> Place:
+        folder = tmp_path_factory.mktemp("model")
+        address = f"sqlite:{folder / 'store.db'}" if place.address.startswith("sqlite") else place.address
+        return Place(address, new_task(folder), list)
+
+    machine: Any = type("Machine", (_Model,), {"make": staticmethod(make)})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "ab" * 16)
+    task = new_task(tmp_path)
+    entries = [entry(task) for _ in range(400)]
+
+    def files(name: str, order: list[Entry], *, release: bool) -> bytes:
+        store = open_store(f"sqlite:{tmp_path / name}", task)
+        for start in range(0, len(order), 8):
+            store.add(order[start : start + 8])
+        batch = close(store)
+        if release:
+            store.acknowledge(batch)
+        store.close()
+        assert not list(tmp_path.glob(f"{name}-wal"))
+        return (tmp_path / name).read_bytes()
+
+    assert files("a", entries, release=True) == files("b", entries[::-1], release=True)
+    assert files("c", entries, release=False) != files("d", entries[::-1], release=False)
+
+
+def test_postgres_rows_tell_no_order_of_arrival(tmp_path: Path, postgres: Postgres) -> None:
+    task = new_task(tmp_path)
+    store = open_store(postgres.address, task)
+    for _ in range(40):
+        fill(store, task, 1)
+    query = f"SELECT xmin::text, id FROM shufflesum_{task.id[:32]}.seen ORDER BY ctid"
+
+    def rows() -> list[tuple[Any, ...]]:
+        with psycopg.connect(postgres.address) as connection:
+            return connection.execute(query).fetchall()
+
+    before = rows()
+    assert len({xmin for xmin, _ in before}) == 40
+    store.acknowledge(close(store))
+    after = rows()
+    assert [identifier for _, identifier in after] == sorted(identifier for _, identifier in before)
+    assert len({xmin for xmin, _ in after}) == 1
+    store.close()
+
+
+def test_a_second_server_cannot_use_a_store(store: Store, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "_LOCK_SECONDS", 0.1)
+    fill(store, place.task, 1)
+    with pytest.raises((FileError, StoreError), match="stop that one first"):
+        place.open().status()
+
+
+def test_a_sqlite_store_belongs_to_one_task_and_to_its_owner(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path / 'store.db'}"
+    open_store(address, new_task(tmp_path)).close()
+    assert os.stat(tmp_path / "store.db").st_mode & 0o077 == 0
+    with pytest.raises(FileError, match="store of its own"):
+        open_store(address, new_task(tmp_path))
+
+
+def test_a_commit_means_that_it_is_on_disk(tmp_path: Path, postgres: Postgres) -> None:
+    task = new_task(tmp_path)
+    sqlite = sqlite_store.SqliteStore(tmp_path / "store.db", task)
+    database = postgres_store.PostgresStore(postgres.address, task)
+    database.status()
+    assert sqlite._connection is not None
+    assert database._connection is not None
+    assert sqlite._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert sqlite._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert database._connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    sqlite.close()
+    database.close()
+
+
+def test_two_tasks_share_one_database_without_meeting(tmp_path: Path, postgres: Postgres) -> None:
+    tasks = [new_task(tmp_path), new_task(tmp_path)]
+    stores = [open_store(postgres.address, task) for task in tasks]
+    fill(stores[0], tasks[0], 2)
+    assert [store.status().users for store in stores] == [2, 0]
+    for store in stores:
+        store.close()
+
+
+def test_a_sqlite_store_that_vanished_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
+    task = new_task(tmp_path)
+    store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    assert isinstance(store, sqlite_store.SqliteStore)
+    store._disconnect()
+    (tmp_path / "store.db").rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="unable to open"):
+        store.add([entry(task)])
+    assert not (tmp_path / "store.db").exists()
+    (tmp_path / "elsewhere").rename(tmp_path / "store.db")
+    assert store.add([entry(task)]) == [STORED]
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="was closed"):
+        store.status()
+
+
+def test_a_store_that_is_locked_by_others_says_so_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "_BUSY_SECONDS", 0.3)
+    task = new_task(tmp_path)
+    store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    blocker = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    one = entry(task)
+    with pytest.raises(StoreError, match="cannot be used now"):
+        store.add([one])
+    blocker.close()
+    assert store.add([one]) == [STORED]
+    store.close()
+
+
+def test_a_database_that_is_away_is_an_error_that_quotes_no_password(tmp_path: Path) -> None:
+    store = open_store("postgresql://somebody:hidden@127.0.0.1:1/none", new_task(tmp_path))
+    with pytest.raises(StoreError) as caught:
+        store.status()
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["store.db", "mysql://host/db", ""])
+def test_an_unknown_kind_of_store_is_refused(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ParameterError, match="sqlite:PATH or postgresql"):
+        open_store(address, new_task(tmp_path))
