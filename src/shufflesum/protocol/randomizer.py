@@ -46,12 +46,12 @@ def _scratch(name: str, size: int, dtype: type[np.generic]) -> NDArray[Any]:
 
 
 @kernel
-def _outside(row: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any]) -> int:
-    """How many values of a row lie out of bounds; NaN counts as out."""
-    outside = 0
+def _outside(row: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any]) -> bool:
+    """Whether a value of the row lies out of bounds; NaN does. Branch-free, so that the compiler vectorises it."""
+    inside = True
     for j in range(row.size):
-        outside += not (row[j] >= lower[j] and row[j] <= upper[j])
-    return outside
+        inside &= (row[j] >= lower[j]) & (row[j] <= upper[j])
+    return not inside
 
 
 @kernel
@@ -64,7 +64,7 @@ def _positions_of_all(
     levels: float,
     out: NDArray[Any],
 ) -> int:
-    """Every value's place in [0, levels], row after row; returns how many values are out of bounds.
+    """Every value's place in [0, levels], row after row; returns how many rows have a value out of bounds.
 
     Places are clamped: bounds rounded to single precision let values pass that lie outside by as much.
     """
