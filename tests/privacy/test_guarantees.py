@@ -97,6 +97,16 @@ def test_a_doctored_memory_cannot_lower_the_noise(tmp_path: Path, monkeypatch: p
     assert protocol.smallest_noise_probability(1.0, 1e-5) == noise
 
 
+def test_a_doctored_memory_cannot_lower_what_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHUFFLESUM_CACHE", str(tmp_path))
+    protocol = Protocol(users=778, levels=2)
+    delta, epsilon = protocol.delta(0.1, 1.0), protocol.epsilon(0.1, 1e-5)
+    _memory.remember(f"delta {protocol} 0.1 1.0", 0.0)
+    _memory.remember(f"epsilon {protocol} 0.1 1e-05", epsilon.upper / 2, 0.0)
+    assert protocol.delta(0.1, 1.0).upper == delta.upper
+    assert protocol.epsilon(0.1, 1e-5) == epsilon
+
+
 def test_a_broken_memory_is_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHUFFLESUM_CACHE", str(tmp_path))
     (tmp_path / "accounting.sqlite").write_bytes(b"not a database at all")

@@ -1,9 +1,9 @@
 """Answers of the accountant, remembered in this process and across runs.
 
 The file lives in the user's cache folder; `SHUFFLESUM_CACHE` names another folder, or `off`. Its keys hold a digest
-of the accountant's own source, so a changed accountant never meets old answers. Whoever trusts a remembered figure
-must be able to live with a file that anybody with the user's rights can edit: noise probabilities are therefore
-certified again when they are recalled, and plans that come from outside are checked without it.
+of the accountant's own source, so a changed accountant never meets old answers. Anybody with the user's rights
+can edit the file, so whatever is claimed on the strength of it (a noise probability, an epsilon, a delta) is certified
+again when it is recalled, which is quicker than finding it.
 """
 
 from __future__ import annotations

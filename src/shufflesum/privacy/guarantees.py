@@ -72,16 +72,8 @@ class Protocol:
     def delta(self, noise_probability: float, epsilon: float) -> Interval:
         """The delta that goes with epsilon."""
         question = f"delta {self} {noise_probability!r} {epsilon!r}"
-        return Interval(
-            *(
-                recall(question)
-                or remember(
-                    question,
-                    self.delta_upper(noise_probability, epsilon),
-                    self._lower("delta", noise_probability, epsilon),
-                )
-            )
-        )
+        lower = recall(question) or remember(question, self._lower("delta", noise_probability, epsilon))
+        return Interval(self.delta_upper(noise_probability, epsilon), lower[0])
 
     def delta_upper(self, noise_probability: float, epsilon: float) -> float:
         """The certified half of `delta`, alone, and always computed anew."""
@@ -99,18 +91,13 @@ class Protocol:
         )
 
     def epsilon(self, noise_probability: float, delta: float) -> Interval:
-        """The epsilon that goes with delta."""
+        """The epsilon that goes with delta; a remembered one is certified again before it is returned."""
         question = f"epsilon {self} {noise_probability!r} {delta!r}"
-        return Interval(
-            *(
-                recall(question)
-                or remember(
-                    question,
-                    self._epsilon_upper(noise_probability, delta),
-                    self._lower("epsilon", noise_probability, delta),
-                )
-            )
-        )
+        remembered = recall(question)
+        if remembered and math.isfinite(remembered[0]) and self.delta_upper(noise_probability, remembered[0]) <= delta:
+            return Interval(remembered[0], remembered[-1])
+        upper = self._epsilon_upper(noise_probability, delta)
+        return Interval(*remember(question, upper, self._lower("epsilon", noise_probability, delta)))
 
     def _epsilon_upper(self, noise_probability: float, delta: float) -> float:
         if self._subsets_overlap:
