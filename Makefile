@@ -11,7 +11,8 @@ demo-service: .venv/.dev-installed  ## client, shuffler and analyzer as separate
 	$(BIN)/shufflesum demo --service
 
 setup-postgres:                   ## the database that the service tests run against, where it is missing
-	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || apt-get install -y postgresql
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; }
 
 test: lint                        ## lint, strict types, layering, tests
 	$(BIN)/pytest -n 2

@@ -228,10 +228,14 @@ class Analyzer:
             raise ReportsError("this batch was released already, so it takes no more reports; start a new Analyzer")
 
 
-def estimate(counts: Counts) -> Estimate:
-    """The estimate from a table of counts, if the table is large enough to release anything."""
+def estimate(counts: Counts, *, users: int | None = None) -> Estimate:
+    """The estimate from a table of counts, if the batch is large enough to release anything.
+
+    That is judged by the accepted reports, unless a shuffler has counted the `users`, once each: rejected reports
+    then do not make the batch smaller, and it is for the caller to see that not too many were.
+    """
     plan, accepted = counts.plan, counts.accepted
-    if accepted < plan.smallest_batch:
+    if (accepted if users is None else users * plan.reports) < plan.smallest_batch:
         raise ReportsError(
             f"{accepted} reports were accepted ({counts.rejected} rejected), but this plan releases nothing below "
             f"{plan.smallest_batch} ({plan.reports} from each of {plan.users} users); collect more, or plan for fewer "

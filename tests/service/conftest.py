@@ -1,9 +1,8 @@
-"""Real servers, a real PostgreSQL. Run by `make test-slow`: all of these start processes and wait for them."""
+"""A real PostgreSQL for the tests of the service, started once for each test process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.service.servers import Postgres, why_no_postgres
@@ -23,10 +22,3 @@ def postgres(_one_postgres: Postgres) -> Postgres:
     """A PostgreSQL of this test run's own, running even if the test before has stopped it."""
     _one_postgres.start()
     return _one_postgres
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder slow."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.slow)

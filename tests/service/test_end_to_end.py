@@ -215,9 +215,9 @@ def test_a_client_that_was_shown_another_task_is_refused_or_its_reports_cannot_b
             assert shuffler.upload(forged).status == 201
         wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
         assert analyzer.metric("shufflesum_reports_rejected_total") == 5
-        with pytest.raises(RefusedError, match="no longer holds") as withheld:
+        with pytest.raises(RefusedError, match="sealed them to another key") as withheld:
             fetch_estimate(deployment.task, analyzer.url)
-        assert withheld.value.problem == "guarantee-broken"
+        assert withheld.value.problem == "wrong-key"
 
 
 def certificate(folder: Path) -> tuple[str, str]:

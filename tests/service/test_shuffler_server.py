@@ -13,6 +13,7 @@ import sqlite3
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,10 @@ def test_an_upload_is_taken_once_and_its_repetition_recognised(busy: Busy) -> No
     deployment, server = busy
     upload = fake_upload(deployment.task)
     before = server.metric("shufflesum_uploads_total")
-    assert [server.upload(upload).status for _ in range(3)] == [201, 200, 200]
-    assert server.metric("shufflesum_uploads_total") == before + 3
+    assert server.upload(upload).status == 201
+    assert refused(server.upload(upload), 409, "replayed")
+    assert refused(server.upload(replace(upload, sealed=os.urandom(len(upload.sealed)))), 409, "replayed")
+    assert server.metric("shufflesum_uploads_total") == before + 1
 
 
 def test_each_bad_upload_has_a_problem_of_its_own(busy: Busy) -> None:
@@ -231,7 +234,7 @@ def test_a_full_round_is_released_whole_and_the_next_one_opens(
             uploads = [fake_upload(deployment.task, round_number) for _ in range(USERS)]
             for upload in uploads[:-1]:
                 assert server.upload(upload).status == 201
-                assert server.upload(upload).status == 200  # repetitions are no users
+                assert refused(server.upload(upload), 409, "replayed")  # repetitions are no users
             assert len(analyzer.attempts) == round_number - 1
             assert server.upload(uploads[-1]).status == 201
             batch = analyzer.wait_for(round_number)[-1]
@@ -240,7 +243,7 @@ def test_a_full_round_is_released_whole_and_the_next_one_opens(
             assert sorted(batch.reports) == sorted(reports_of(uploads))
             wait_until(lambda n=round_number: server.metric("shufflesum_batches_released_total") == n)
             assert refused(server.upload(fake_upload(deployment.task, round_number)), 409, "round-closed")
-            assert server.upload(uploads[0]).status == 200
+            assert refused(server.upload(uploads[0]), 409, "replayed")
         assert server.request("GET", f"/tasks/{deployment.task.id}/round").json["open_round"] is None
         assert len({batch.batch_id for batch in analyzer.attempts}) == 2
         assert server.stop() == 0
@@ -278,10 +281,10 @@ def test_nothing_early_whatever_is_asked(tmp_path: Path, seed: int) -> None:
                 known.append(fake_upload(task))
                 assert server.upload(known[-1]).status == 201
             elif kind == 1 and known:
-                assert server.upload(source.choice(known)).status == 200
+                assert server.upload(source.choice(known)).problem == "replayed"
             elif kind == 2 and known:
                 again = source.choice(known)  # the same id, other bytes: dropped as a repetition
-                assert server.upload(Upload(task.id, 1, again.upload_id, os.urandom(len(again.sealed)))).status == 200
+                assert server.upload(Upload(task.id, 1, again.upload_id, os.urandom(len(again.sealed)))).status == 409
             elif kind == 3:
                 assert server.upload(fake_upload(task, 2)).status == 409
             else:
@@ -353,7 +356,7 @@ def test_one_token_is_one_user(tmp_path: Path, analyzer: StandInAnalyzer) -> Non
         unknown = {"Authorization": f"Token {'ab' * 16}"}
         assert refused(server.upload(upload, headers=unknown), 403, "token-unknown")
         assert server.upload(upload, headers=tokens[0]).status == 201
-        assert server.upload(upload, headers=tokens[0]).status == 200
+        assert refused(server.upload(upload, headers=tokens[0]), 409, "replayed")
         assert refused(server.upload(fake_upload(deployment.task), headers=tokens[0]), 403, "token-spent")
         assert server.upload(fake_upload(deployment.task), headers=tokens[1]).status == 201
 
@@ -369,8 +372,8 @@ def test_an_expired_task_takes_nothing_releases_what_it_may_and_forgets_the_rest
         assert [server.upload(upload).status for upload in uploads] == [201] * 4
         analyzer.wait_for(1)
         uploads = [fake_upload(deployment.task, 2) for _ in range(3)]  # enough for a batch, not for --release-at
-        wait_until(lambda: server.upload(uploads[0]).status in (200, 201))
-        assert [server.upload(upload).status for upload in uploads] == [200, 201, 201]
+        wait_until(lambda: server.upload(uploads[0]).status in (201, 409))
+        assert [server.upload(upload).status for upload in uploads] == [409, 201, 201]
         assert len(analyzer.attempts) == 1
         over.touch()
         answer = server.upload(fake_upload(deployment.task, 2))
@@ -439,7 +442,7 @@ def test_a_polite_stop_finishes_what_is_under_way(tmp_path: Path, analyzer: Stan
         connection.close()
         assert server.process.wait(20) == 0
         server.restart()
-        assert server.upload(upload).status == 200
+        assert refused(server.upload(upload), 409, "replayed")
     assert [event["event"] for event in server.events()].count("stopped") == 1
 
 

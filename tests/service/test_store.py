@@ -30,7 +30,7 @@ from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, Store
 from shufflesum.wire import SEALED_BYTES, Task
 
 USERS, ROUNDS = 3, 2
-STORED, REPEATED = Outcome.STORED, Outcome.REPEATED
+STORED, REPLAYED = Outcome.STORED, Outcome.REPLAYED
 
 
 def new_task(folder: Path, **sizes: int) -> Task:
@@ -100,8 +100,8 @@ def close(store: Store, smallest: int = USERS) -> Batch:
 
 def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: Place) -> None:
     first, second = entry(place.task), entry(place.task)
-    assert store.add([first, first, second]) == [STORED, REPEATED, STORED]
-    assert store.add([second, first]) == [REPEATED, REPEATED]
+    assert store.add([first, first, second]) == [STORED, REPLAYED, STORED]
+    assert store.add([second, first]) == [REPLAYED, REPLAYED]
     assert store.status() == Status(open_round=1, users=2, released=0)
 
 
@@ -118,9 +118,9 @@ def test_a_round_other_than_the_open_one_is_refused_and_leaves_nothing(store: St
 def test_a_repetition_is_recognised_after_its_round_was_released(store: Store, place: Place) -> None:
     entries = fill(store, place.task)
     batch = close(store)
-    assert store.add(entries) == [REPEATED] * USERS
+    assert store.add(entries) == [REPLAYED] * USERS
     store.acknowledge(batch)
-    assert store.add(entries) == [REPEATED] * USERS
+    assert store.add(entries) == [REPLAYED] * USERS
     assert store.status() == Status(open_round=2, users=0, released=1)
 
 
@@ -128,7 +128,7 @@ def test_a_token_pays_for_one_upload_a_round(store: Store, place: Place) -> None
     token, other = secrets.token_bytes(32), secrets.token_bytes(32)
     paid = entry(place.task, token=token)
     assert store.add([paid, entry(place.task, token=token)]) == [STORED, Outcome.TOKEN_SPENT]
-    assert store.add([paid]) == [REPEATED]
+    assert store.add([paid]) == [REPLAYED]
     assert store.add([entry(place.task, token=token), entry(place.task, token=other)]) == [
         Outcome.TOKEN_SPENT,
         STORED,
@@ -248,7 +248,7 @@ def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: P
     for thread in threads:
         thread.join()
     assert outcomes.count(STORED) == 120
-    assert outcomes.count(REPEATED) == 80
+    assert outcomes.count(REPLAYED) == 80
     assert store.status().users == 120
 
 
@@ -270,7 +270,7 @@ class _Model(RuleBasedStateMachine):
 
     def expect(self, e: Entry) -> Outcome:
         if e.upload_id in self.seen:
-            return REPEATED
+            return REPLAYED
         if self.open is None or e.round_number < self.open:
             return Outcome.ROUND_CLOSED
         if e.round_number > self.open:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
-from shufflesum.estimation import Estimate
+from shufflesum.estimation import estimate
 from shufflesum.privacy import honest_users
 from shufflesum.protocol import Counts, Reports
 from shufflesum.service.analyzer_store import Result, ResultStore
@@ -166,6 +166,13 @@ class AnalyzerServer:
                 "no-estimate-yet",
                 f"the shuffler has released no batch of at least {self._task.smallest_batch} users; ask again later",
             )
+        for result in results:
+            if not result.table.any():
+                raise Refusal(
+                    "wrong-key",
+                    f"no report of round {result.round_number} could be opened: its users sealed them to another key, "
+                    "for another task or another round; see which task file they were given",
+                )
         broken = [result for result in results if not self._holds(result)]
         if broken and not self._release_anyway:
             raise Refusal("guarantee-broken", self._what_broke(broken[0]))
@@ -173,12 +180,11 @@ class AnalyzerServer:
 
     def _estimate(self, result: Result, holds: bool) -> dict[str, Any]:
         plan = self._task.plan
-        accepted = int(result.table.sum())
+        counts = Counts(plan)
+        counts.table, counts.rejected = result.table, result.rejected
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
-            document = estimate_to_json(
-                Estimate(plan, accepted // plan.reports, result.rejected, result.table), level=_LEVEL
-            )
+            document = estimate_to_json(estimate(counts, users=result.users), level=_LEVEL)
         return {
             "round": result.round_number,
             "users": document["users"],

@@ -215,11 +215,13 @@ class Client:
             headers["Authorization"] = f"Token {token}"
         address = f"{self._address}/uploads"
         try:
-            answer = self._insist(lambda: self._http.post(address, content=body, headers=headers), stop)
-        except ShufflesumError:
+            self._insist(lambda: self._http.post(address, content=body, headers=headers), stop)
+        except ShufflesumError as error:
+            if isinstance(error, RefusedError) and error.problem == "replayed":
+                return "repeated"  # it had arrived, and only the answer was lost
             stop.set()
             raise
-        return "accepted" if answer.status_code == 201 else "repeated"
+        return "accepted"
 
     def _insist(self, ask: Callable[[], httpx.Response], stop: threading.Event | None = None) -> httpx.Response:
         """Ask until the answer is yes; raises the refusal that is final, or the last one when patience ends."""

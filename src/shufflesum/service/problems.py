@@ -55,6 +55,7 @@ _ALL = (
     Problem("wrong-length", 400, "Not the size that this task fixes", "never"),
     Problem("wrong-round", 400, "A round that this task does not cover", "never"),
     Problem("too-large", 413, "More bytes than this task allows", "never"),
+    Problem("replayed", 409, "This upload was taken before", "never"),
     Problem("too-slow", 408, "The request did not arrive in time", "not-yet"),
     Problem("expired", 410, "The task has expired", "never"),
     Problem("round-closed", 409, "The round is closed", "never"),
@@ -67,6 +68,7 @@ _ALL = (
     Problem("wrong-batch", 409, "This batch contradicts what is known of it", "never"),
     Problem("batch-too-small", 409, "Fewer users than the smallest batch", "not-yet"),
     Problem("no-estimate-yet", 404, "No batch has been released yet", "not-yet"),
+    Problem("wrong-key", 409, "Nothing could be opened with this key", "never"),
     Problem("guarantee-broken", 409, "The privacy guarantee does not hold", "never"),
     # about the server
     Problem("overloaded", 429, "Too many requests at this moment", "not-yet"),

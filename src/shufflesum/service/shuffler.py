@@ -36,6 +36,7 @@ from shufflesum.wire import Task, Upload, UploadError
 __all__ = ["ShufflerOptions", "run_shuffler", "shuffler_app"]
 
 _REFUSALS = {
+    Outcome.REPLAYED: "this upload counts already, once; nothing is to be done",
     Outcome.ROUND_CLOSED: "round {round} is closed and its users are fixed; take part in the open round",
     Outcome.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload when the round before is released",
     Outcome.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
@@ -74,10 +75,7 @@ class _Shuffler:
         self._store = store
         self._options = options
         self._stopping = False
-        uploads = Counter(
-            "shufflesum_uploads", "Uploads taken, by whether they were new", ["outcome"], registry=registry
-        )
-        self._taken = {outcome: uploads.labels(outcome.value) for outcome in (Outcome.STORED, Outcome.REPEATED)}
+        self._uploads = Counter("shufflesum_uploads", "Uploads taken", registry=registry)
         self._releases = Counter("shufflesum_batches_released", "Batches the analyzer has taken", registry=registry)
         self._users = Counter("shufflesum_users_released", "Users in released batches", registry=registry)
         failures = Counter("shufflesum_release_failures", "Attempts to release that failed", registry=registry)
@@ -113,8 +111,8 @@ class _Shuffler:
         outcome = await self.intake.add(Entry(upload.round_number, upload.upload_id, upload.sealed, token))
         if outcome in _REFUSALS:
             raise Refusal(outcome.value, _REFUSALS[outcome].format(round=upload.round_number))
-        self._taken[outcome].inc()
-        return 201 if outcome is Outcome.STORED else 200
+        self._uploads.inc()
+        return 201
 
     async def take_for_another_task(self, request: Request) -> Response:
         self._check_task(request)

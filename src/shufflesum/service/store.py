@@ -25,7 +25,7 @@ class Outcome(enum.Enum):
     """What became of an upload."""
 
     STORED = "stored"
-    REPEATED = "repeated"
+    REPLAYED = "replayed"
     ROUND_CLOSED = "round-closed"
     ROUND_NOT_OPEN = "round-not-open"
     TOKEN_SPENT = "token-spent"
@@ -68,7 +68,7 @@ class Store(Protocol):
     def add(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Store uploads, all in one transaction, and return once they are durable; one outcome each, in order.
 
-        A known upload id is REPEATED before anything else is looked at, so that a lost answer can always be asked for
+        A known upload id is REPLAYED before anything else is looked at, so that a lost answer can always be asked for
         again, even after its round was closed. A token is spent only by an upload that is STORED.
         """
         ...
@@ -114,7 +114,7 @@ def decide(entries: Sequence[Entry], open_round: int | None, known: set[bytes], 
     outcomes = []
     for entry in entries:
         if entry.upload_id in known:
-            outcome = Outcome.REPEATED
+            outcome = Outcome.REPLAYED
         elif open_round is None or entry.round_number < open_round:
             outcome = Outcome.ROUND_CLOSED
         elif entry.round_number > open_round:
