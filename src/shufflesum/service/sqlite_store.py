@@ -1,8 +1,6 @@
 """The shuffler's store in one SQLite file: nothing to set up, durable, and emptied for good.
 
-Each round has tables of its own, which are dropped as a whole. `secure_delete` overwrites what was deleted, and the
-write-ahead log is cut to nothing after each deletion. Only the upload ids stay; they are written anew in the order of
-the (random) ids, because the file's pages would otherwise tell in which order they came.
+`secure_delete` overwrites what was deleted, and the write-ahead log is cut to nothing after each deletion.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import sqlite3
 import threading
 import time
@@ -19,7 +16,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from shufflesum.errors import FileError
-from shufflesum.service.store import Batch, Entry, Outcome, Status, StoreError, decide
+from shufflesum.service.sql_store import SqlStore
+from shufflesum.service.store import Batch, StoreError
 from shufflesum.wire import Task
 
 __all__ = ["SqliteStore"]
@@ -28,27 +26,20 @@ _LOCK_SECONDS = 10.0
 _BUSY_SECONDS = 5.0
 _ROWS = 4096  # uploads read at a time
 
-_SCHEMA = """
-CREATE TABLE meta (task TEXT NOT NULL);
-CREATE TABLE round (
-    number INTEGER PRIMARY KEY, users INTEGER NOT NULL, state TEXT NOT NULL, batch_id TEXT
-);
-CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID;
-"""
 
-
-class SqliteStore:
+class SqliteStore(SqlStore):
     """A store in the file at `path`, which it makes for this task, readable by its owner only.
 
     One process at a time may have it open.
     """
 
+    binary, keyed, mark = "BLOB", " WITHOUT ROWID", "?"
+
     def __init__(self, path: str | Path, task: Task) -> None:
+        super().__init__(task)
         self._path = Path(path).absolute()
-        self._task = task
         self._mutex = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._untidy = True  # whoever had it open before may have been killed halfway through a deletion
         self._lock: int | None = _lock_file(self._path)
         try:
             self._create()
@@ -67,10 +58,9 @@ class SqliteStore:
             ) from None
         with self._transaction() as cursor:
             if not cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                for statement in _SCHEMA.split(";")[:-1]:
-                    cursor.execute(statement)
+                cursor.execute("CREATE TABLE meta (task TEXT NOT NULL)")
                 cursor.execute("INSERT INTO meta VALUES (?)", (self._task.id,))
-                _open_round(cursor, 1)
+                self._make_tables(cursor)
             (owner,) = cursor.execute("SELECT task FROM meta").fetchone()
         if owner != self._task.id:
             raise FileError(
@@ -121,53 +111,23 @@ class SqliteStore:
                         cursor.execute("ROLLBACK")
                 raise
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Cursor]:
+        with self._working() as connection:
+            yield connection.cursor()
+
     def _disconnect(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
 
-    def add(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """Store uploads; see `Store.add`."""
-        with self._transaction() as cursor:
-            number, _ = _open_state(cursor)
-            known = _present(cursor, "seen", [entry.upload_id for entry in entries])
-            tokens = [entry.token for entry in entries if entry.token is not None]
-            spent = _present(cursor, f"spent_{number}", tokens) if number is not None and tokens else set()
-            outcomes = decide(entries, number, known, spent)
-            stored = [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is Outcome.STORED]
-            if stored:
-                cursor.executemany("INSERT INTO seen VALUES (?)", [(entry.upload_id,) for entry in stored])
-                cursor.executemany(f"INSERT INTO upload_{number} VALUES (?)", [(entry.sealed,) for entry in stored])
-                paid = [(entry.token,) for entry in stored if entry.token is not None]
-                cursor.executemany(f"INSERT INTO spent_{number} VALUES (?)", paid)
-                cursor.execute("UPDATE round SET users = users + ? WHERE number = ?", (len(stored), number))
-        return outcomes
+    def _present(self, cursor: sqlite3.Cursor, table: str, keys: Sequence[bytes]) -> set[bytes]:
+        query = f"SELECT 1 FROM {table} WHERE id = ?"
+        return {key for key in keys if cursor.execute(query, (key,)).fetchone()}
 
-    def status(self) -> Status:
-        """Where the task stands."""
-        with self._working() as connection:
-            number, users = _open_state(connection.cursor())
-            (released,) = connection.execute("SELECT count(*) FROM round WHERE state = 'released'").fetchone()
-        return Status(number, users, released)
-
-    def close_round(self, smallest: int) -> Batch | None:
-        """Fix a batch; see `Store.close_round`."""
-        smallest = max(smallest, self._task.smallest_batch)
-        with self._transaction() as cursor:
-            number, users = _open_state(cursor)
-            if number is None or users < smallest or _pending(cursor) is not None:
-                return None
-            batch = Batch(secrets.token_hex(16), number, users)
-            cursor.execute("UPDATE round SET state = 'fixed', batch_id = ? WHERE number = ?", (batch.batch_id, number))
-            if number < self._task.rounds:
-                _open_round(cursor, number + 1)
-        return batch
-
-    def pending(self) -> Batch | None:
-        """The batch that waits to be acknowledged."""
-        with self._working() as connection:
-            return _pending(connection.cursor())
+    def _insert(self, cursor: sqlite3.Cursor, table: str, values: Sequence[bytes]) -> None:
+        cursor.executemany(f"INSERT INTO {table} VALUES (?)", [(value,) for value in values])
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
@@ -178,31 +138,6 @@ class SqliteStore:
                     yield b"".join(sealed for (sealed,) in chunk)
         except sqlite3.Error as error:
             raise StoreError(f"the store {self._path} cannot be read now: {error}") from error
-
-    def acknowledge(self, batch: Batch) -> None:
-        """Delete a batch; see `Store.acknowledge`."""
-        with self._transaction() as cursor:
-            if _pending(cursor) != batch:
-                return
-            _drop_round(cursor, batch.round_number)
-            cursor.execute("UPDATE round SET state = 'released' WHERE number = ?", (batch.round_number,))
-            cursor.execute("CREATE TABLE sorted (id BLOB PRIMARY KEY) WITHOUT ROWID")
-            cursor.execute("INSERT INTO sorted SELECT id FROM seen ORDER BY id")
-            cursor.execute("DROP TABLE seen")
-            cursor.execute("ALTER TABLE sorted RENAME TO seen")
-        self._untidy = True
-        self.tidy()
-
-    def forget(self) -> None:
-        """Delete everything; see `Store.forget`."""
-        with self._transaction() as cursor:
-            number, _ = _open_state(cursor)
-            if number is not None:
-                _drop_round(cursor, number)
-                cursor.execute("UPDATE round SET state = 'expired', users = 0 WHERE number = ?", (number,))
-            cursor.execute("DELETE FROM seen")
-        self._untidy = True
-        self.tidy()
 
     def tidy(self) -> None:
         """Cut the write-ahead log to nothing where a deletion has not done so yet."""
@@ -245,30 +180,3 @@ def _lock_file(path: Path) -> int:
                 os.close(descriptor)
                 raise FileError(f"the store {path} is in use by another server; stop that one first") from error
             time.sleep(0.05)
-
-
-def _open_round(cursor: sqlite3.Cursor, number: int) -> None:
-    cursor.execute(f"CREATE TABLE upload_{number} (sealed BLOB NOT NULL)")
-    cursor.execute(f"CREATE TABLE spent_{number} (digest BLOB PRIMARY KEY) WITHOUT ROWID")
-    cursor.execute("INSERT INTO round VALUES (?, 0, 'open', NULL)", (number,))
-
-
-def _drop_round(cursor: sqlite3.Cursor, number: int) -> None:
-    cursor.execute(f"DROP TABLE upload_{number}")
-    cursor.execute(f"DROP TABLE spent_{number}")
-
-
-def _open_state(cursor: sqlite3.Cursor) -> tuple[int | None, int]:
-    row = cursor.execute("SELECT number, users FROM round WHERE state = 'open'").fetchone()
-    return (None, 0) if row is None else (row[0], row[1])
-
-
-def _pending(cursor: sqlite3.Cursor) -> Batch | None:
-    row = cursor.execute("SELECT batch_id, number, users FROM round WHERE state = 'fixed'").fetchone()
-    return None if row is None else Batch(*row)
-
-
-def _present(cursor: sqlite3.Cursor, table: str, keys: list[bytes]) -> set[bytes]:
-    column = "id" if table == "seen" else "digest"
-    query = f"SELECT 1 FROM {table} WHERE {column} = ?"
-    return {key for key in keys if cursor.execute(query, (key,)).fetchone()}
