@@ -24,7 +24,14 @@ FOLDER = Path(__file__).parent.parent / "examples"
 
 # How many numbers share the predicted squared error: its total over the largest share. Equal for equal bounds; of the
 # matrix's 55 numbers, 45 have squared width 4 and 10 have squared width 1.
-NUMBERS = {"histogram": 25, "matrix": (45 * 4 + 10) / 4, "subspace": 34, "tensor": 500, "three_roles": 100}
+NUMBERS = {
+    "data_frames": 100,
+    "histogram": 25,
+    "matrix": (45 * 4 + 10) / 4,
+    "subspace": 34,
+    "tensor": 500,
+    "three_roles": 100,
+}
 
 WRONG_ANALYZER = """
 import shufflesum.estimation as e

@@ -6,19 +6,19 @@ perfectly.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from shufflesum.contract import Accountant, Plan, Sampling, check_size
 from shufflesum.domain import Missing, Structure
-from shufflesum.domain._arrays import real_array
+from shufflesum.domain._arrays import Rows, users_rows
+from shufflesum.domain.frames import FrameRows
 from shufflesum.errors import DataError
 from shufflesum.estimation import Estimate, estimate
 from shufflesum.planning import plan as make_plan
@@ -53,10 +53,12 @@ def aggregate(
 ) -> Estimate:
     """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
 
-    `shape` is needed only for a structure (`Symmetric`, `Span`). The plan is in the estimate: `estimate.plan`.
+    `arrays` may also be a table of pandas, Polars or PyArrow, one row for each user: columns of numbers, or one column
+    of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
+    the matrix; otherwise `shape` is needed only for a structure (`Symmetric`, `Span`). The plan is in the estimate:
+    `estimate.plan`.
     """
-    # What is no array is made one with an error of ours; a masked array stays one, and is refused with the rows.
-    rows = arrays if isinstance(arrays, np.ndarray) else real_array(arrays, DataError, "arrays")
+    rows = users_rows(arrays)
     if rows.ndim == 0 or len(rows) == 0:
         raise DataError(f"arrays has shape {rows.shape}; one array for each of at least one user is expected")
     plan = make_plan(
@@ -73,13 +75,15 @@ def aggregate(
         honest_fraction=honest_fraction,
         rounds=rounds,
     )
-    size = max(1, _BATCH_VALUES // max(1, rows[0].size))
-    batches = (rows[start : start + size] for start in range(0, len(rows), size))
+    rows = plan.domain.rows(rows)
+    size = max(1, _BATCH_VALUES // math.prod(plan.shape))
+    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
+    batches = (part(start, start + size) for start in range(0, len(rows), size))
     return aggregate_batches(batches, plan, clip=clip, missing=missing, workers=workers, source=source)
 
 
 def aggregate_batches(
-    batches: Iterable[NDArray[Any]],
+    batches: Iterable[Rows],
     plan: Plan,
     *,
     clip: bool = False,
@@ -114,19 +118,19 @@ class _Worker:
         self.randomizer = randomizer
         self.counts = counts
 
-    def take(self, rows: NDArray[Any], first_row: int) -> int:
+    def take(self, rows: Rows, first_row: int) -> int:
         for reports in self.randomizer.blocks(rows, first_row=first_row):
             self.counts.add(reports)
         return len(rows)
 
 
-def _run(crew: list[_Worker], batches: Iterable[NDArray[Any]]) -> Iterator[int]:
+def _run(crew: list[_Worker], batches: Iterable[Rows]) -> Iterator[int]:
     """The rows of each batch, in order, once some worker has counted it; few batches wait at any time."""
     idle: SimpleQueue[_Worker] = SimpleQueue()
     for worker in crew:
         idle.put(worker)
 
-    def take(rows: NDArray[Any], first_row: int) -> int:
+    def take(rows: Rows, first_row: int) -> int:
         worker = idle.get()
         try:
             return worker.take(rows, first_row)

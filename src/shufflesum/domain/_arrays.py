@@ -9,21 +9,27 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum.domain.frames import FrameRows, frame_rows
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 __all__ = [
     "ROUNDING",
     "Floats",
+    "Rows",
     "check_dimension",
     "check_stack",
     "checked_shape",
     "one_or_all",
     "real_array",
     "stack",
+    "users_rows",
 ]
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 """Single or double precision, as the user's data came."""
+
+Rows: TypeAlias = NDArray[Any] | FrameRows
+"""One array for each user, in memory or converted as it is read."""
 
 ROUNDING = 1e-6
 """Relative difference that is taken for rounding of the user's data (single precision has 6e-8)."""
@@ -46,14 +52,24 @@ def real_array(values: ArrayLike, error: type[DataError | ParameterError | PlanE
         return np.require(array, np.float32 if single else np.float64, ["C", "A"])
 
 
+def users_rows(arrays: ArrayLike | FrameRows, shape: tuple[int, ...] | None = None) -> Rows:
+    """The users' arrays, uncopied where they are an array or a table already; rows of tables are fitted to `shape`."""
+    if isinstance(arrays, np.ndarray):  # a masked array stays one, and is refused with its rows
+        return arrays
+    rows = arrays if isinstance(arrays, FrameRows) else frame_rows(arrays)
+    if rows is None:
+        return real_array(arrays, DataError, "arrays")
+    return rows if shape is None else rows.fitted(shape)
+
+
 def stack(arrays: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Arrays of `shape`, one for each of m >= 1 users, as `real_array` gives them."""
-    stacked = real_array(arrays, DataError, "arrays")
+    stacked = real_array(users_rows(arrays, shape), DataError, "arrays")
     check_stack(stacked, shape)
     return stacked
 
 
-def check_stack(stacked: NDArray[Any], shape: tuple[int, ...]) -> None:
+def check_stack(stacked: Rows, shape: tuple[int, ...]) -> None:
     """Refuse what is not (m, *shape) with m >= 1."""
     if stacked.ndim == 0 or stacked.shape[1:] != shape:
         expected = "(" + ", ".join(["m", *map(str, shape)]) + ("," if not shape else "") + ")"

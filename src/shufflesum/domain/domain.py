@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from shufflesum.domain._arrays import ROUNDING, Floats, check_stack, real_array
+from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, users_rows
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.structure import Structure, structure_from_json, structure_of
 from shufflesum.errors import DataError, ParameterError, PlanError
@@ -70,9 +70,13 @@ class Domain:
         lower, upper = self._limits(np.dtype(dtype))
         return np.full(self.dimension, lower), np.full(self.dimension, upper)
 
-    def rows(self, arrays: ArrayLike) -> NDArray[Any]:
-        """The arrays as (m, *shape), shape checked; what is an array already, memory-mapped or not, is not copied."""
-        stacked = arrays if isinstance(arrays, np.ndarray) else real_array(arrays, DataError, "arrays")
+    def rows(self, arrays: ArrayLike) -> Rows:
+        """The arrays as (m, *shape), shape checked; what is an array already, memory-mapped or not, is not copied.
+
+        Nor is a table of pandas, Polars or PyArrow: columns of numbers, or one column of lists. A row with as many
+        numbers as the shape has entries is taken in the order of the entries, the last index changing fastest.
+        """
+        stacked = users_rows(arrays, self.shape)
         check_stack(stacked, self.shape)
         return stacked
 

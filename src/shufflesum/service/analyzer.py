@@ -164,7 +164,7 @@ class AnalyzerServer:
         if not results:
             raise Refusal(
                 "no-estimate-yet",
-                f"the shuffler has released no batch of at least {self._task.smallest_batch} users; ask again later",
+                f"the shuffler has released no batch of at least {self._task.smallest_batch} users yet",
             )
         for result in results:
             if not result.table.any():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.domain.frame_columns import arrow_floats, arrow_lists, is_arrow_list, is_arrow_number
+from shufflesum.domain.frames import PANDAS_INDEX
 from shufflesum.errors import FileError
 from shufflesum.tables.columns import choose_columns
 from shufflesum.tables.users import refuse_repeated_users
@@ -19,7 +20,6 @@ __all__ = ["ListTable", "ParquetTable", "open_parquet"]
 
 _BATCH_BYTES = 8 << 20
 _USERS_PER_BATCH = 1 << 16
-_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ParquetTable:
         for batch in _stream(self.path, self.names, step):
             block = np.empty((len(batch), len(self.names)), self.dtype)
             for index, name in enumerate(self.names):
-                block[:, index] = _as_float(batch.column(name))
+                block[:, index] = arrow_floats(batch.column(name))
             yield block
 
 
@@ -75,11 +75,10 @@ class ListTable:
                     f"{self.path}, column {self.column!r}: row {rows + wrong[0]} (counted from 0) has "
                     f"{lengths[wrong[0]]} values, earlier rows have {self.length}; all must be equally long"
                 )
-            block = np.full((len(lists), self.length), np.nan)
-            present = lists.is_valid().to_numpy(zero_copy_only=False)
-            block[present] = _as_float(lists.drop_null().flatten()).reshape(-1, self.length)
-            rows += len(block)
-            yield block
+            rows += len(lists)
+            yield np.require(
+                arrow_lists(lists, self.length), requirements="W"
+            )  # kernels are compiled for writable arrays
 
 
 def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | None) -> ParquetTable | ListTable:
@@ -93,12 +92,12 @@ def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | N
         raise FileError(f"{path}: has no rows; it must hold one row of numbers per user")
     choice = choose_columns(str(path), schema.names, columns, user_column)
     # pandas keeps its row labels under such names; they are data only if asked for.
-    data = [p for p in choice.data if columns is not None or not _PANDAS_INDEX.fullmatch(schema.names[p])]
+    data = [p for p in choice.data if columns is not None or not PANDAS_INDEX.fullmatch(schema.names[p])]
     fields = [schema.field(position) for position in data]
     for field in fields:
         if schema.names.count(field.name) > 1:
             raise FileError(f"{path}: several columns are named {field.name!r}; rename all but one of them")
-        if not (_is_number(field.type) or (_is_list(field.type) and _is_number(field.type.value_type))):
+        if not (is_arrow_number(field.type) or is_arrow_list(field.type)):
             raise FileError(
                 f"{path}: column {field.name!r} has type {field.type}; allowed are numbers and lists "
                 "of numbers: convert it, or choose other columns with --columns"
@@ -106,7 +105,7 @@ def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | N
     if user_column is not None:
         users = (batch.column(user_column) for batch in _stream(path, (user_column,), _USERS_PER_BATCH))
         refuse_repeated_users(str(path), user_column, users)
-    lists = [field for field in fields if _is_list(field.type)]
+    lists = [field for field in fields if is_arrow_list(field.type)]
     if not fields:
         raise FileError(f"{path}: has no data column; it must hold columns of numbers, or one of lists of numbers")
     if lists and len(fields) > 1:
@@ -157,27 +156,6 @@ def _list_length(path: Path, field: Any) -> int:
     if length == 0:
         raise FileError(f"{path}, column {field.name!r}: its lists are empty; each must hold one user's numbers")
     return length
-
-
-def _is_number(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
-
-
-def _is_list(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def _as_float(values: Any) -> NDArray[Any]:
-    import pyarrow as pa
-
-    if not pa.types.is_float32(values.type):
-        # Unsafe only in that integers beyond 2**53 are rounded to the nearest float.
-        values = values.cast(pa.float64(), safe=False)
-    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def _damaged(path: Path, error: Exception) -> FileError:
