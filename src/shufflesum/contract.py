@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = ["MAX_CELLS", "MAX_LEVELS", "Accountant", "Guarantee", "Plan", "Sampli
 
 Sampling = Literal["stratified", "uniform"]
 Accountant = Literal["exact", "paper", "none"]
+_File = TypeVar("_File")
 
 FORMAT = "shufflesum-plan-1"
 MAX_CELLS = 1 << 32  # a report's cell, coordinate x (levels + 1) + value, fits 32 bits
@@ -283,8 +284,8 @@ class Plan:
     @staticmethod
     def _decode(text: str | bytes) -> Plan:
         try:
-            file = msgspec.json.decode(text, type=_PlanFile)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            file = decode_once(text, _PlanFile)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise PlanError(f"not a plan: {error}; make one with shufflesum.plan(...)") from error
         if file.format != FORMAT:
             raise PlanError(f"plan format {file.format!r} is not known; this version reads {FORMAT!r}")
@@ -341,6 +342,22 @@ class Plan:
             return Plan.from_json(text)
         except PlanError as error:
             raise PlanError(f"{path}: {error}") from error
+
+
+def decode_once(text: str | bytes, kind: type[_File]) -> _File:
+    """Decode JSON; a key that is there twice is a ValueError, since two readers may take different values of it."""
+    decoded = msgspec.json.decode(text, type=kind)
+    json.loads(text, object_pairs_hook=_without_repeats)
+    return decoded
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name[:80]!r} is there twice")
+        found[name] = value
+    return found
 
 
 def check_size(name: str, value: int, least: int, most: int) -> None:

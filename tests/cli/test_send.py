@@ -60,7 +60,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path, task_
     assert isinstance(error, ParameterError)
     assert "rows 0 to 2" in str(error)
     (tmp_path / "few").write_text("aa\nbb\n")
-    assert "2 tokens for 3 uploads" in str(failure("--task", task_file, "--tokens", tmp_path / "few", rows))
+    assert "2 tokens for 3 rows" in str(failure("--task", task_file, "--tokens", tmp_path / "few", rows))
     wide = failure("--task", task_file, rows_file(tmp_path, columns=3))
     assert isinstance(wide, DataError)
     assert "a row has shape (3,)" in str(wide)

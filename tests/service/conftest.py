@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.service.servers import Postgres, why_no_postgres
+from tests.service.postgres import Postgres, why_no_postgres
 
 
 @pytest.fixture(scope="session")

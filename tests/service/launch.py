@@ -12,14 +12,14 @@ from shufflesum.cli.serve import command
 from shufflesum.wire import Task
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A test run that is killed must not leave servers behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    end_with_parent()
     Task._verify_plan = lambda self: None  # type: ignore[method-assign]
     if "LAUNCH_EXPIRED_ONCE" in os.environ:  # the task has expired once this file exists
         over = Path(os.environ["LAUNCH_EXPIRED_ONCE"])

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import random
 import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from numpy.typing import NDArray
+from tests.service.certificates import certificate
+from tests.service.postgres import Postgres
 from tests.service.proxy import LossyProxy
-from tests.service.servers import Deployment, Postgres, ServerProcess, wait_until
+from tests.service.servers import Deployment, ServerProcess, wait_until
 
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
@@ -218,28 +215,6 @@ def test_a_client_that_was_shown_another_task_is_refused_or_its_reports_cannot_b
         with pytest.raises(RefusedError, match="sealed them to another key") as withheld:
             fetch_estimate(deployment.task, analyzer.url)
         assert withheld.value.problem == "wrong-key"
-
-
-def certificate(folder: Path) -> tuple[str, str]:
-    """A certificate for this machine that vouches for itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
-    now = datetime.now(UTC)
-    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(here, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "tls.key").write_bytes(private)
-    return str(folder / "cert.pem"), str(folder / "tls.key")
 
 
 def test_everything_works_over_tls_and_nobody_is_trusted_without_a_certificate(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.service.servers import Deployment, Postgres, ServerProcess, StandInAnalyzer, fake_upload, wait_until
+from tests.service.postgres import Postgres
+from tests.service.servers import Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
 
 from shufflesum.service.store import Entry, open_store
 from shufflesum.wire import SEALED_BYTES, Task, Upload

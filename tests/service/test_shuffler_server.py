@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import math
 import os
-import random
 import secrets
 import socket
 import sqlite3
@@ -14,17 +13,14 @@ import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from tests.service.servers import Answer, Deployment, Postgres, ServerProcess, StandInAnalyzer, fake_upload, wait_until
+from tests.service.certificates import certificate
+from tests.service.postgres import Postgres
+from tests.service.servers import Answer, Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
 
 from shufflesum.cli.serve import command
 from shufflesum.errors import ParameterError, ShufflesumError
@@ -161,65 +157,6 @@ def test_strange_requests_are_refused_with_a_problem(busy: Busy, line: str) -> N
     assert parse_problem(body)[0] in ("bad-request", "not-found")
 
 
-def _mutated(source: random.Random, good: bytes) -> bytes:
-    kind = source.randrange(5)
-    if kind == 0:
-        return source.randbytes(source.randrange(400))
-    if kind == 1:
-        return good[: source.randrange(len(good))]
-    if kind == 2:
-        return good + source.randbytes(1 + source.randrange(300))
-    body = bytearray(good)
-    for _ in range(1 + source.randrange(4)):
-        body[source.randrange(38)] ^= 1 << source.randrange(8)  # version, task or round
-    return bytes(body)
-
-
-@pytest.mark.parametrize("cases", [1500, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_fuzzed_requests_are_refused_and_the_server_lives(busy: Busy, cases: int) -> None:
-    deployment, server = busy
-    source = random.Random(5)
-    stored = server.metric("shufflesum_uploads_total")
-    good = fake_upload(deployment.task).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    names = ["Authorization", "Content-Type", "X-Forwarded-For", "Expect", "Accept", "Cookie"]
-    for _ in range(cases):
-        body = _mutated(source, good)
-        if body == good:
-            continue
-        printable = "".join(chr(source.randrange(33, 127)) for _ in range(source.randrange(40)))
-        path = f"/tasks/{deployment.task.id}/uploads" if source.random() < 0.8 else f"/{printable.replace('#', '')}"
-        headers = {source.choice(names): printable} if source.random() < 0.3 else {}
-        headers.pop("Expect", None)
-        connection.request(source.choice(["POST", "POST", "POST", "PUT", "GET"]), path, body, headers)
-        answer = connection.getresponse()
-        answer.read()
-        assert 400 <= answer.status < 500, (answer.status, path, body.hex())
-        if answer.getheader("connection") == "close":
-            connection.close()
-    connection.close()
-    assert server.metric("shufflesum_uploads_total") == stored
-    assert server.request("GET", "/readyz").status == 200
-
-
-@pytest.mark.parametrize("cases", [60, pytest.param(3000, marks=pytest.mark.slow)])
-def test_bytes_that_are_no_http_are_refused_and_the_server_lives(busy: Busy, cases: int) -> None:
-    deployment, server = busy
-    source = random.Random(6)
-    stored = server.metric("shufflesum_uploads_total")
-    for _ in range(cases):
-        start = source.choice([b"", b"POST ", f"POST /tasks/{deployment.task.id}/uploads HTTP/1.1\r\n".encode()])
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-            connection.sendall(start + source.randbytes(source.randrange(200)) + b"\r\n\r\n")
-            connection.shutdown(socket.SHUT_WR)
-            answer = b""
-            while piece := connection.recv(4096):
-                answer += piece
-        assert not answer or answer.split(b" ")[1].startswith(b"4"), answer
-    assert server.metric("shufflesum_uploads_total") == stored
-    assert server.request("GET", "/readyz").status == 200
-
-
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_full_round_is_released_whole_and_the_next_one_opens(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -264,49 +201,6 @@ def test_release_waits_for_more_users_unless_asked(tmp_path: Path, analyzer: Sta
         assert server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.bearer).status == 202
         wait_until(lambda: len(analyzer.attempts) > known)
         assert analyzer.attempts[-1].users == 4
-
-
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 22))])
-def test_nothing_early_whatever_is_asked(tmp_path: Path, seed: int) -> None:
-    """Random requests of all kinds with one user too few: no batch leaves, and no answer holds a sealed report."""
-    deployment = Deployment.small(tmp_path, users=8, reports=2, rounds=2)
-    source = random.Random(seed)
-    task = deployment.task
-    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
-        known: list[Upload] = []
-        bodies = []
-        for _ in range(200):
-            kind = source.randrange(8)
-            if kind == 0 and len(known) < task.smallest_batch - 1:
-                known.append(fake_upload(task))
-                assert server.upload(known[-1]).status == 201
-            elif kind == 1 and known:
-                assert server.upload(source.choice(known)).problem == "replayed"
-            elif kind == 2 and known:
-                again = source.choice(known)  # the same id, other bytes: dropped as a repetition
-                assert server.upload(Upload(task.id, 1, again.upload_id, os.urandom(len(again.sealed)))).status == 409
-            elif kind == 3:
-                assert server.upload(fake_upload(task, 2)).status == 409
-            else:
-                method, path = source.choice(
-                    [
-                        ("POST", f"/tasks/{task.id}/release"),
-                        ("GET", f"/tasks/{task.id}"),
-                        ("GET", f"/tasks/{task.id}/round"),
-                        ("GET", f"/tasks/{task.id}/uploads"),
-                        ("GET", f"/tasks/{task.id}/batches"),
-                        ("GET", "/metrics"),
-                    ]
-                )
-                bodies.append(server.request(method, path, headers=deployment.bearer).body)
-        assert len(known) == task.smallest_batch - 1
-        server.kill()
-        server.restart()
-        time.sleep(0.5)
-        assert analyzer.attempts == []
-        assert not any(report in body for report in reports_of(known) for body in bodies)
-        server.upload(fake_upload(task))  # and the last user, to see that the test could have failed
-        assert analyzer.wait_for(1)[0].users == task.smallest_batch
 
 
 def _dependence(order: list[int]) -> float:
@@ -446,36 +340,12 @@ def test_a_polite_stop_finishes_what_is_under_way(tmp_path: Path, analyzer: Stan
     assert [event["event"] for event in server.events()].count("stopped") == 1
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return cert_file, key_file
-
-
 def test_uploads_travel_over_tls(tmp_path: Path, analyzer: StandInAnalyzer) -> None:
     deployment = Deployment.small(tmp_path, users=1000)
-    cert, key = _certificate(tmp_path)
-    with deployment.shuffler(analyzer.url, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+    cert, key = certificate(tmp_path)
+    with deployment.shuffler(analyzer.url, "--tls-cert", cert, "--tls-key", key) as server:
         context = ssl.create_default_context(cafile=cert)
-        connection = http.client.HTTPSConnection("localhost", server.port, timeout=20, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=20, context=context)
         connection.request("POST", f"/tasks/{deployment.task.id}/uploads", fake_upload(deployment.task).encode())
         assert connection.getresponse().status == 201
         connection.close()

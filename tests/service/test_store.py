@@ -22,7 +22,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.service.servers import Deployment, Postgres
+from tests.service.postgres import Postgres
+from tests.service.servers import Deployment
 
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service import postgres_store, sqlite_store

@@ -38,7 +38,12 @@ __all__ = ["command", "read_labels"]
 @click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]")
 @click.option("--array", help="The array of an .npz file that holds several.")
 @click.option("--user-column", metavar="NAME", help="The column that says whose row it is, for the ledger.")
-@click.option("--tokens", "tokens_file", type=click.Path(path_type=Path), help="Upload tokens, one line for each row.")
+@click.option(
+    "--tokens",
+    "tokens_file",
+    type=click.Path(path_type=Path),
+    help="Upload tokens, one line for each row; with --row also one alone.",
+)
 @click.option("--ledger", type=click.Path(path_type=Path), help="Where contributions are remembered.")
 @click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to try before giving up.")
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
@@ -75,7 +80,7 @@ def command(
     names = None if columns is None else [name.strip() for name in columns.split(",") if columns.strip()]
     table = open_table(file, columns=names, header=header, array=array, user_column=user_column)
     _check_shape(table, task, file)
-    tokens = None if tokens_file is None else _read_tokens(tokens_file, 1 if row is not None else table.rows)
+    tokens = None if tokens_file is None else _read_tokens(tokens_file, table.rows, row)
     labels = [f"row {i}" for i in range(table.rows)]
     if user_column is not None:
         labels = read_labels(file, user_column, table)
@@ -85,7 +90,7 @@ def command(
             _send_all(client, table, labels, tokens, round_number)
             return
         vector = _row(table, row).reshape(task.plan.shape)  # first, because it refuses a row that is not there
-        token = None if tokens is None else tokens[0]
+        token = None if tokens is None else tokens[-1]
         client.upload(vector, user=user or labels[row], round_number=round_number, token=token)
     console.print(f"row {row} was accepted for round {round_number}")
 
@@ -158,11 +163,15 @@ def read_labels(file: Path, column: str, table: Table) -> list[str]:
     return labels
 
 
-def _read_tokens(path: Path, needed: int) -> list[str]:
+def _read_tokens(path: Path, rows: int, row: int | None) -> list[str]:
+    """A token for each row; for a single row those up to its own, or the only one there is."""
     try:
         tokens = path.read_text(encoding="ascii").split()
     except (OSError, UnicodeError) as error:
         raise FileError(f"cannot read the tokens {path}: {error}; give a file from shufflesum tokens") from error
+    if row is not None and len(tokens) == 1:
+        return tokens
+    needed = rows if row is None else row + 1
     if len(tokens) < needed:
-        raise ParameterError(f"{path} holds {len(tokens)} tokens for {needed} uploads; every upload spends one")
-    return tokens
+        raise ParameterError(f"{path} holds {len(tokens)} tokens for {needed} rows; every row spends one of its own")
+    return tokens[:needed]

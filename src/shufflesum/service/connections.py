@@ -44,6 +44,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """The head is complete; the body is bounded by whoever reads it."""
         self._head_is_here()
         super().on_headers_complete()
+        if self.parser.should_upgrade():
+            # The parser stops here and would take the body for the next request.
+            self.cycle.keep_alive = False
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; refuse a head that goes on and on."""

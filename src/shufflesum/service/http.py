@@ -143,6 +143,7 @@ def create_app(
         },
         lifespan=lifespan,
     )
+    application.router.redirect_slashes = False  # it would answer with an address that the client made up
     application.exact = dict(exact or {})
     application.failures = {Refusal: refuse, ClientDisconnect: gone, Exception: fail}
     return application

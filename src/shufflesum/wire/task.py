@@ -24,7 +24,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
-from shufflesum.contract import Plan
+from shufflesum.contract import Plan, decode_once
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.protocol import Reports, shuffle
 from shufflesum.wire.codec import decode_reports, encode_reports
@@ -157,8 +157,8 @@ class Task:
         An expired task can be read: `expired` tells.
         """
         try:
-            file = msgspec.json.decode(text, type=_TaskFile)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            file = decode_once(text, _TaskFile)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise TaskError(f"not a task: {error}; make one with shufflesum task create") from error
         if (file.format, file.wire_version) != (FORMAT, WIRE_VERSION):
             raise TaskError(
