@@ -9,16 +9,19 @@ from typing import NoReturn
 import click
 
 from shufflesum.cli import (
+    analyze,
     audit,
     demo,
     estimate,
     keygen,
     plan,
     privacy,
+    randomize,
     reproduce,
     run,
     send,
     serve,
+    shuffle,
     statement,
     task,
     tokens,
@@ -34,7 +37,12 @@ def _group() -> None:
     """Private sums and means of vectors, matrices and tensors: the shuffle model of differential privacy."""
 
 
-for _module in (run, plan, privacy, statement, audit, reproduce, keygen, task, tokens, serve, send, estimate, demo):
+for _module in (
+    *(run, plan, privacy, statement, audit, reproduce),
+    *(randomize, shuffle, analyze),
+    *(keygen, task, tokens, serve, send, estimate),
+    demo,
+):
     _group.add_command(_module.command)
 
 

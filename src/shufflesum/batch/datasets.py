@@ -1,0 +1,82 @@
+"""Folders of report files that belong together, checked as a whole.
+
+Single files are in `files`, outputs in the making in `staging`; the names that the engines need are all here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from shufflesum.batch.files import (
+    Format,
+    ReportFile,
+    WriteError,
+    open_report_file,
+    read_batches,
+    report_paths,
+    require_arrow,
+    write_part,
+)
+from shufflesum.batch.identity import Identity, Stage
+from shufflesum.batch.manifest import check_manifest, write_manifest
+from shufflesum.batch.staging import StagedFolder, describe_inputs
+from shufflesum.errors import ReportsError
+
+__all__ = [
+    "Dataset",
+    "Format",
+    "ReportFile",
+    "StagedFolder",
+    "WriteError",
+    "describe_inputs",
+    "open_dataset",
+    "read_batches",
+    "write_manifest",
+    "write_part",
+]
+
+_WRONG_STAGE: dict[Stage, str] = {
+    "shuffled": "these reports were not shuffled; their order may tell whose they are: run shufflesum shuffle first",
+    "reports": "these reports are shuffled already; give the output of shufflesum randomize",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A folder of report files, or one such file, that belong together."""
+
+    path: Path
+    files: tuple[ReportFile, ...]
+    identity: Identity
+
+    @property
+    def rows(self) -> int:
+        """How many reports there are (reports, not users)."""
+        return sum(file.rows for file in self.files)
+
+
+def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
+    """Open a folder of report files, or one file, at the stage expected; only the files' footers are read.
+
+    Everything visible in the folder must be a readable file of the same plan and stage. Where a manifest says what was
+    written, exactly that must be there.
+    """
+    require_arrow()
+    path = Path(path)
+    opened = {file: open_report_file(file) for file in report_paths(path)}
+    for name, (_, identity) in opened.items():
+        if identity.stage != stage:
+            raise ReportsError(f"{name}: {_WRONG_STAGE[stage]}")
+    try:
+        identity = reduce(Identity.merge, (identity for _, identity in opened.values()))
+    except ReportsError as error:
+        raise ReportsError(f"{path}: {error}") from error
+    dataset = Dataset(path, tuple(file for file, _ in opened.values()), identity)
+    if path.is_dir():
+        check_manifest(path, dataset.files, identity)
+    if dataset.rows == 0:
+        raise ReportsError(f"{path}: its files hold no reports; nothing can be done with them")
+    return dataset

@@ -1,0 +1,217 @@
+"""One file of reports: opened and checked, read in pieces, written whole or not at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from shufflesum.batch.identity import Identity
+from shufflesum.contract import check_choice
+from shufflesum.errors import FileError, MissingExtraError
+
+__all__ = [
+    "Format",
+    "ReportFile",
+    "WriteError",
+    "open_report_file",
+    "parquet_settings",
+    "read_batches",
+    "report_paths",
+    "require_arrow",
+    "sync",
+    "write_part",
+]
+
+Format = Literal["parquet", "arrow"]
+
+PART_KEY = "shufflesum.part"
+_READ_BYTES = 1 << 20
+_GROUP_ROWS = {False: 1 << 20, True: 1 << 16}  # plain, sealed: some megabytes, the least that can be read at once
+
+
+class WriteError(FileError):
+    """A disk that is full or failing: nothing is wrong with the input, and the work can be taken up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """One file of reports; `pieces` (row groups or record batches) can be read independently."""
+
+    path: Path
+    rows: int
+    bytes: int
+    pieces: int
+
+
+def require_arrow() -> None:
+    """Refuse, naming the extra, where report files could not be read."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtraError("files of reports need pyarrow: pip install 'shufflesum[files]'")
+
+
+def report_paths(path: Path) -> list[Path]:
+    """The report files of a folder, by name, or the one file; what is hidden or starts with _ does not count."""
+    suffixes = tuple(f".{kind}" for kind in get_args(Format))
+    try:
+        if not path.exists():
+            raise FileError(f"{path}: does not exist; give a folder of report files, or one such file")
+        found = sorted(p for p in path.iterdir() if not p.name.startswith(("_", "."))) if path.is_dir() else [path]
+        for file in found:
+            if file.suffix not in suffixes or not file.is_file():
+                raise FileError(
+                    f"{file}: is no file of reports; a folder of reports holds {' and '.join(suffixes)} files"
+                )
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}; check its permissions") from error
+    if not found:
+        raise FileError(f"{path}: is a folder without report files; give the output of shufflesum randomize or shuffle")
+    return found
+
+
+def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
+    """What a file's footer says, checked."""
+    import pyarrow as pa
+
+    with _reading(path):
+        if path.suffix == ".parquet":
+            with _parquet(path) as file:
+                schema, rows, pieces = file.schema_arrow, file.metadata.num_rows, file.metadata.num_row_groups
+        else:
+            # Mapped, so that counting the rows reads no column.
+            with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
+                schema, pieces = file.schema, file.num_record_batches
+                rows = sum(file.get_batch(i).num_rows for i in range(pieces))
+        size = path.stat().st_size
+    return ReportFile(path, rows, size, pieces), Identity.from_arrow(schema, str(path))
+
+
+def read_batches(file: ReportFile, rows_at_once: int, pieces: Iterable[int] | None = None) -> Iterator[Any]:
+    """The file's record batches, none longer than `rows_at_once`; `pieces` chooses some of its pieces by number."""
+    import pyarrow as pa
+
+    chosen = list(range(file.pieces) if pieces is None else pieces)
+    with _reading(file.path):
+        if file.path.suffix == ".parquet":
+            with _parquet(file.path) as parquet_file:
+                yield from parquet_file.iter_batches(rows_at_once, row_groups=chosen, use_threads=False)
+            return
+        # Not mapped: a file cut short by somebody while it is read would be a crash instead of an error.
+        with pa.OSFile(str(file.path)) as source, pa.ipc.open_file(source) as reader:
+            for piece in chosen:
+                batch = reader.get_batch(piece)
+                batch.validate(full=True)
+                for start in range(0, len(batch), rows_at_once):
+                    yield batch.slice(start, rows_at_once)
+
+
+def _parquet(path: Path) -> Any:
+    from pyarrow import parquet
+
+    # Read as a stream: a file of one huge row group would otherwise be held whole.
+    return parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=_READ_BYTES)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (FileError, MemoryError):
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise FileError(
+            f"{path}: cannot be read as a file of reports ({error}); it may be cut short, damaged or of another "
+            "format: copy or write it again"
+        ) from error
+
+
+def write_part(folder: Path, name: str, batches: Iterable[Any], identity: Identity, kind: Format = "parquet") -> int:
+    """Write record batches as one file, `name` with the format's suffix; it appears whole or not at all.
+
+    Returns its rows. The batches' columns must have the types of the identity's schema; its metadata is put in here.
+    Parquet files say nothing about their rows but the rows: row groups of a fixed size and no statistics.
+    """
+    check_choice("format", kind, get_args(Format))
+    final = folder / f"{name}.{kind}"
+    temporary = folder / f".{final.name}"
+    rows = 0
+    try:
+        # With its name inside, no two parts have the same bytes by chance: whoever meets the same bytes met a copy.
+        schema = identity.arrow_schema()
+        schema = schema.with_metadata({**schema.metadata, PART_KEY: name})
+        with _writer(temporary, schema, kind, _GROUP_ROWS[identity.sealed]) as write:
+            for batch in batches:
+                rows += len(batch)
+                write(batch)
+        sync(temporary)
+        os.replace(temporary, final)
+    except OSError as error:
+        # Also Arrow's own input and output errors.
+        if isinstance(error, FileError):
+            raise
+        raise WriteError(
+            f"{final}: cannot be written: {error.strerror or error}; make room on the disk and run the same again"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return rows
+
+
+def parquet_settings(*, sealed: bool) -> dict[str, Any]:
+    """How Parquet files of reports are written, as arguments for PyArrow's writer."""
+    return {
+        # Sealed reports are random bytes. Plain ones have few bits each, which packing finds almost as well as a
+        # dictionary does, and writes faster; a compressor would find little more.
+        "use_dictionary": False,
+        "column_encoding": "PLAIN" if sealed else "DELTA_BINARY_PACKED",
+        "compression": "none",
+        "write_statistics": False,
+        "write_page_checksum": True,
+    }
+
+
+@contextmanager
+def _writer(path: Path, schema: Any, kind: Format, group_rows: int) -> Iterator[Any]:
+    """A function that takes record batches, and cuts them into groups of a fixed number of rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    waiting: list[Any] = []
+    with (
+        parquet.ParquetWriter(path, schema, **parquet_settings(sealed="sealed" in schema.names))
+        if kind == "parquet"
+        else pa.ipc.new_file(str(path), schema)
+    ) as file:
+
+        def put(*, last: bool) -> None:
+            table = pa.Table.from_batches(waiting, schema)
+            whole = len(table) if last else len(table) - len(table) % group_rows
+            for start in range(0, whole, group_rows):
+                group = table.slice(start, min(group_rows, whole - start)).combine_chunks()
+                file.write_table(group, group_rows)
+            waiting[:] = table.slice(whole).to_batches()
+
+        def write(batch: Any) -> None:
+            waiting.append(pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema))
+            if sum(map(len, waiting)) >= group_rows:
+                put(last=False)
+
+        yield write
+        put(last=True)
+
+
+def sync(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,223 @@
+"""What a file of reports says about itself: its columns, and whose reports they are, in the schema's metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+from shufflesum.contract import REPORT_BYTES, SEAL_BYTES, Plan, check_choice, check_size
+from shufflesum.errors import ParameterError, ReportsError
+
+if TYPE_CHECKING:
+    from shufflesum.wire import Task
+
+__all__ = ["FORMAT", "METADATA_KEY", "Identity", "Stage", "fresh_id"]
+
+Stage = Literal["reports", "shuffled"]
+
+FORMAT = "shufflesum-reports-1"
+METADATA_KEY = "shufflesum"
+
+_SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
+_SHORT_ID = re.compile("[0-9a-f]{32}")
+_LONG_ID = re.compile("[0-9a-f]{64}")
+_MOST = (1 << 63) - 1
+_WORDS = {"plan_id": "plan", "task_id": "task", "round_number": "round", "shuffle_id": "shuffle"}
+
+
+def fresh_id() -> str:
+    """32 random hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose reports a file holds, and how far they have come: randomized, or shuffled as well.
+
+    `users` and `reports` are the plan's, so that a shuffler needs no plan to refuse a batch that is too small.
+    `batch_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
+    shuffler. Sealed reports know their task and round too.
+    """
+
+    stage: Stage
+    plan_id: str
+    users: int
+    reports: int
+    batch_ids: tuple[str, ...]
+    shuffle_id: str | None = None
+    task_id: str | None = None
+    round_number: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could have written."""
+        check_choice("stage", self.stage, get_args(Stage))
+        check_size("users", self.users, 1, _MOST)
+        check_size("reports", self.reports, 1, _MOST)
+        _check_id("plan_id", self.plan_id, _LONG_ID)
+        if not self.batch_ids or list(self.batch_ids) != sorted(set(self.batch_ids)):
+            raise ParameterError(
+                f"batch_ids has {len(self.batch_ids)} ids; at least one, each once, in order, is needed"
+            )
+        for batch_id in self.batch_ids:
+            _check_id("batch_ids", batch_id, _SHORT_ID)
+        if (self.shuffle_id is not None) != (self.stage == "shuffled"):
+            raise ParameterError(
+                f"shuffle_id is {self.shuffle_id!r} at stage {self.stage!r}; shuffled reports have one"
+            )
+        if self.shuffle_id is not None:
+            _check_id("shuffle_id", self.shuffle_id, _SHORT_ID)
+        if (self.task_id is None) != (self.round_number is None):
+            raise ParameterError("task_id and round_number belong together; sealed reports have both, others neither")
+        if self.task_id is not None and self.round_number is not None:
+            _check_id("task_id", self.task_id, _LONG_ID)
+            check_size("round_number", self.round_number, 1, (1 << 32) - 1)
+
+    @classmethod
+    def for_plan(cls, plan: Plan) -> Self:
+        """A new batch of plain reports."""
+        return cls("reports", plan.id, plan.users, plan.reports, (fresh_id(),))
+
+    @classmethod
+    def for_task(cls, task: Task, round_number: int) -> Self:
+        """A new batch of reports sealed for a round of a task."""
+        task.check_round(round_number)
+        return replace(cls.for_plan(task.plan), task_id=task.id, round_number=round_number)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether only the analyzer can read the reports."""
+        return self.task_id is not None
+
+    @property
+    def smallest_batch(self) -> int:
+        """Reports (not users) below which nothing may be released."""
+        return self.users * self.reports
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return ("sealed",) if self.sealed else ("coordinate", "value")
+
+    def shuffled(self) -> Self:
+        """The identity of these reports after a new shuffle."""
+        return replace(self, stage="shuffled", shuffle_id=fresh_id())
+
+    def merge(self, other: Identity) -> Self:
+        """The identity of both together; an error names what keeps them apart."""
+        if self.sealed != other.sealed:
+            raise ReportsError("some reports are sealed and some are not; keep them in folders of their own")
+        for name, word in {"stage": "stage", **_WORDS}.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ReportsError(
+                    f"reports of {word} {_short(mine)} and of {word} {_short(theirs)} cannot be mixed; "
+                    "keep them in folders of their own"
+                )
+        if (self.users, self.reports) != (other.users, other.reports):
+            raise ReportsError(
+                f"the same plan is said to be for {self.users} users with {self.reports} reports each, and for "
+                f"{other.users} with {other.reports}; one of the files was changed"
+            )
+        return replace(self, batch_ids=tuple(sorted({*self.batch_ids, *other.batch_ids})))
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read `to_json` back; anything else is refused."""
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ReportsError(f"the description of the reports is no JSON ({error}); the file was changed") from error
+        names = {field.name for field in fields(cls)}
+        if not isinstance(document, dict) or document.keys() != {"format"} | names:
+            raise ReportsError(f"the description of the reports does not have the fields of {FORMAT!r}")
+        if (found := document.pop("format")) != FORMAT:
+            raise ReportsError(f"the reports have format {found!r}; this version reads {FORMAT!r}")
+        if not isinstance(document["batch_ids"], list) or not all(isinstance(x, str) for x in document["batch_ids"]):
+            raise ReportsError("the description of the reports has no list of batch ids; the file was changed")
+        try:
+            return cls(**{**document, "batch_ids": tuple(document["batch_ids"])})
+        except ParameterError as error:
+            raise ReportsError(f"the description of the reports is not valid: {error}") from error
+
+    def arrow_schema(self) -> Any:
+        """The columns of a file of these reports, with the identity in the metadata."""
+        import pyarrow as pa
+
+        if self.sealed:
+            columns = [pa.field("sealed", pa.binary(REPORT_BYTES + SEAL_BYTES), nullable=False)]
+        else:
+            columns = [
+                pa.field("coordinate", pa.uint32(), nullable=False),
+                pa.field("value", pa.uint16(), nullable=False),
+            ]
+        return pa.schema(columns, metadata={METADATA_KEY: self.to_json()})
+
+    @classmethod
+    def from_arrow(cls, schema: Any, where: str) -> Self:
+        """The identity in an Arrow schema, or in what Spark's columns say in files that Spark wrote.
+
+        Columns are checked as well: they must be there and have a type that reports can be read from.
+        """
+        texts = _descriptions(schema)
+        if not texts:
+            raise ReportsError(
+                f"{where}: holds no reports: its metadata has no {METADATA_KEY!r}; give files written by "
+                "shufflesum randomize or shufflesum shuffle"
+            )
+        try:
+            identity = cls.from_json(texts[0])
+            for text in texts[1:]:
+                if cls.from_json(text) != identity:
+                    raise ReportsError("its columns say that they are of different batches; the file was changed")
+        except ReportsError as error:
+            raise ReportsError(f"{where}: {error}") from error
+        identity._check_columns(schema, where)
+        return identity
+
+    def _check_columns(self, schema: Any, where: str) -> None:
+        from pyarrow import types
+
+        if sorted(schema.names) != sorted(self.columns):
+            raise ReportsError(
+                f"{where}: has the columns {', '.join(map(repr, schema.names[:10])) or 'none'}; "
+                f"these reports have exactly {' and '.join(map(repr, self.columns))}"
+            )
+        for name in self.columns:
+            kind = schema.field(name).type
+            if self.sealed:
+                size = REPORT_BYTES + SEAL_BYTES
+                good = types.is_binary(kind) or types.is_large_binary(kind)
+                good = good or (types.is_fixed_size_binary(kind) and kind.byte_width == size)
+                wanted = f"binary of {size} bytes"
+            else:
+                good, wanted = types.is_integer(kind), "integers"
+            if not good:
+                raise ReportsError(f"{where}: column {name!r} has type {kind}; it must hold {wanted}")
+
+
+def _descriptions(schema: Any) -> list[str | bytes]:
+    metadata = schema.metadata or {}
+    if METADATA_KEY.encode() in metadata:
+        return [metadata[METADATA_KEY.encode()]]
+    try:
+        columns = json.loads(metadata.get(_SPARK_KEY, b"{}")).get("fields", [])
+        found = [column["metadata"][METADATA_KEY] for column in columns if METADATA_KEY in column.get("metadata", {})]
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return []
+    return [text for text in found if isinstance(text, str)]
+
+
+def _check_id(name: str, value: object, pattern: re.Pattern[str]) -> None:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ParameterError(f"{name} is {str(value)[:80]!r}; it must be lower-case hexadecimal of the usual length")
+
+
+def _short(value: object) -> str:
+    return value[:12] if isinstance(value, str) else "none" if value is None else str(value)

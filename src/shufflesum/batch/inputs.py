@@ -1,0 +1,141 @@
+"""The users' arrays in one file or in a folder of files, as one sequence of rows."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from shufflesum.contract import Plan
+from shufflesum.errors import DataError, FileError
+from shufflesum.tables import READABLE, Table, open_table
+from shufflesum.tables import delimited as csv_tables
+from shufflesum.tables import parquet as parquet_tables
+from shufflesum.tables.columns import choose_columns
+from shufflesum.tables.users import refuse_repeated_users
+
+__all__ = ["Piece", "Users", "open_users"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Rows that follow each other in one file, and where they stand: in the file, and in all."""
+
+    path: Path
+    row_in_file: int
+    row: int
+    rows: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Tables of the same shape, one after another; one row is one user."""
+
+    path: Path
+    tables: tuple[tuple[Path, Table], ...]
+    selection: Mapping[str, Any]  # the arguments of open_users that say which columns and rows
+
+    @property
+    def rows(self) -> int:
+        """How many users there are."""
+        return sum(table.rows for _, table in self.tables)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one user's array."""
+        return self.tables[0][1].shape
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, in order."""
+        return [path for path, _ in self.tables]
+
+    def check_shape(self, plan: Plan) -> None:
+        """Refuse rows that are no arrays of the plan."""
+        entries = math.prod(plan.shape)
+        if self.shape not in (plan.shape, (entries,)):
+            raise DataError(
+                f"{self.path}: a row has shape {self.shape}, but the plan is for {plan.shape} ({entries} values); "
+                "choose --columns, or the right plan"
+            )
+
+    def pieces(self, multiple: int, most: int) -> Iterator[Piece]:
+        """All rows in order, at most so many at a time; no piece goes beyond a multiple of so many rows."""
+        row = 0
+        for path, table in self.tables:
+            row_in_file = 0
+            for batch in table.batches():
+                start = 0
+                while start < len(batch):
+                    stop = min(len(batch), start + most, start + multiple - row % multiple)
+                    yield Piece(path, row_in_file, row, batch[start:stop])
+                    row, row_in_file, start = row + stop - start, row_in_file + stop - start, stop
+
+
+def open_users(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
+    user_column: str | None = None,
+    array: str | None = None,
+) -> Users:
+    """Open a file that `tables.open_table` reads, or a folder of such files of one kind, in the order of their names.
+
+    A user with two rows is refused where `user_column` is given, in whichever files they are; that keeps the whole
+    column in memory.
+    """
+    path = Path(path)
+    files = _visible(path) if path.is_dir() else [path]
+    tables = tuple(
+        (file, open_table(file, columns=columns, header=header, user_column=user_column, array=array)) for file in files
+    )
+    first_path, first = tables[0]
+    for other_path, other in tables[1:]:
+        if other.shape != first.shape:
+            raise FileError(
+                f"{other_path}: its rows have shape {other.shape}, those of {first_path.name} {first.shape}; all files "
+                "of a folder must have the same"
+            )
+        if other.names != first.names:
+            raise FileError(f"{other_path}: its columns are not named, or ordered, as those of {first_path.name}")
+    if user_column is not None and len(tables) > 1:
+        chunks = (chunk for file, table in tables for chunk in _user_chunks(file, table, user_column))
+        refuse_repeated_users(str(path), user_column, chunks)
+    selection = {"columns": columns, "header": header, "user_column": user_column, "array": array}
+    return Users(path, tables, selection)
+
+
+def _visible(folder: Path) -> list[Path]:
+    try:
+        files = sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be read: {error.strerror or error}; check its permissions") from error
+    if not files:
+        raise FileError(f"{folder}: is an empty folder; it must hold {', '.join(READABLE)} files of one kind")
+    kinds = sorted({file.suffix.lower() for file in files})
+    if len(kinds) > 1:
+        raise FileError(f"{folder}: holds files of several kinds ({', '.join(kinds)}); one kind is needed")
+    return files
+
+
+def _user_chunks(file: Path, table: Table, user_column: str) -> Iterator[Any]:
+    import pyarrow as pa
+
+    if isinstance(table, csv_tables.DelimitedTable):
+        layout = table.layout
+        available = layout.width if layout.header is None else layout.header
+        position = choose_columns(str(file), available, None, user_column).user
+        assert position is not None
+        stream = csv_tables._stream(layout, (position,), pa.string())
+    else:
+        stream = parquet_tables._stream(file, (user_column,), 1 << 16)
+    for batch in stream:
+        column = batch.column(0)
+        # Text in one file may be numbers in another; and whether it is large text is no difference.
+        yield (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.string())

@@ -1,0 +1,69 @@
+"""What was written into a folder of reports, so that a part of it cannot pass for the whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from shufflesum.batch.files import ReportFile, WriteError, open_report_file, report_paths, sync
+from shufflesum.batch.identity import Identity
+from shufflesum.errors import FileError, ReportsError
+
+__all__ = ["MANIFEST", "check_manifest", "write_manifest"]
+
+MANIFEST = "_shufflesum.json"
+_FORMAT = "shufflesum-folder-1"
+_MOST_BYTES = 1 << 28
+
+
+def write_manifest(folder: Path, identity: Identity) -> None:
+    """Say what is in a folder of reports, once all its files are there: from now on exactly that must be."""
+    files = [open_report_file(path) for path in report_paths(folder)]
+    document = {
+        "format": _FORMAT,
+        "identity": json.loads(identity.to_json()),
+        "files": [{"name": file.path.name, "rows": file.rows, "bytes": file.bytes} for file, _ in files],
+    }
+    temporary = folder / f".{MANIFEST}"
+    try:
+        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        sync(temporary)
+        os.replace(temporary, folder / MANIFEST)
+        sync(folder)
+    except OSError as error:
+        raise WriteError(
+            f"{folder / MANIFEST}: cannot be written: {error.strerror or error}; check the disk"
+        ) from error
+
+
+def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity) -> None:
+    """Refuse a folder that does not hold exactly what its manifest says; one without a manifest is taken as it is."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            document = json.loads(file.read(_MOST_BYTES))
+        told = {entry["name"]: (entry["rows"], entry["bytes"]) for entry in document["files"]}
+        told_identity = Identity.from_json(json.dumps(document["identity"]))
+        if document["format"] != _FORMAT:
+            raise ReportsError(f"format {document['format']!r}; this version reads {_FORMAT!r}")
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FileError(
+            f"{path}: the list of what was written cannot be read ({error}); copy the folder again"
+        ) from error
+    found = {file.path.name: (file.rows, file.bytes) for file in files}
+    for name in sorted(told.keys() - found.keys()):
+        raise ReportsError(f"{folder}: {name} is missing; {MANIFEST} lists it: copy the folder again, whole")
+    for name in sorted(found.keys() - told.keys()):
+        raise ReportsError(f"{folder}: {name} is not in {MANIFEST}, so it does not belong here; move it away")
+    for name, (rows, size) in found.items():
+        if (rows, size) != told[name]:
+            raise ReportsError(
+                f"{folder}: {name} has {rows} rows in {size} bytes, but {told[name][0]} in {told[name][1]} were "
+                "written; copy the folder again, whole"
+            )
+    if identity != told_identity:
+        raise ReportsError(f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole")

@@ -1,0 +1,302 @@
+"""The shuffler on files: a uniform permutation of all reports of a folder, however much larger than memory it is.
+
+Two passes, as `scatter` explains: reports go to random buckets, buckets are permuted and written one after another.
+What the output looks like (names, number and sizes of files, row groups) follows from the number of reports and the
+memory allowed; nothing in it comes from how the input was cut into files or in which order it came.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.batch.datasets import (
+    Format,
+    StagedFolder,
+    WriteError,
+    describe_inputs,
+    write_part,
+)
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.scatter import (
+    PLAIN,
+    SEALED,
+    FileRuns,
+    Items,
+    Layout,
+    MemoryRuns,
+    Runs,
+    as_bytes,
+    permute,
+    room,
+    scatter,
+    spill,
+)
+from shufflesum.batch.sources import ReportSource, Unit, open_source
+from shufflesum.batch.steps import record_batch
+from shufflesum.contract import check_choice
+from shufflesum.errors import FileError, ReportsError
+from shufflesum.protocol.randomness import RandomSource, SecureSource
+from shufflesum.wire import Task
+
+__all__ = ["Shuffled", "run", "shuffle", "shuffle_source"]
+
+_J = TypeVar("_J")
+_R = TypeVar("_R")
+_SPILL, _BOOT = "_spill", "boot"
+_ROWS_AT_ONCE = {PLAIN: 1 << 17, SEALED: 1 << 14}
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    """What a shuffle wrote."""
+
+    path: Path
+    identity: Identity
+    reports: int
+    parts: int
+    repeated: int
+
+
+def shuffle(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    memory: int = 10**9,
+    workers: int | None = None,
+    format: Format = "parquet",
+    task: Task | None = None,
+    restart: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Shuffled:
+    """Write all reports of a folder to a new folder, in a uniformly random order; see `shuffle_source`.
+
+    `path` is a folder of report files, or one of a task's uploads.
+    """
+    return shuffle_source(
+        open_source(path, task=task),
+        output,
+        memory=memory,
+        workers=workers,
+        format=format,
+        restart=restart,
+        progress=progress,
+    )
+
+
+def shuffle_source(
+    source: ReportSource,
+    output: str | os.PathLike[str],
+    *,
+    memory: int = 10**9,
+    workers: int | None = None,
+    format: Format = "parquet",
+    restart: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Shuffled:
+    """Write all reports of a source to a new folder, in a uniformly random order.
+
+    At most `memory` bytes are held at a time (a little more for how Arrow reads and writes), by `workers` threads, by
+    default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
+    only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
+    `progress` is told how many reports are done, from any thread.
+    """
+    identity = source.identity
+    if source.rows < identity.smallest_batch:
+        raise ReportsError(
+            f"there are {source.rows} reports, but the plan hides a user among {identity.users} users with "
+            f"{identity.reports} reports each; wait for {identity.smallest_batch - source.rows} more"
+        )
+    dtype = SEALED if identity.sealed else PLAIN
+    layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=_cores() if workers is None else workers)
+    return run(source, output, layout, format=format, restart=restart, progress=progress)
+
+
+def run(
+    source: ReportSource,
+    output: str | os.PathLike[str],
+    layout: Layout,
+    *,
+    format: Format = "parquet",
+    restart: bool = False,
+    progress: Callable[[int], None] | None = None,
+    randomness: Callable[[], RandomSource] = SecureSource,
+) -> Shuffled:
+    """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
+    check_choice("format", format, get_args(Format))
+    work = {
+        "step": "shuffle",
+        "inputs": describe_inputs(source.paths),
+        "format": format,
+        "cut": [layout.buckets, layout.parts, layout.run_rows, layout.in_memory],
+    }
+    with (
+        StagedFolder(output, work, source.identity.shuffled(), restart=restart) as folder,
+        _disk_errors(folder.path),
+    ):
+        step = _Step(source, layout, folder, format, progress, randomness)
+        if layout.in_memory:
+            step.write(step.scatter_in_memory())
+        else:
+            with step.scatter_to_files() as runs:
+                step.write(runs)
+            # First of all what vouches for the rest: half of it must never be taken for the whole.
+            (folder.path / _SPILL / _BOOT).unlink()
+            shutil.rmtree(folder.path / _SPILL)
+    return Shuffled(Path(output), folder.identity, layout.rows, layout.parts, source.repeated)
+
+
+class _Step:
+    """One run of the shuffler."""
+
+    def __init__(
+        self,
+        source: ReportSource,
+        layout: Layout,
+        folder: StagedFolder,
+        format: Format,
+        progress: Callable[[int], None] | None,
+        randomness: Callable[[], RandomSource],
+    ) -> None:
+        self._source, self._layout, self._folder = source, layout, folder
+        self._format, self._progress, self._randomness = format, progress, randomness
+        self._dtype = SEALED if source.identity.sealed else PLAIN
+        self._lock, self._moved = threading.Lock(), 0
+
+    def scatter_in_memory(self) -> MemoryRuns:
+        """The first pass, kept in memory; parts that an interrupted run wrote are of other buckets, and thrown away."""
+        self._forget()
+        runs = MemoryRuns(self._dtype)
+        for found in self._all(lambda unit: list(self._runs(unit)), self._source.units(self._layout.unit_rows)):
+            for items, ends in found:
+                runs.add(items, ends)
+        return runs
+
+    def scatter_to_files(self) -> FileRuns:
+        """The first pass, spilled to files; units that an interrupted run finished are kept.
+
+        Spill files are not forced onto the disk, so they are believed only until the machine starts anew.
+        """
+        spilled = self._folder.path / _SPILL
+        boot = spilled / _BOOT
+        if not boot.exists() or boot.read_text(encoding="ascii") != _boot_id():
+            self._forget()
+            spilled.mkdir(mode=0o700)
+            boot.write_text(_boot_id(), encoding="ascii")
+        units = self._source.units(self._layout.unit_rows)
+        done = {unit for unit in range(len(units)) if (spilled / f"unit-{unit:06d}.npy").exists()}
+        for unit in done:
+            self._count(int(np.load(spilled / f"unit-{unit:06d}.npy")[:, -1].sum(dtype=np.int64)))
+
+        def scatter_unit(number: int) -> int:
+            return spill(spilled, number, self._runs(units[number]), self._layout.buckets)
+
+        for _ in self._all(scatter_unit, [unit for unit in range(len(units)) if unit not in done]):
+            pass
+        return FileRuns(spilled, len(units), self._dtype)
+
+    def write(self, runs: Runs) -> None:
+        """The second pass: every part that is not there yet."""
+        if runs.rows != self._layout.rows:
+            raise ReportsError(
+                f"{runs.rows} reports were read where {self._layout.rows} were announced; the input was changed"
+            )
+        finished = self._folder.parts
+        self._count(sum(finished.values()))
+
+        def write(part: int) -> int:
+            batches = self._permuted(runs, self._layout.buckets_of(part))
+            return write_part(self._folder.path, _part_name(part), batches, self._folder.identity, self._format)
+
+        todo = [part for part in range(self._layout.parts) if _part_name(part) not in finished]
+        rows = sum(finished.values()) + sum(self._all(write, todo))
+        if rows != self._layout.rows:
+            raise ReportsError(f"{rows} reports were written where {self._layout.rows} were read; say --restart")
+
+    def _forget(self) -> None:
+        shutil.rmtree(self._folder.path / _SPILL, ignore_errors=True)
+        for path in self._folder.path.glob("part-*"):
+            path.unlink()
+
+    def _all(self, task: Callable[[_J], _R], jobs: Iterable[_J]) -> Iterator[_R]:
+        """What the task gives for every job, on all threads, in the order they finish."""
+        with ThreadPoolExecutor(self._layout.workers) as pool:
+            waiting = {pool.submit(task, job) for job in jobs}
+            try:
+                for finished in as_completed(waiting):
+                    waiting.discard(finished)
+                    yield finished.result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _runs(self, unit: Unit) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
+        """A unit's reports, a run at a time, sorted into random buckets."""
+        randomness, size = self._randomness(), self._layout.run_rows
+        waiting, filled = room(size, self._dtype), 0
+        for items in self._source.read(unit, min(size, _ROWS_AT_ONCE[self._dtype])):
+            taken = 0
+            while taken < len(items):
+                fitting = min(len(items) - taken, size - filled)
+                as_bytes(waiting[filled : filled + fitting])[:] = as_bytes(items[taken : taken + fitting])
+                taken, filled = taken + fitting, filled + fitting
+                if filled == size:
+                    yield scatter(waiting, self._layout.buckets, randomness)
+                    self._count(filled)
+                    filled = 0
+        if filled:
+            yield scatter(waiting[:filled], self._layout.buckets, randomness)
+            self._count(filled)
+
+    def _permuted(self, runs: Runs, buckets: Iterable[int]) -> Iterator[Any]:
+        randomness = self._randomness()
+        for bucket in buckets:
+            items = permute(runs.bucket(bucket), randomness)
+            yield record_batch(self._folder.identity, *(items[name] for name in self._folder.identity.columns))
+            self._count(len(items))
+
+    def _count(self, rows: int) -> None:
+        with self._lock:
+            self._moved += rows
+            if self._progress:
+                self._progress(self._moved // 2)  # every report moves twice
+
+
+def _part_name(part: int) -> str:
+    return f"part-{part:05d}"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _boot_id() -> str:
+    """The same until the machine starts anew; where that cannot be known, never the same."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return secrets.token_hex(16)
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise WriteError(
+            f"{folder}: cannot be written or read: {error.strerror or error}; "
+            "make room on the disk and run the same again, or say --restart to begin anew"
+        ) from error

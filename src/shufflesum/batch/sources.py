@@ -1,0 +1,159 @@
+"""Where reports to be shuffled come from: folders of report files, or of uploads."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.batch.datasets import Dataset, ReportFile, open_dataset, read_batches
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.scatter import PLAIN, SEALED, Items
+from shufflesum.batch.steps import reports_of, sealed_bytes
+from shufflesum.batch.uploads import holds_uploads, open_uploads
+from shufflesum.errors import ReportsError
+from shufflesum.wire import Task
+
+__all__ = ["FileSource", "ReportSource", "Unit", "open_source"]
+
+Unit = Any  # a piece of the input, in the words of its source
+
+_COMPARED = 1 << 16
+
+
+class ReportSource(Protocol):
+    """Reports to be shuffled, as items, in units that can be read apart from each other."""
+
+    @property
+    def identity(self) -> Identity:
+        """Whose reports they are."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that they are in."""
+
+    @property
+    def repeated(self) -> int:
+        """How many uploads came twice and count once."""
+
+    def units(self, rows: int) -> list[Unit]:
+        """The input cut into units of about so many reports; the same for the same files."""
+
+    def read(self, unit: Unit, rows: int) -> Iterator[Items]:
+        """A unit's reports, so many at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A folder of report files, plain or sealed."""
+
+    dataset: Dataset
+    repeated: int = 0
+
+    @property
+    def identity(self) -> Identity:
+        """Whose reports they are."""
+        return self.dataset.identity
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.dataset.rows
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that they are in."""
+        return [file.path for file in self.dataset.files]
+
+    def units(self, rows: int) -> list[list[tuple[ReportFile, list[int]]]]:
+        """Pieces of files, put together until there are about so many reports."""
+        found: list[list[tuple[ReportFile, list[int]]]] = [[]]
+        filled = 0.0
+        for file in self.dataset.files:
+            for piece in range(file.pieces):
+                if filled >= rows:
+                    found.append([])
+                    filled = 0.0
+                if not found[-1] or found[-1][-1][0] is not file:
+                    found[-1].append((file, []))
+                found[-1][-1][1].append(piece)
+                filled += file.rows / file.pieces
+        return found
+
+    def read(self, unit: list[tuple[ReportFile, list[int]]], rows: int) -> Iterator[Items]:
+        """A unit's reports, so many at a time."""
+        for file, pieces in unit:
+            for batch in read_batches(file, rows, pieces):
+                yield self._items(batch)
+
+    def _items(self, batch: Any) -> Items:
+        """A record batch as items, none lost.
+
+        What cannot be a report (a null, a negative number, bytes of another size) becomes one that lies outside every
+        plan's domain, or that nobody can open: the analyzer rejects and counts it.
+        """
+        if self.identity.sealed:
+            sealed, damaged = sealed_bytes(batch.column("sealed"))
+            return np.frombuffer(sealed + bytes(damaged * SEALED.itemsize), dtype=SEALED)
+        items: Items = np.empty(len(batch), dtype=PLAIN)
+        coordinates, values = (_numbers(batch.column(name), items[name].dtype) for name in ("coordinate", "value"))
+        if coordinates is None or values is None:
+            reports, _ = reports_of(batch, self.identity.plan_id)
+            coordinates, values = reports.coordinates, reports.values
+        good = len(coordinates)
+        items["coordinate"][:good], items["value"][:good] = coordinates, values
+        items[good:] = (1 << 32) - 1, (1 << 16) - 1
+        return items
+
+
+def _numbers(column: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """A column of exactly this type, without nulls, as it lies in memory.
+
+    Arrow's own conversion would load pandas where that is installed, and its tens of megabytes.
+    """
+    if str(column.type) != dtype.name or column.null_count:
+        return None
+    return np.frombuffer(column.buffers()[1], dtype, count=len(column), offset=column.offset * dtype.itemsize)
+
+
+def open_source(path: str | os.PathLike[str], *, task: Task | None = None) -> ReportSource:
+    """Open a folder of report files, or with a task a folder of its clients' uploads (`*.upload`), and check it."""
+    if holds_uploads(Path(path)):
+        if task is None:
+            raise ReportsError(f"{path}: holds uploads of a task's clients; say which task with --task task.json")
+        return open_uploads(path, task)
+    dataset = open_dataset(path, stage="reports")
+    if task is not None and dataset.identity.task_id != task.id:
+        told = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
+        raise ReportsError(
+            f"{path}: these reports are {told}, not for task {task.id[:12]}; leave out --task, or mend it"
+        )
+    _refuse_copies(dataset)
+    return FileSource(dataset)
+
+
+def _refuse_copies(dataset: Dataset) -> None:
+    """Reports counted twice would break the guarantee, and after the shuffle nobody could tell."""
+    sizes = Counter(file.bytes for file in dataset.files)
+    seen: dict[tuple[int, bytes], list[Path]] = {}
+    for file in dataset.files:
+        if sizes[file.bytes] == 1 or file.rows == 0:
+            continue
+        with file.path.open("rb") as stream:
+            alike = seen.setdefault((file.bytes, sha256(stream.read(_COMPARED)).digest()), [])
+        for other in alike:
+            if filecmp.cmp(file.path, other, shallow=False):
+                raise ReportsError(f"{other} and {file.path} are the same: its reports would count twice; remove one")
+        alike.append(file.path)

@@ -1,0 +1,185 @@
+"""Counts that grow day by day: a file that remembers the table, and which files and batches are in it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from shufflesum.batch.files import WriteError, sync
+from shufflesum.batch.identity import Identity
+from shufflesum.contract import Plan
+from shufflesum.errors import FileError, ReportsError
+from shufflesum.protocol import Counts
+
+__all__ = ["CountsState", "refuse_repeated_files"]
+
+_FORMAT = "shufflesum-counts-1"
+
+
+def refuse_repeated_files(digests: Mapping[Path, str]) -> None:
+    """Refuse two files with the same bytes: every report in them would count twice."""
+    first: dict[str, Path] = {}
+    for path, digest in digests.items():
+        if (earlier := first.setdefault(digest, path)) is not path:
+            raise ReportsError(
+                f"{path}: is a copy of {earlier.name}, and no report counts twice; move one of them away"
+            )
+
+
+class CountsState:
+    """The counts in a file such as counts.json, of one plan, locked while the block runs.
+
+    `check` before counting and `add` afterwards refuse what is in the table already. `save` replaces the file as a
+    whole; without it, or after any error, it stays as it was.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], plan: Plan) -> None:
+        self.path = Path(path)
+        self.counts = Counts(plan)
+        self.batches: dict[str, str] = {}  # batch id -> shuffle id
+        self.files: dict[str, str] = {}  # SHA-256 -> the name it had
+        self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
+        self._lock_path = self._final.with_name(f".{self._final.name}.lock")
+        self._lock = -1
+
+    @property
+    def shuffles(self) -> int:
+        """How many batches were released to us."""
+        return len(set(self.batches.values()))
+
+    def check(self, identity: Identity) -> None:
+        """Refuse another shuffle of a batch that is counted already."""
+        for batch_id in identity.batch_ids:
+            if (known := self.batches.get(batch_id)) not in (None, identity.shuffle_id):
+                raise ReportsError(
+                    f"{self.path} has counted batch {batch_id[:12]} from shuffle {str(known)[:12]}; shuffle "
+                    f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice"
+                )
+
+    def add(self, counts: Counts, identity: Identity, digests: Mapping[Path, str]) -> None:
+        """Take in the counts of new files, all or none."""
+        if identity.shuffle_id is None:
+            raise ReportsError("only shuffled reports can be counted; run shufflesum shuffle first")
+        self.check(identity)
+        refuse_repeated_files(digests)
+        for path, digest in digests.items():
+            if digest in self.files:
+                raise ReportsError(
+                    f"{path}: {self.path} has counted these very bytes already, as {self.files[digest]}; "
+                    "no report counts twice: give only new files"
+                )
+        self.counts.merge(counts)
+        self.files |= {digest: path.name for path, digest in digests.items()}
+        self.batches |= dict.fromkeys(identity.batch_ids, identity.shuffle_id)
+
+    def __enter__(self) -> CountsState:
+        """Lock and read the file; where there is none the counts are zero."""
+        try:
+            self._take_lock()
+            if os.path.lexists(self.path):
+                self._load()
+        except OSError as error:
+            self._release()
+            if isinstance(error, FileError):
+                raise
+            raise FileError(
+                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to"
+            ) from error
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = os.path.samestat(os.fstat(self._lock), os.stat(self._lock_path, follow_symlinks=False))
+        except (BlockingIOError, FileNotFoundError):
+            free = False
+        if not free:
+            os.close(self._lock)
+            self._lock = -1
+            raise FileError(f"{self.path}: another run is adding to it; wait until that has ended")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let others at the file."""
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            self._lock_path.unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = -1
+
+    def save(self) -> None:
+        """Replace the file, whole."""
+        content = self._content()
+        text = json.dumps({**content, "checksum": _checksum(content)}, separators=(",", ":")) + "\n"
+        temporary = self._final.with_name(f".{self._final.name[:100]}.{secrets.token_hex(6)}")
+        try:
+            temporary.write_text(text, encoding="ascii")
+            sync(temporary)
+            os.replace(temporary, self._final)
+            sync(self._final.parent)
+        except OSError as error:
+            raise WriteError(
+                f"{self.path}: cannot be written: {error.strerror or error}; it is as it was before"
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _content(self) -> dict[str, Any]:
+        flat = self.counts.table.reshape(-1)
+        cells = np.flatnonzero(flat)
+        return {
+            "format": _FORMAT,
+            "plan": self.counts.plan.id,
+            "shape": list(self.counts.table.shape),
+            "cells": cells.tolist(),
+            "counts": flat[cells].tolist(),
+            "rejected": self.counts.rejected,
+            "files": self.files,
+            "batches": self.batches,
+        }
+
+    def _load(self) -> None:
+        try:
+            content = json.loads(self.path.read_bytes())
+            checksum = content.pop("checksum")
+            if content["format"] != _FORMAT:
+                raise FileError(f"{self.path}: format {content['format']!r}; this version reads {_FORMAT!r}")
+            if checksum != _checksum(content):
+                raise ValueError("its checksum does not fit")
+        except FileError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise FileError(
+                f"{self.path}: is no file of counts, or was changed or damaged ({error}); take a copy from before, "
+                "or count all files again into a new one"
+            ) from error
+        plan = self.counts.plan
+        if content["plan"] != plan.id:
+            raise ReportsError(
+                f"{self.path}: holds counts of plan {str(content['plan'])[:12]}, not of plan {plan.id[:12]}; "
+                "name another --state for another plan"
+            )
+        self.counts.table.reshape(-1)[np.array(content["cells"], dtype=np.int64)] = content["counts"]
+        self.counts.rejected = content["rejected"]
+        self.files, self.batches = content["files"], content["batches"]
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,149 @@
+"""`shufflesum analyze`: shuffled reports in, a private mean and sum out."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shufflesum.cli.batch_options import check_engine, engine_options, load_target, target_options
+from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.cli.results import Results, result_options
+from shufflesum.contract import Plan
+from shufflesum.errors import ParameterError, ReportsError
+from shufflesum.estimation import Estimate, estimate
+from shufflesum.protocol import Counts
+from shufflesum.wire import load_private_key
+
+if TYPE_CHECKING:
+    from shufflesum.batch.datasets import Dataset
+    from shufflesum.batch.state import CountsState
+
+__all__ = ["command"]
+
+
+class _NotYetError(Exception):
+    """Too few reports so far; nothing is to be written but the state."""
+
+
+@click.command("analyze", short_help="Private mean and sum of shuffled reports.")
+@click.argument("shuffled", type=click.Path(path_type=Path))
+@target_options
+@click.option("--key", "key_file", type=click.Path(path_type=Path), help="With --task: the analyzer's private key.")
+@click.option(
+    "--state",
+    "state_file",
+    type=click.Path(path_type=Path),
+    help="Add to the counts in this file, and remember there what was counted.",
+)
+@result_options
+@engine_options
+def command(
+    shuffled: Path,
+    plan_file: Path | None,
+    task_file: Path | None,
+    key_file: Path | None,
+    state_file: Path | None,
+    as_json: bool,
+    output: Path | None,
+    plot: Path | None,
+    confidence: float,
+    memory: int,
+    workers: int | None,
+    engine: str,
+    master: str | None,
+) -> None:
+    """Estimate mean and sum from SHUFFLED, a folder of shufflesum shuffle or one of its files.
+
+    Files that come day by day are counted with --state counts.json, which grows by all of SHUFFLED or by nothing, and
+    never takes a file or a batch a second time. As long as it has too few reports there is no estimate.
+
+    \b
+    Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
+    """
+    results = Results(as_json, output, plot, confidence)
+    check_engine(engine, master)
+    target = load_target(plan_file, task_file)
+    if (key_file is None) != (task_file is None):
+        raise ParameterError("--task and --key belong together: sealed reports need both, others neither")
+    if engine == "spark" and task_file is not None:
+        raise ParameterError("sealed reports are opened by --engine local; leave --engine spark out")
+    private_key = None if key_file is None else load_private_key(key_file)
+    plan = target if isinstance(target, Plan) else target.plan
+    from shufflesum.batch import local
+    from shufflesum.batch.datasets import open_dataset
+    from shufflesum.batch.state import CountsState
+
+    found: Estimate | None = None
+    with nullcontext() if state_file is None else CountsState(state_file, plan) as state:
+        try:
+            with results.staged(shuffled, plan_file, task_file, key_file, state_file) as write, warnings_as_notes():
+                dataset = open_dataset(shuffled, stage="shuffled")
+                local.check_target(dataset.identity, target)
+                if state is not None:
+                    state.check(dataset.identity)
+                else:
+                    _refuse_few(dataset.rows, plan)
+                if engine == "spark":
+                    counts, digests = _count_on_spark(dataset, plan, master)
+                else:
+                    with progress_bar("reports", dataset.rows) as progress:
+                        counts, digests = local.count(
+                            dataset, target, private_key=private_key, memory=memory, workers=workers, progress=progress
+                        )
+                if state is not None:
+                    state.add(counts, dataset.identity, digests)
+                    counts = state.counts
+                _note(counts, state)
+                if state is not None and counts.accepted < plan.smallest_batch:
+                    raise _NotYetError
+                found = estimate(counts)
+                write(found, shuffled.name, None)
+        except _NotYetError:
+            pass
+        if state is not None:
+            state.save()  # last: if it fails, the same files can be given again
+    if found is not None:
+        results.show(found)
+    else:
+        _show_missing(counts, as_json)
+
+
+def _count_on_spark(dataset: Dataset, plan: Plan, master: str | None) -> tuple[Counts, dict[Path, str]]:
+    from shufflesum.batch import spark
+    from shufflesum.batch.local import file_digests
+
+    digests = file_digests(dataset)
+    return spark.count_folder(dataset.path, plan, master=master), digests
+
+
+def _refuse_few(reports: int, plan: Plan) -> None:
+    if reports < plan.smallest_batch:
+        raise ReportsError(
+            f"{reports} reports, but the plan hides a user among {plan.users} users with {plan.reports} reports each: "
+            f"at least {plan.smallest_batch}; give all files, or collect them over days with --state counts.json"
+        )
+
+
+def _note(counts: Counts, state: CountsState | None) -> None:
+    if counts.rejected:
+        click.echo(f"note: {counts.rejected} reports are unreadable or outside the domain, and were rejected", err=True)
+    rounds = counts.plan.rounds
+    if state is not None and state.shuffles > rounds:
+        click.echo(
+            f"note: {state.path} has counts of {state.shuffles} batches; the guarantee holds only if no user is in "
+            f"more than {rounds} of them",
+            err=True,
+        )
+
+
+def _show_missing(counts: Counts, as_json: bool) -> None:
+    missing = counts.plan.smallest_batch - counts.accepted
+    if as_json:
+        document = {"plan": counts.plan.summary(), "estimate": None, "reports": counts.accepted, "missing": missing}
+        click.echo(json.dumps(document, allow_nan=False))
+    else:
+        console.print(f"{counts.accepted:,} reports so far; {missing:,} more are needed before there is an estimate")

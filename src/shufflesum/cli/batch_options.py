@@ -1,0 +1,83 @@
+"""Options that the batch commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+from click.core import ParameterSource
+
+from shufflesum.contract import Plan
+from shufflesum.errors import ParameterError
+from shufflesum.wire import Task
+
+__all__ = ["check_engine", "engine_options", "load_target", "memory_size", "target_options"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+_UNITS = ("", "K", "M", "G", "T")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
+
+
+def memory_size(text: str | int) -> int:
+    """A number of bytes from text such as 200MB, 2GB or 1GiB."""
+    match = _SIZE.fullmatch(str(text).strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no amount of memory; write it as 200MB, 2GB or 1GiB")
+    power = _UNITS.index(match[2].upper())
+    return int(float(match[1]) * (1024**power if match[3] else 1000**power))
+
+
+def target_options(function: _F) -> _F:
+    """What the reports are made for: a plan, or a task and round where they are sealed."""
+    path = click.Path(path_type=Path)
+    for option in (
+        click.option("--task", "task_file", type=path, help="A task instead of a plan: reports are sealed."),
+        click.option("--plan", "plan_file", type=path, help="From shufflesum plan."),
+    ):
+        function = option(function)
+    return function
+
+
+def load_target(plan_file: Path | None, task_file: Path | None) -> Plan | Task:
+    """The plan or the task; exactly one must be given."""
+    if (plan_file is None) == (task_file is None):
+        given = "neither" if plan_file is None else "both"
+        raise ParameterError(f"--plan or --task must be given, and {given} was; a task holds its plan")
+    if task_file is not None:
+        return Task.load(task_file)
+    assert plan_file is not None
+    return Plan.load(plan_file)
+
+
+def engine_options(function: _F) -> _F:
+    """Where the work is done, by how many, and within which memory."""
+    for option in (
+        click.option("--master", metavar="URL", help="The Spark master.  [local[*]]"),
+        click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True),
+        click.option(
+            "--workers", type=click.IntRange(1, 1 << 10), help="How many share the work.  [one for each core]"
+        ),
+        click.option(
+            "--memory",
+            type=memory_size,
+            metavar="SIZE",
+            default="1GB",
+            show_default=True,
+            help="At most so much beside the program itself.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def check_engine(engine: str, master: str | None) -> None:
+    """Refuse options that the engine would not heed."""
+    if engine == "local" and master is not None:
+        raise ParameterError("--master is for --engine spark; say so, or leave --master out")
+    context = click.get_current_context()
+    for name in ("memory", "workers"):
+        if engine == "spark" and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise ParameterError(f"--{name} is for --engine local; give Spark its own, with its configuration")

@@ -1,0 +1,128 @@
+"""`shufflesum randomize`: files of users' vectors in, a folder of reports for the shuffler out."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shufflesum.cli.batch_options import check_engine, engine_options, load_target, target_options
+from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.contract import Plan
+from shufflesum.errors import ParameterError
+
+if TYPE_CHECKING:
+    from shufflesum.batch.datasets import Dataset
+
+__all__ = ["command"]
+
+
+@click.command("randomize", short_help="Users' rows in files to a folder of reports.")
+@click.argument("users", type=click.Path(path_type=Path))
+@target_options
+@click.option("--round", "round_number", type=int, help="With --task: the round the reports are for.  [1]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
+@click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
+@click.option(
+    "--missing",
+    type=click.Choice(["refuse", "midpoint"]),
+    default="refuse",
+    show_default=True,
+    help="NaN and empty cells: refuse the file, or put the middle of the bounds there.",
+)
+@click.option("--columns", help="Columns to use: names or positions, separated by commas; ranges as 0:100.")
+@click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]")
+@click.option("--array", help="The array of an .npz file that holds several.")
+@click.option("--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one.")
+@click.option("--format", "kind", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
+@click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
+@engine_options
+def command(
+    users: Path,
+    plan_file: Path | None,
+    task_file: Path | None,
+    round_number: int | None,
+    output: Path,
+    clip: bool,
+    missing: Any,
+    columns: str | None,
+    header: bool | None,
+    array: str | None,
+    user_column: str | None,
+    kind: Any,
+    restart: bool,
+    memory: int,
+    workers: int | None,
+    engine: str,
+    master: str | None,
+) -> None:
+    """Randomize the rows of USERS, a file or a folder of files, into a folder of reports; each row is one user.
+
+    Files are CSV, Parquet, .npy or .npz, in a folder all of one kind. With --task each report is sealed, so that only
+    the analyzer can read it. The folder is for the shuffler alone: in it, a user's reports are still together. A run
+    that was interrupted goes on where it was when the same command is given again.
+
+    \b
+    Example: shufflesum randomize beats.parquet --plan plan.json -o reports
+    """
+    check_engine(engine, master)
+    target = load_target(plan_file, task_file)
+    if round_number is not None and task_file is None:
+        raise ParameterError("--round is for --task; plain reports have no round")
+    plan = target if isinstance(target, Plan) else target.plan
+    names = None if columns is None else [name.strip() for name in columns.split(",") if columns.strip()]
+    if engine == "spark":
+        if not isinstance(target, Plan) or restart or kind != "parquet" or header is not None or array is not None:
+            raise ParameterError(
+                "--task, --restart, --format arrow, --header and --array are for --engine local; leave them out, or "
+                "randomize there"
+            )
+        from shufflesum.batch import spark
+
+        with warnings_as_notes():
+            dataset = spark.randomize_folder(
+                users,
+                output,
+                target,
+                master=master,
+                clip=clip,
+                missing=missing,
+                columns=names,
+                user_column=user_column,
+            )
+            _say(output, dataset, plan)
+        return
+    from shufflesum.batch import local
+    from shufflesum.batch.inputs import open_users
+
+    with warnings_as_notes():
+        rows = open_users(users, columns=names, header=header, user_column=user_column, array=array)
+        with progress_bar("rows", rows.rows) as progress:
+            dataset = local.randomize(
+                rows,
+                output,
+                target,
+                round_number=round_number or 1,
+                clip=clip,
+                missing=missing,
+                kind=kind,
+                memory=memory,
+                workers=workers,
+                restart=restart,
+                progress=progress,
+            )
+        _say(output, dataset, plan)
+
+
+def _say(output: Path, dataset: Dataset, plan: Plan) -> None:
+    users = dataset.rows // plan.reports
+    if users < plan.users:
+        warnings.warn(
+            f"{users} rows, but nothing is released for fewer than {plan.users} users; the shuffler waits for the "
+            "reports of others under the same plan",
+            stacklevel=1,
+        )
+    files = f"{len(dataset.files):,} file" + ("s" if len(dataset.files) > 1 else "")
+    console.print(f"wrote {output}: {dataset.rows:,} reports of {users:,} users in {files}", markup=False)

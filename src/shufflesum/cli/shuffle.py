@@ -1,0 +1,76 @@
+"""`shufflesum shuffle`: a folder of reports, or of clients' uploads, to one in a uniformly random order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shufflesum.cli.batch_options import check_engine, engine_options
+from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.errors import ParameterError
+from shufflesum.wire import Task
+
+__all__ = ["command"]
+
+
+@click.command("shuffle", short_help="A folder of reports to one in random order.")
+@click.argument("reports", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
+@click.option(
+    "--task", "task_file", type=click.Path(path_type=Path), help="The task of sealed reports; needed for uploads."
+)
+@click.option("--format", "kind", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
+@click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
+@engine_options
+def command(
+    reports: Path,
+    output: Path,
+    task_file: Path | None,
+    kind: Any,
+    restart: bool,
+    memory: int,
+    workers: int | None,
+    engine: str,
+    master: str | None,
+) -> None:
+    """Write the reports of REPORTS to a new folder in a uniformly random order, so that no trace of theirs is left.
+
+    REPORTS is a folder from shufflesum randomize, plain or sealed; several such folders' files may be put together, if
+    they are of one plan. With --task it may be a folder of uploads as clients send them (*.upload). What does not fit
+    into --memory is spilled beside the output and removed in the end. Nothing is written for a batch smaller than the
+    plan's. A run that was interrupted goes on where it was when the same command is given again.
+
+    \b
+    Example: shufflesum shuffle reports -o shuffled --memory 2GB
+    """
+    check_engine(engine, master)
+    task = None if task_file is None else Task.load(task_file)
+    if engine == "spark":
+        if task is not None or restart or kind != "parquet":
+            raise ParameterError(
+                "--task, --restart and --format arrow are for --engine local; leave them out, or shuffle there"
+            )
+        from shufflesum.batch import spark
+
+        with warnings_as_notes():
+            dataset = spark.shuffle_folder(reports, output, master=master)
+        _say(output, dataset.rows, len(dataset.files))
+        return
+    from shufflesum.batch.permute import shuffle_source
+    from shufflesum.batch.sources import open_source
+
+    with warnings_as_notes():
+        source = open_source(reports, task=task)
+        with progress_bar("reports", source.rows) as progress:
+            done = shuffle_source(
+                source, output, memory=memory, workers=workers, format=kind, restart=restart, progress=progress
+            )
+    if done.repeated:
+        console.print(f"{done.repeated:,} of the uploads came before and do not count again")
+    _say(output, done.reports, done.parts)
+
+
+def _say(output: Path, reports: int, files: int) -> None:
+    console.print(f"wrote {output}: {reports:,} reports in {files:,} file{'s' * (files > 1)}", markup=False)

@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+import json
+import os
+import resource
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from tests.batch.report_folders import batch_of, noiseless_plan, noiseless_task, snapshot, write_folder
+
+from shufflesum.batch.datasets import (
+    Format,
+    StagedFolder,
+    WriteError,
+    describe_inputs,
+    open_dataset,
+    read_batches,
+    write_manifest,
+    write_part,
+)
+from shufflesum.batch.identity import Identity
+from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
+
+PLAN = noiseless_plan()
+REPORTS = Identity.for_plan(PLAN)
+FORMATS: tuple[Format, ...] = ("parquet", "arrow")
+
+
+def random_reports(rows: int, seed: int = 1) -> tuple[Any, Any]:
+    random = np.random.default_rng(seed)
+    return random.integers(0, 3, rows), random.integers(0, 5, rows)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_folder_gives_back_what_was_written(tmp_path: Path, kind: Format) -> None:
+    coordinates, values = random_reports(1000)
+    parts = [(coordinates[:400], values[:400]), (coordinates[400:], values[400:])]
+    dataset = open_dataset(write_folder(tmp_path / "r", REPORTS, *parts, kind=kind), stage="reports")
+    assert dataset.identity == REPORTS
+    assert [file.rows for file in dataset.files] == [400, 600]
+    assert dataset.rows == 1000
+    batches = [batch for file in dataset.files for batch in read_batches(file, 64)]
+    assert max(map(len, batches)) <= 64
+    table = pa.Table.from_batches(batches)
+    assert table.column("coordinate").to_pylist() == coordinates.tolist()
+    assert table.column("value").to_pylist() == values.tolist()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_pieces_of_a_file_can_be_read_by_themselves(tmp_path: Path, kind: Format) -> None:
+    rows = (1 << 21) + 5
+    coordinates, values = random_reports(rows)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(coordinates, pa.uint32()), pa.array(values, pa.uint16())], schema=REPORTS.arrow_schema()
+    )
+    pieces = [batch.slice(start, 700_001) for start in range(0, rows, 700_001)]  # cut otherwise than the file will be
+    assert write_part(tmp_path, "part", pieces, REPORTS, kind) == rows
+    (file,) = open_dataset(tmp_path, stage="reports").files
+    assert (file.rows, file.pieces) == (rows, 3)
+    sizes = [sum(map(len, read_batches(file, 1 << 20, [piece]))) for piece in range(3)]
+    assert sizes == [1 << 20, 1 << 20, 5]
+    last = pa.Table.from_batches(read_batches(file, 1 << 20, [2]))
+    assert last.column("value").to_pylist() == values[-5:].tolist()
+
+
+def test_a_file_says_nothing_about_its_rows_but_the_rows(tmp_path: Path) -> None:
+    write_folder(tmp_path / "r", REPORTS, random_reports(1000))
+    metadata = parquet.ParquetFile(tmp_path / "r" / "part-0.parquet").metadata
+    for column in range(2):
+        assert metadata.row_group(0).column(column).statistics is None
+    assert set(metadata.metadata) == {b"shufflesum", b"shufflesum.part", b"ARROW:schema"}
+
+
+def test_sealed_reports_are_kept_as_they_are(tmp_path: Path) -> None:
+    identity = Identity.for_task(noiseless_task(PLAN), 1)
+    column = pa.array([os.urandom(54) for _ in range(100)], pa.binary(54))
+    write_part(tmp_path, "part", [pa.RecordBatch.from_arrays([column], names=["sealed"])], identity)
+    dataset = open_dataset(tmp_path / "part.parquet", stage="reports")
+    assert dataset.identity == identity
+    (batch,) = read_batches(dataset.files[0], 1000)
+    assert batch.column("sealed").equals(column)
+
+
+def test_a_single_file_and_reports_of_several_sites_can_be_opened(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "r", REPORTS, ([0, 1], [1, 2]))
+    other = Identity.for_plan(PLAN)
+    write_part(folder, "other-site", [batch_of([2], [3], other)], other, "arrow")
+    (folder / "_SUCCESS").touch()
+    (folder / ".part-0.parquet.crc").write_bytes(b"hidden")
+    assert open_dataset(folder, stage="reports").identity == REPORTS.merge(other)
+    assert open_dataset(folder / "part-0.parquet", stage="reports").rows == 2
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("keep", [0, 3, 0.3, 0.9])
+def test_a_file_cut_short_is_refused(tmp_path: Path, kind: Format, keep: float) -> None:
+    folder = write_folder(tmp_path / "r", REPORTS, random_reports(1000), random_reports(1000), kind=kind)
+    damaged = folder / f"part-1.{kind}"
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[: int(keep if keep >= 1 else keep * len(data))])
+    before = snapshot(folder)
+    with pytest.raises(FileError, match=rf"part-1\.{kind}: cannot be read as a file of reports"):
+        open_dataset(folder, stage="reports")
+    assert snapshot(folder) == before
+
+
+def test_a_changed_byte_among_the_reports_is_noticed(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "r", REPORTS, random_reports(1000))
+    path = folder / "part-0.parquet"
+    data = bytearray(path.read_bytes())
+    start = parquet.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
+    data[start + 200] ^= 1
+    path.write_bytes(data)
+    (file,) = open_dataset(folder, stage="reports").files
+    with pytest.raises(FileError, match="damaged"):
+        list(read_batches(file, 100))
+
+
+@pytest.mark.parametrize("content", [b"coordinate,value\n1,2\n", b"PAR1" * 10, b"ARROW1\0\0" * 10])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_something_else_under_that_name_is_refused(tmp_path: Path, kind: Format, content: bytes) -> None:
+    (tmp_path / f"x.{kind}").write_bytes(content)
+    with pytest.raises(FileError, match="cannot be read as a file of reports"):
+        open_dataset(tmp_path, stage="reports")
+
+
+def test_mixed_plans_and_stages_are_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "r", REPORTS, ([0], [0]))
+    other = Identity.for_plan(noiseless_plan(levels=7))
+    write_part(folder, "other", [batch_of([0], [0], other)], other)
+    with pytest.raises(ReportsError, match="cannot be mixed"):
+        open_dataset(folder, stage="reports")
+    with pytest.raises(ReportsError, match="not shuffled"):
+        open_dataset(folder / "part-0.parquet", stage="shuffled")
+    shuffled = write_folder(tmp_path / "s", REPORTS.shuffled(), ([0], [0]))
+    with pytest.raises(ReportsError, match="shuffled already"):
+        open_dataset(shuffled, stage="reports")
+    again = REPORTS.shuffled()
+    write_part(shuffled, "again", [batch_of([0], [0], again)], again)
+    with pytest.raises(ReportsError, match="of shuffle"):
+        open_dataset(shuffled, stage="shuffled")
+
+
+def test_parquet_files_that_hold_no_reports_are_refused(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"coordinate": [1], "value": [2]}), tmp_path / "x.parquet")
+    with pytest.raises(ReportsError, match="holds no reports"):
+        open_dataset(tmp_path, stage="reports")
+    schema = pa.schema([("coordinate", pa.uint32())], metadata={"shufflesum": REPORTS.to_json()})
+    parquet.write_table(pa.table({"coordinate": pa.array([1], pa.uint32())}, schema=schema), tmp_path / "x.parquet")
+    with pytest.raises(ReportsError, match="exactly 'coordinate' and 'value'"):
+        open_dataset(tmp_path, stage="reports")
+
+
+def test_folders_without_reports_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="does not exist"):
+        open_dataset(tmp_path / "nowhere", stage="reports")
+    with pytest.raises(FileError, match="without report files"):
+        open_dataset(tmp_path, stage="reports")
+    with pytest.raises(ReportsError, match="hold no reports"):
+        open_dataset(write_folder(tmp_path / "empty", REPORTS, ([], [])), stage="reports")
+    for odd in ("notes.txt", "part-0.csv"):
+        folder = write_folder(tmp_path / odd, REPORTS, ([0], [0]))
+        (folder / odd).touch()
+        with pytest.raises(FileError, match="is no file of reports"):
+            open_dataset(folder, stage="reports")
+    (tmp_path / "notes.txt" / "notes.txt").unlink()
+    (tmp_path / "notes.txt" / "inner.parquet").mkdir()
+    with pytest.raises(FileError, match="is no file of reports"):
+        open_dataset(tmp_path / "notes.txt", stage="reports")
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    folder = write_folder(tmp_path / "listed", REPORTS, ([0, 1], [0, 1]), ([2], [2]))
+    write_manifest(folder, REPORTS)
+    assert open_dataset(folder, stage="reports").rows == 3
+    return folder
+
+
+def test_a_missing_and_an_extra_file_do_not_pass_for_the_whole(listed: Path) -> None:
+    (listed / "part-1.parquet").rename(listed / "part-9.parquet")
+    with pytest.raises(ReportsError, match=r"part-1\.parquet is missing"):
+        open_dataset(listed, stage="reports")
+    (listed / "part-1.parquet").write_bytes((listed / "part-9.parquet").read_bytes())
+    with pytest.raises(ReportsError, match=r"part-9\.parquet is not in _shufflesum\.json"):
+        open_dataset(listed, stage="reports")
+
+
+def test_a_file_of_other_rows_or_of_another_run_does_not_pass(listed: Path) -> None:
+    write_part(listed, "part-1", [batch_of([2, 2], [2, 2], REPORTS)], REPORTS)
+    with pytest.raises(ReportsError, match="were written"):
+        open_dataset(listed, stage="reports")
+    other = Identity.for_plan(PLAN)
+    write_part(listed, "part-1", [batch_of([2], [2], other)], other)
+    with pytest.raises(ReportsError, match="another run"):
+        open_dataset(listed, stage="reports")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"files": [3]}', '{"files": [], "identity": {}, "format": "x"}']
+)
+def test_a_damaged_manifest_is_refused(listed: Path, text: str) -> None:
+    (listed / "_shufflesum.json").write_text(text)
+    with pytest.raises(FileError, match="cannot be read"):
+        open_dataset(listed, stage="reports")
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """The closest thing to a full disk that needs no disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_full_disk_leaves_no_part(tmp_path: Path, kind: Format) -> None:
+    batch = batch_of(*random_reports(100_000), REPORTS)
+    with largest_file(4096), pytest.raises(WriteError, match="make room on the disk"):
+        write_part(tmp_path, "part", [batch], REPORTS, kind)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_whose_batches_fail_does_not_appear(tmp_path: Path) -> None:
+    def batches() -> Iterator[Any]:
+        yield batch_of([0], [0], REPORTS)
+        raise DataError("a bad row")
+
+    with pytest.raises(DataError, match="a bad row"):
+        write_part(tmp_path, "part", batches(), REPORTS)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ParameterError, match="csv"):
+        write_part(tmp_path, "part", [], REPORTS, "csv")  # type: ignore[arg-type]
+
+
+WORK = {"step": "test", "inputs": [["a", 1, 2]]}
+
+
+def put(folder: StagedFolder, name: str, rows: int = 1) -> None:
+    write_part(folder.path, name, [batch_of([0] * rows, [0] * rows, folder.identity)], folder.identity)
+
+
+def interrupt(output: Path, error: BaseException, **arguments: Any) -> None:
+    def run() -> None:
+        with StagedFolder(output, WORK, REPORTS, **arguments) as folder:
+            put(folder, "part-0", 2)
+            raise error
+
+    with pytest.raises(type(error)):
+        run()
+
+
+def test_a_folder_appears_whole_and_only_at_the_end(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with StagedFolder(output, WORK, REPORTS) as folder:
+        put(folder, "part-0")
+        (folder.path / "_scratch").mkdir()
+        (folder.path / ".part-1.parquet").write_bytes(b"left by a crash")
+        assert not output.exists()
+        assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    assert sorted(path.name for path in output.iterdir()) == ["_shufflesum.json", "part-0.parquet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert open_dataset(output, stage="reports").identity == REPORTS
+
+
+def test_only_shuffled_reports_can_be_read_by_others(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for identity, mode in ((REPORTS, 0o700), (REPORTS.shuffled(), 0o755)):
+            with StagedFolder(tmp_path / identity.stage, WORK, identity) as folder:
+                put(folder, "part-0")
+            assert stat.S_IMODE((tmp_path / identity.stage).stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
+def test_an_output_that_exists_is_never_replaced(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    with pytest.raises(FileError, match="exists, and is never replaced"), StagedFolder(output, WORK, REPORTS):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_output_made_by_somebody_else_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+
+    def run() -> None:
+        with StagedFolder(output, WORK, REPORTS) as folder:
+            put(folder, "part-0")
+            output.mkdir()
+
+    with pytest.raises(FileError, match="in the meantime"):
+        run()
+    assert list(output.iterdir()) == []
+    output.rmdir()
+    with StagedFolder(output, WORK, REPORTS) as folder:
+        assert folder.parts == {"part-0": 1}
+    assert open_dataset(output, stage="reports").rows == 1
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(143), MemoryError(), WriteError("full"), OSError(28)]
+)
+def test_an_interrupted_run_is_taken_up_again(tmp_path: Path, error: BaseException) -> None:
+    output = tmp_path / "out"
+    interrupt(output, error)
+    assert not output.exists()
+    with StagedFolder(output, WORK, Identity.for_plan(PLAN)) as folder:
+        assert folder.parts == {"part-0": 2}
+        assert folder.identity == REPORTS  # the parts that are there already have it
+        put(folder, "part-1")
+    assert open_dataset(output, stage="reports").rows == 3
+
+
+@pytest.mark.parametrize(
+    "error", [DataError("row 3"), ReportsError("mixed"), FileError("cut short"), ValueError("bug")]
+)
+def test_bad_input_leaves_nothing_behind(tmp_path: Path, error: Exception) -> None:
+    interrupt(tmp_path / "out", error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_work_is_not_taken_up(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    interrupt(output, KeyboardInterrupt())
+    for work, identity in (
+        (WORK | {"inputs": [["a", 1, 3]]}, REPORTS),
+        (WORK, Identity.for_plan(noiseless_plan(levels=9))),
+    ):
+        with pytest.raises(FileError, match="--restart"), StagedFolder(output, work, identity):
+            pass
+    with StagedFolder(output, WORK | {"inputs": []}, REPORTS, restart=True) as folder:
+        assert folder.parts == {}
+        put(folder, "part-7")
+    assert [file.path.name for file in open_dataset(output, stage="reports").files] == ["part-7.parquet"]
+
+
+def test_leftovers_that_are_no_finished_parts_are_done_again(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    interrupt(output, KeyboardInterrupt())
+    partial = tmp_path / ".out.partial"
+    (partial / "part-1.parquet").write_bytes(b"")
+    other = Identity.for_plan(PLAN)
+    write_part(partial, "part-2", [batch_of([0], [0], other)], other)
+    with StagedFolder(output, WORK, REPORTS) as folder:
+        assert folder.parts == {"part-0": 2}
+    assert open_dataset(output, stage="reports").rows == 2
+
+
+def test_a_damaged_note_of_the_work_is_refused_and_a_missing_one_starts_anew(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    interrupt(output, KeyboardInterrupt())
+    note = tmp_path / ".out.partial" / "_work.json"
+    assert json.loads(note.read_text())["work"] == WORK
+    note.write_text("{")
+    with pytest.raises(FileError, match="--restart"), StagedFolder(output, WORK, REPORTS):
+        pass
+    note.unlink()
+    with StagedFolder(output, WORK, REPORTS) as folder:
+        assert folder.parts == {}
+        put(folder, "part-0")
+
+
+def test_two_runs_cannot_share_an_output(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with StagedFolder(output, WORK, REPORTS) as folder:
+        put(folder, "part-0")
+        with pytest.raises(FileError, match="another run"), StagedFolder(output, WORK, REPORTS):
+            pass
+        assert folder.parts == {"part-0": 1}
+    assert open_dataset(output, stage="reports").rows == 1
+
+
+def test_an_output_in_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FileError, match="choose an output in a folder that exists"),
+        StagedFolder(tmp_path / "no" / "out", WORK, REPORTS),
+    ):
+        pass
+
+
+def test_changed_inputs_are_described_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("1\n")
+    os.utime(path, ns=(0, 1))
+    before = describe_inputs([path])
+    os.utime(path, ns=(0, 2))
+    assert describe_inputs([path]) != before
+    path.unlink()
+    with pytest.raises(FileError, match=r"a\.csv: cannot be read"):
+        describe_inputs([path])

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.batch.report_folders import noiseless_plan, noiseless_task
+
+from shufflesum.batch.identity import FORMAT, Identity
+from shufflesum.errors import ParameterError, ReportsError
+
+PLAN = noiseless_plan()
+PLAIN = Identity.for_plan(PLAN)
+SEALED = Identity.for_task(noiseless_task(PLAN), 1)
+SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
+
+short_ids = st.text("0123456789abcdef", min_size=32, max_size=32)
+long_ids = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
+@st.composite
+def identities(draw: st.DrawFn) -> Identity:
+    sealed = draw(st.booleans())
+    shuffle_id = draw(st.none() | short_ids)
+    return Identity(
+        stage="reports" if shuffle_id is None else "shuffled",
+        plan_id=draw(long_ids),
+        users=draw(st.integers(1, 10**10)),
+        reports=draw(st.integers(1, 10**6)),
+        batch_ids=tuple(sorted(draw(st.sets(short_ids, min_size=1, max_size=5)))),
+        shuffle_id=shuffle_id,
+        task_id=draw(long_ids) if sealed else None,
+        round_number=draw(st.integers(1, 2**32 - 1)) if sealed else None,
+    )
+
+
+@given(identities())
+def test_text_and_schema_give_back_the_same_identity(identity: Identity) -> None:
+    assert Identity.from_json(identity.to_json()) == identity
+    assert Identity.from_arrow(identity.arrow_schema(), "here") == identity
+
+
+def test_a_plan_and_a_task_say_all_that_a_shuffler_must_know() -> None:
+    assert (PLAIN.plan_id, PLAIN.users, PLAIN.reports, PLAIN.smallest_batch) == (PLAN.id, 4, 3, 12)
+    assert (PLAIN.stage, PLAIN.sealed, PLAIN.columns) == ("reports", False, ("coordinate", "value"))
+    assert (SEALED.sealed, SEALED.round_number, SEALED.columns) == (True, 1, ("sealed",))
+
+
+def test_every_run_has_ids_of_its_own() -> None:
+    assert Identity.for_plan(PLAN).batch_ids != PLAIN.batch_ids
+    one, other = PLAIN.shuffled(), PLAIN.shuffled()
+    assert one.stage == "shuffled"
+    assert one.shuffle_id != other.shuffle_id
+    assert one.batch_ids == PLAIN.batch_ids
+
+
+def test_a_round_that_the_plan_does_not_cover_is_refused() -> None:
+    with pytest.raises(ReportsError, match="covers rounds 1 to 1"):
+        Identity.for_task(noiseless_task(PLAN), 2)
+
+
+def test_reports_of_several_sites_can_be_put_together() -> None:
+    other = Identity.for_plan(PLAN)
+    both = PLAIN.merge(other)
+    assert both.batch_ids == tuple(sorted(PLAIN.batch_ids + other.batch_ids))
+    assert both == other.merge(PLAIN) == both.merge(PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (replace(PLAIN, plan_id="a" * 64), "plan aaaaaaaaaaaa"),
+        (PLAIN.shuffled(), "stage shuffled"),
+        (replace(PLAIN, users=5), "for 5 with 3"),
+        (SEALED, "some reports are sealed"),
+    ],
+)
+def test_what_does_not_belong_together_is_named(other: Identity, named: str) -> None:
+    with pytest.raises(ReportsError, match=named):
+        PLAIN.merge(other)
+
+
+def test_two_shuffles_two_tasks_and_two_rounds_stay_apart() -> None:
+    for one, other, named in (
+        (PLAIN.shuffled(), PLAIN.shuffled(), "of shuffle"),
+        (SEALED, replace(SEALED, task_id="b" * 64), "task bbbbbbbbbbbb"),
+        (SEALED, replace(SEALED, round_number=2), "round 2"),
+    ):
+        with pytest.raises(ReportsError, match=named):
+            one.merge(other)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stage": "sorted"},
+        {"plan_id": "x" * 64},
+        {"plan_id": "A" * 64},
+        {"users": 0},
+        {"users": True},
+        {"reports": 1.5},
+        {"batch_ids": ()},
+        {"batch_ids": ("b" * 32, "a" * 32)},
+        {"batch_ids": ("a" * 32, "a" * 32)},
+        {"batch_ids": ("a" * 31,)},
+        {"shuffle_id": "a" * 32},
+        {"stage": "shuffled"},
+        {"stage": "shuffled", "shuffle_id": 7},
+        {"task_id": "a" * 64},
+        {"round_number": 1},
+        {"task_id": "a" * 64, "round_number": 0},
+    ],
+)
+def test_what_no_run_could_have_written_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        replace(PLAIN, **change)
+    document = json.loads(PLAIN.to_json()) | change
+    with pytest.raises(ReportsError):
+        Identity.from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "no JSON"),
+        ("[]", "fields"),
+        ("[" * 100_000, "no JSON"),
+        (json.dumps(json.loads(PLAIN.to_json()) | {"more": 1}), "fields"),
+        (PLAIN.to_json().replace(FORMAT, "shufflesum-reports-9"), "shufflesum-reports-9"),
+        (json.dumps(json.loads(PLAIN.to_json()) | {"batch_ids": "a" * 32}), "list of batch ids"),
+    ],
+)
+def test_a_damaged_description_is_refused(text: str, named: str) -> None:
+    with pytest.raises(ReportsError, match=named):
+        Identity.from_json(text)
+
+
+def spark_schema(*texts: str | None) -> Any:
+    """As Spark writes it: metadata of the columns, as JSON in the file's own metadata."""
+    fields = [
+        {"name": name, "type": "long", "nullable": True, "metadata": {} if text is None else {"shufflesum": text}}
+        for name, text in zip(("coordinate", "value"), texts, strict=True)
+    ]
+    columns = [pa.field("coordinate", pa.int64()), pa.field("value", pa.int32())]
+    return pa.schema(columns, metadata={SPARK_KEY: json.dumps({"type": "struct", "fields": fields})})
+
+
+def test_the_identity_is_found_in_files_that_spark_wrote() -> None:
+    text = PLAIN.to_json()
+    assert Identity.from_arrow(spark_schema(text, text), "here") == PLAIN
+    assert Identity.from_arrow(spark_schema(text, None), "here") == PLAIN
+
+
+def test_columns_of_different_batches_are_refused() -> None:
+    with pytest.raises(ReportsError, match=r"here: .*different batches"):
+        Identity.from_arrow(spark_schema(PLAIN.to_json(), Identity.for_plan(PLAN).to_json()), "here")
+
+
+@pytest.mark.parametrize("metadata", [None, {SPARK_KEY: b"{"}, {SPARK_KEY: b"[1]"}, {SPARK_KEY: b'{"fields": [3]}'}])
+def test_a_file_of_something_else_is_refused(metadata: Any) -> None:
+    with pytest.raises(ReportsError, match="here: holds no reports"):
+        Identity.from_arrow(pa.schema([pa.field("coordinate", pa.uint32())], metadata=metadata), "here")
+
+
+@pytest.mark.parametrize(
+    ("identity", "columns", "named"),
+    [
+        (PLAIN, {"coordinate": pa.uint32()}, "exactly 'coordinate' and 'value'"),
+        (PLAIN, {"coordinate": pa.uint32(), "value": pa.uint16(), "user": pa.string()}, "exactly"),
+        (PLAIN, {"sealed": pa.binary(54)}, "exactly"),
+        (PLAIN, {"coordinate": pa.float64(), "value": pa.uint16()}, "'coordinate' has type double"),
+        (PLAIN, {"coordinate": pa.uint32(), "value": pa.string()}, "'value' has type string"),
+        (SEALED, {"sealed": pa.binary(53)}, "binary of 54 bytes"),
+        (SEALED, {"sealed": pa.string()}, "binary of 54 bytes"),
+    ],
+)
+def test_missing_columns_and_wrong_types_are_named(identity: Identity, columns: dict[str, Any], named: str) -> None:
+    with pytest.raises(ReportsError, match=f"here: .*{named}"):
+        Identity.from_arrow(pa.schema(list(columns.items()), metadata={"shufflesum": identity.to_json()}), "here")
+
+
+def test_the_types_that_spark_writes_are_accepted() -> None:
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(54)):
+        schema = pa.schema([("sealed", kind)], metadata={"shufflesum": SEALED.to_json()})
+        assert Identity.from_arrow(schema, "here") == SEALED

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.chances import FALSE_ALARM, chi_square
+
+from shufflesum.batch.scatter import PLAIN, SEALED, FileRuns, Items, Layout, MemoryRuns, permute, scatter, spill
+from shufflesum.errors import ParameterError
+from shufflesum.protocol.randomness import Words
+from shufflesum.testing import SeededSource
+
+
+class WordsBelow:
+    """A broken source, whose words never have their highest or lowest bit set."""
+
+    def __init__(self, seed: int) -> None:
+        self._source = SeededSource(seed)
+
+    def fill(self, out: Words) -> None:
+        self._source.fill(out)
+        out &= out.dtype.type(np.iinfo(out.dtype).max // 2 - 1)
+
+
+def numbered(count: int) -> Items:
+    items = np.zeros(count, dtype=PLAIN)
+    items["coordinate"], items["value"] = np.arange(count), np.arange(count) % 7
+    return items
+
+
+def random_items(count: int, dtype: np.dtype[Any], seed: int = 1) -> Items:
+    return np.frombuffer(np.random.default_rng(seed).bytes(count * dtype.itemsize), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [PLAIN, SEALED], ids=["plain", "sealed"])
+@pytest.mark.parametrize("buckets", [1, 2, 64, 65536])
+def test_scattering_moves_whole_items_and_loses_none(dtype: np.dtype[Any], buckets: int) -> None:
+    items = random_items(1000, dtype)
+    out, ends = scatter(items, buckets, SeededSource(2))
+    assert sorted(item.tobytes() for item in out) == sorted(item.tobytes() for item in items)
+    assert ends[0] == 0
+    assert ends[-1] == len(items)
+    assert (np.diff(ends.astype(np.int64)) >= 0).all()
+
+
+def test_buckets_are_drawn_uniformly_and_independently() -> None:
+    """All 64 pairs of buckets of two neighbours are equally likely (false alarm 1e-6); not so with biased words."""
+
+    def pairs(source: Any) -> Any:
+        found = np.zeros((8, 8))
+        for _ in range(20):
+            out, ends = scatter(numbered(2000), 8, source)
+            bucket = np.empty(2000, dtype=np.int64)
+            bucket[out["coordinate"]] = np.repeat(np.arange(8), np.diff(ends))
+            np.add.at(found, (bucket[::2], bucket[1::2]), 1)
+        return found
+
+    assert chi_square(pairs(SeededSource(3)), np.full(64, 1 / 64)) > FALSE_ALARM
+    assert chi_square(pairs(WordsBelow(3)), np.full(64, 1 / 64)) < FALSE_ALARM
+
+
+def test_a_bucket_is_permuted_uniformly() -> None:
+    """Chi-square over the 120 permutations of five at false alarm 1e-6; with biased words it is rejected."""
+    place = {order: i for i, order in enumerate(permutations(range(5)))}
+
+    def observed(source: Any) -> Any:
+        found = np.zeros(120)
+        for _ in range(12_000):
+            found[place[tuple(permute(numbered(5), source)["coordinate"].tolist())]] += 1
+        return found
+
+    assert chi_square(observed(SeededSource(4)), np.full(120, 1 / 120)) > FALSE_ALARM
+    assert chi_square(observed(WordsBelow(4)), np.full(120, 1 / 120)) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("dtype", [PLAIN, SEALED], ids=["plain", "sealed"])
+@pytest.mark.parametrize("count", [0, 1, 200_000])
+def test_permuting_keeps_every_byte(dtype: np.dtype[Any], count: int) -> None:
+    items = random_items(count, dtype)
+    out = permute(items, SeededSource(5))
+    assert np.array_equal(np.sort(out.view(f"V{dtype.itemsize}")), np.sort(items.view(f"V{dtype.itemsize}")))
+    assert count < 2 or out.tobytes() != items.tobytes()
+
+
+def test_runs_in_files_and_in_memory_give_the_same_buckets(tmp_path: Path) -> None:
+    runs = [scatter(random_items(size, SEALED, size), 4, SeededSource(size)) for size in (300, 7, 1, 250)]
+    in_memory = MemoryRuns(SEALED)
+    for items, ends in runs:
+        in_memory.add(items, ends)
+    assert spill(tmp_path, 0, iter(runs[:3]), 4) == 308
+    assert spill(tmp_path, 1, iter(runs[3:]), 4) == 250
+    with FileRuns(tmp_path, 2, SEALED) as in_files:
+        assert in_files.rows == in_memory.rows == 558
+        for bucket in range(4):
+            assert in_files.bucket(bucket).tobytes() == in_memory.bucket(bucket).tobytes()
+    assert sum(len(in_memory.bucket(bucket)) for bucket in range(4)) == 558
+
+
+def test_a_unit_that_was_half_spilled_is_written_from_the_start(tmp_path: Path) -> None:
+    (tmp_path / "unit-000000").write_bytes(bytes(10_000))
+    run = scatter(numbered(100), 2, SeededSource(1))
+    spill(tmp_path, 0, iter([run]), 2)
+    with FileRuns(tmp_path, 1, PLAIN) as runs:
+        assert sorted(np.concatenate([runs.bucket(0), runs.bucket(1)])["coordinate"].tolist()) == list(range(100))
+
+
+def test_a_unit_is_not_done_before_all_of_it_is_spilled(tmp_path: Path) -> None:
+    def broken() -> Any:
+        yield scatter(numbered(100), 2, SeededSource(1))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spill(tmp_path, 0, broken(), 2)
+    assert not (tmp_path / "unit-000000.npy").exists()
+
+
+def test_a_spill_file_that_lost_bytes_is_refused(tmp_path: Path) -> None:
+    spill(tmp_path, 0, iter([scatter(numbered(100), 2, SeededSource(1))]), 2)
+    data = (tmp_path / "unit-000000").read_bytes()
+    (tmp_path / "unit-000000").write_bytes(data[:-1])
+    with pytest.raises(OSError, match="is not as it was written"):
+        FileRuns(tmp_path, 1, PLAIN)
+
+
+@given(
+    rows=st.integers(1, 10**9),
+    item_bytes=st.sampled_from([PLAIN.itemsize, SEALED.itemsize]),
+    memory=st.integers(1 << 26, 1 << 33),
+    workers=st.integers(1, 64),
+)
+def test_a_layout_covers_all_buckets_once_and_stays_within_the_memory(
+    rows: int, item_bytes: int, memory: int, workers: int
+) -> None:
+    layout = Layout.plan(rows, item_bytes, memory=memory, workers=workers)
+    covered = [bucket for part in range(layout.parts) for bucket in layout.buckets_of(part)]
+    assert covered == list(range(layout.buckets))
+    assert layout.buckets & (layout.buckets - 1) == 0
+    assert 1 <= layout.workers <= workers
+    kept = rows * item_bytes if layout.in_memory else 0
+    run = layout.run_rows * (2 * item_bytes + 2)
+    bucket = rows / layout.buckets + 6 * (rows / layout.buckets) ** 0.5  # and each there twice, with its place
+    assert kept + layout.workers * run <= memory
+    assert kept + layout.workers * bucket * (2 * item_bytes + 4) <= memory
+    assert rows // layout.unit_rows <= 256
+
+
+def test_what_fits_into_memory_is_not_spilled() -> None:
+    assert Layout.plan(10**6, 6, memory=1 << 26, workers=2).in_memory
+    assert not Layout.plan(10**8, 6, memory=1 << 28, workers=2).in_memory
+    few = Layout.plan(1000, 6, memory=1 << 26, workers=2)
+    assert (few.buckets, few.parts) == (1, 1)
+
+
+def test_impossible_layouts_are_refused_by_name() -> None:
+    with pytest.raises(ParameterError, match="memory is 10 MB; a shuffle needs at least 42 MB"):
+        Layout.plan(100, 6, memory=10**7, workers=1)
+    with pytest.raises(ParameterError, match="workers is 0"):
+        Layout.plan(100, 6, memory=10**9, workers=0)
+    with pytest.raises(ParameterError, match="60,000 GB of reports cannot be shuffled within 200 MB; give more memory"):
+        Layout.plan(10**13, 6, memory=2 * 10**8, workers=2)

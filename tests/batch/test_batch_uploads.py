@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task, snapshot
+
+from shufflesum import Randomizer
+from shufflesum.batch.datasets import open_dataset, read_batches
+from shufflesum.batch.permute import run, shuffle
+from shufflesum.batch.scatter import Layout
+from shufflesum.batch.sources import open_source
+from shufflesum.batch.steps import count_sealed_batch
+from shufflesum.batch.uploads import open_uploads
+from shufflesum.errors import FileError, ReportsError
+from shufflesum.protocol import Counts
+from shufflesum.testing import UnprotectedTask
+from shufflesum.wire import Opener, Task, Upload
+
+PLAN = noiseless_plan(users=4)
+TASK = noiseless_task(PLAN)
+ROWS = np.random.default_rng(1).integers(0, 5, (12, 3)) / 4
+
+
+class ManyRounds(UnprotectedTask):
+    @property
+    def rounds(self) -> int:
+        return 2
+
+
+def sealed(rows: object = ROWS, task: Task = TASK, round_number: int = 1) -> list[bytes]:
+    """An upload for each row."""
+    randomizer = Randomizer(task.plan)
+    return [Upload.seal(task, randomizer.randomize(row[None]), round_number).encode() for row in np.asarray(rows)]
+
+
+def save(folder: Path, *files: list[bytes]) -> Path:
+    folder.mkdir()
+    for number, uploads in enumerate(files):
+        (folder / f"{number:03d}.upload").write_bytes(b"".join(uploads))
+    return folder
+
+
+def counted(shuffled: Path) -> Counts:
+    dataset = open_dataset(shuffled, stage="shuffled")
+    counts = Counts(PLAN)
+    for file in dataset.files:
+        for batch in read_batches(file, 1000):
+            count_sealed_batch(batch, counts, TASK, 1, Opener(KEY, processes=1))
+    return counts
+
+
+def expected() -> list[list[int]]:
+    counts = Counts(PLAN)
+    counts.add(Randomizer(PLAN).randomize(ROWS))
+    table: list[list[int]] = counts.table.tolist()
+    return table
+
+
+def test_uploads_become_a_sealed_shuffled_folder_that_the_analyzer_opens(tmp_path: Path) -> None:
+    uploads = sealed()
+    folder = save(tmp_path / "uploads", uploads[:1], uploads[1:8], uploads[8:])
+    before = snapshot(folder)
+    done = shuffle(folder, tmp_path / "shuffled", task=TASK)
+    assert (done.reports, done.repeated) == (36, 0)
+    assert (done.identity.task_id, done.identity.round_number) == (TASK.id, 1)
+    counts = counted(tmp_path / "shuffled")
+    assert counts.table.tolist() == expected()
+    assert counts.rejected == 0
+    assert snapshot(folder) == before
+
+
+def test_reports_of_one_upload_are_torn_apart_and_its_id_is_gone(tmp_path: Path) -> None:
+    uploads = sealed()
+    shuffle(save(tmp_path / "uploads", uploads), tmp_path / "shuffled", task=TASK, format="arrow")
+    written = b"".join(path.read_bytes() for path in (tmp_path / "shuffled").iterdir())
+    for data in uploads:
+        upload = Upload.decode(data, TASK)
+        assert upload.upload_id not in written
+        assert upload.sealed[:54] in written
+    # all twelve together with probability below 1e-15
+    assert not all(Upload.decode(data, TASK).sealed in written for data in uploads)
+
+
+def test_an_upload_sent_again_counts_once(tmp_path: Path) -> None:
+    uploads = sealed()
+    folder = save(tmp_path / "uploads", uploads + uploads[3:4], uploads[:2], uploads[:1])
+    source = open_uploads(folder, TASK)
+    assert (source.users, source.repeated, source.rows) == (12, 4, 36)
+    layout = Layout(rows=36, buckets=4, parts=2, run_rows=5, in_memory=False, workers=2)
+    assert run(source, tmp_path / "shuffled", layout).repeated == 4
+    assert counted(tmp_path / "shuffled").table.tolist() == expected()
+
+
+def test_one_id_with_other_bytes_is_refused(tmp_path: Path) -> None:
+    one, other = sealed()[:2]
+    forged = Upload(TASK.id, 1, Upload.decode(one, TASK).upload_id, Upload.decode(other, TASK).sealed).encode()
+    folder = save(tmp_path / "uploads", [one, other], [*sealed(), forged])
+    with pytest.raises(ReportsError, match=r"000.upload, upload 1 and .*001.upload, upload 13: have one upload id"):
+        open_uploads(folder, TASK)
+
+
+def test_ids_that_differ_only_at_the_end_are_two_users(tmp_path: Path) -> None:
+    content = Upload.decode(sealed()[0], TASK).sealed
+    ids = [bytes(16), bytes(15) + b"\1", b"\1" + bytes(15), bytes(8) + b"\1" + bytes(7)]
+    uploads = [Upload(TASK.id, 1, upload_id, content).encode() for upload_id in ids]
+    assert open_uploads(save(tmp_path / "uploads", uploads, uploads), TASK).users == 4
+
+
+def test_two_shuffles_of_the_same_uploads_are_of_one_batch(tmp_path: Path) -> None:
+    uploads = sealed()
+    one = open_uploads(save(tmp_path / "one", uploads), TASK).identity
+    again = open_uploads(save(tmp_path / "again", uploads[6:], uploads[:7]), TASK).identity
+    other = open_uploads(save(tmp_path / "other", uploads[1:]), TASK).identity
+    assert one.batch_ids == again.batch_ids != other.batch_ids
+
+
+def test_every_unit_has_its_own_uploads(tmp_path: Path) -> None:
+    uploads = sealed()
+    source = open_uploads(save(tmp_path / "uploads", uploads[:5], uploads[5:6], uploads[6:], uploads[2:4]), TASK)
+    for rows in (1, 6, 10, 1000):
+        for at_once in (1, 7, 1000):
+            items = [
+                item.tobytes() for unit in source.units(rows) for found in source.read(unit, at_once) for item in found
+            ]
+            sent = [Upload.decode(data, TASK).sealed[i : i + 54] for data in uploads for i in (0, 54, 108)]
+            assert items == sent
+
+
+def other_task(folder: Path) -> None:
+    task = noiseless_task(noiseless_plan(users=5))
+    (folder / "other.upload").write_bytes(sealed(ROWS[:1], task)[0])
+
+
+def cut_short(folder: Path) -> None:
+    data = (folder / "000.upload").read_bytes()
+    (folder / "000.upload").write_bytes(data[:-1])
+
+
+def emptied(folder: Path) -> None:
+    (folder / "empty.upload").touch()
+
+
+def stray(folder: Path) -> None:
+    (folder / "notes.txt").write_text("x")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (other_task, r"other.upload, upload 1: an upload for task"),
+        (cut_short, r"000.upload: has \d+ bytes; uploads of task"),
+        (emptied, r"empty.upload: has 0 bytes"),
+        (stray, r"notes.txt: is no file of uploads"),
+    ],
+)
+def test_bad_uploads_are_refused_by_name(tmp_path: Path, spoil: Callable[[Path], None], message: str) -> None:
+    folder = save(tmp_path / "uploads", sealed())
+    spoil(folder)
+    before = snapshot(folder)
+    with pytest.raises((FileError, ReportsError), match=message):
+        shuffle(folder, tmp_path / "shuffled", task=TASK)
+    assert snapshot(folder) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["uploads"]
+
+
+def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
+    task = ManyRounds(TASK.name, PLAN, TASK.analyzer_key, TASK.shuffler, TASK.expires)
+    folder = save(tmp_path / "uploads", sealed(task=task), sealed(ROWS[:2], task, 2))
+    with pytest.raises(ReportsError, match=r"uploads of the rounds \[1, 2\]; a batch is of one round"):
+        open_uploads(folder, task)
+    (folder / "000.upload").unlink()
+    assert open_uploads(folder, task).identity.round_number == 2
+
+
+def test_uploads_need_their_task(tmp_path: Path) -> None:
+    with pytest.raises(ReportsError, match="say which task with --task"):
+        open_source(save(tmp_path / "uploads", sealed()))
+
+
+def test_fewer_users_than_the_plan_needs_are_refused_however_often_they_send(tmp_path: Path) -> None:
+    uploads = sealed(ROWS[:3])
+    with pytest.raises(ReportsError, match="9 reports, but"):
+        shuffle(save(tmp_path / "uploads", uploads, uploads), tmp_path / "shuffled", task=TASK)
+    assert [path.name for path in tmp_path.iterdir()] == ["uploads"]
+
+
+def test_an_upload_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    folder = save(tmp_path / "uploads", sealed())
+    source = open_uploads(folder, TASK)
+    cut_short(folder)
+    with pytest.raises(ReportsError, match="was changed while it was read"):
+        list(source.read(range(12), 1000))

@@ -1,0 +1,163 @@
+"""`shufflesum shuffle`, by way of files, as a data team would run it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from tests.batch.report_folders import batch_of, snapshot, write_folder
+from tests.cli.conftest import SCRIPT
+
+import shufflesum as ss
+from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.identity import Identity
+from shufflesum.testing import unprotected_plan
+from shufflesum.wire import Task, Upload, generate_private_key, write_key_pair
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tests.cli.conftest import Command, Within
+
+PLAN = ss.plan(users=2000, shape=3, epsilon=1.0, delta=1e-6, reports=2, levels=3)
+SMALL = ss.plan(users=100, shape=2, epsilon=2.0, delta=1e-3, reports=1, levels=1)
+
+
+@pytest.fixture
+def reports(folder: Path, command: Command, crowd: NDArray[np.float64]) -> Path:
+    """The reports of 5,000 users."""
+    np.save(folder / "users.npy", crowd)
+    (folder / "plan.json").write_text(PLAN.to_json())
+    assert command("randomize", "users.npy", "--plan", "plan.json", "-o", "reports").code == 0
+    return folder / "reports"
+
+
+@pytest.fixture
+def task(folder: Path) -> Task:
+    """A task of 100 users, in task.json, with its analyzer's key in analyzer.key."""
+    private = generate_private_key()
+    write_key_pair(folder / "analyzer", private)
+    task = Task(
+        name="batch",
+        plan=SMALL,
+        analyzer_key=private.public_key().public_bytes_raw(),
+        shuffler="https://shuffler.example.org",
+        expires=datetime(2099, 1, 1, tzinfo=UTC),
+    )
+    (folder / "task.json").write_text(task.to_json())
+    return task
+
+
+def rows_of(path: Path) -> list[tuple[int, ...]]:
+    table = parquet.read_table(path).to_pydict()
+    return list(zip(*table.values(), strict=True))
+
+
+def test_from_users_over_reports_and_a_shuffle_to_their_mean(
+    reports: Path, folder: Path, command: Command, within: Within, crowd: NDArray[np.float64]
+) -> None:
+    before = snapshot(reports)
+    done = command("shuffle", reports, "-o", "shuffled", "--memory", "100MB", "--workers", 2)
+    assert done.code == 0, done.err
+    assert done.out == "wrote shuffled: 10,000 reports in 1 file\n"
+    assert done.err == ""
+    sent, shuffled = rows_of(reports), rows_of(folder / "shuffled")
+    assert sent != shuffled
+    assert sorted(sent) == sorted(shuffled)
+    found = command("analyze", "shuffled", "--plan", "plan.json", "--json")
+    assert found.estimate["users"] == 5000
+    assert within(found.estimate, crowd.mean(axis=0))
+    assert not within(found.estimate, crowd.mean(axis=0) + 0.5)
+    assert snapshot(reports) == before
+
+
+def test_the_output_can_be_arrow_files(reports: Path, folder: Path, command: Command) -> None:
+    assert command("shuffle", reports, "-o", "shuffled", "--format", "arrow").code == 0
+    dataset = open_dataset(folder / "shuffled", stage="shuffled")
+    assert {file.path.suffix for file in dataset.files} == {".arrow"}
+    assert dataset.rows == 10_000
+
+
+def test_uploads_of_clients_are_shuffled_and_the_analyzer_opens_them(
+    folder: Path, task: Task, command: Command, within: Within
+) -> None:
+    randomizer = ss.Randomizer(SMALL)
+    rows = np.tile([[0.1, 0.9]], (150, 1))
+    uploads = [Upload.seal(task, randomizer.randomize(row[None]), 1).encode() for row in rows]
+    (folder / "uploads").mkdir()
+    (folder / "uploads" / "monday.upload").write_bytes(b"".join(uploads[:80]))
+    (folder / "uploads" / "tuesday.upload").write_bytes(b"".join(uploads[70:]))
+    done = command("shuffle", "uploads", "--task", "task.json", "-o", "shuffled")
+    assert done.code == 0, done.err
+    assert done.out == "10 of the uploads came before and do not count again\nwrote shuffled: 150 reports in 1 file\n"
+    found = command("analyze", "shuffled", "--task", "task.json", "--key", "analyzer.key", "--json")
+    assert found.estimate["users"] == 150
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere", "-o", "shuffled"), "nowhere: does not exist"),
+        (("reports", "-o", "reports"), "reports: exists, and is never replaced"),
+        (("reports", "-o", "no/such/folder"), "choose an output in a folder that"),
+        (("reports", "-o", "shuffled", "--memory", "5MB"), "memory is 5 MB; a shuffle needs at least"),
+        (("reports", "-o", "shuffled", "--memory", "much"), "'much' is no amount of memory"),
+        (("reports", "-o", "shuffled", "--master", "local[2]"), "--master is for --engine spark"),
+        (("reports", "-o", "shuffled", "--engine", "spark", "--restart"), "are for --engine local"),
+        (("plan.json", "-o", "shuffled"), "plan.json: is no file of reports"),
+        (("few", "-o", "shuffled"), "99 reports, but the plan hides a user among 100 users"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_written(
+    reports: Path, folder: Path, command: Command, arguments: tuple[str, ...], message: str
+) -> None:
+    identity = Identity.for_plan(unprotected_plan(users=100, shape=4))
+    write_folder(folder / "few", identity, ([0] * 99, [0] * 99))
+    before = snapshot(folder)
+    done = command("shuffle", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert snapshot(folder) == before
+    assert not list(folder.glob(".*"))
+
+
+def test_reports_of_another_task_and_uploads_without_one_are_refused(
+    reports: Path, folder: Path, task: Task, command: Command
+) -> None:
+    assert "these reports are not sealed" in command("shuffle", reports, "--task", "task.json", "-o", "out").err
+    (folder / "uploads").mkdir()
+    (folder / "uploads" / "one.upload").write_bytes(b"x")
+    assert "say which task with --task" in command("shuffle", "uploads", "-o", "out").err
+    assert "one.upload: has 1 bytes" in command("shuffle", "uploads", "--task", "task.json", "-o", "out").err
+    assert not (folder / "out").exists()
+
+
+def test_a_polite_kill_leaves_work_that_the_same_command_finishes(folder: Path, command: Command) -> None:
+    identity = Identity.for_plan(unprotected_plan(users=100, shape=1 << 20, levels=9))
+    batch = batch_of(range(1 << 20), np.arange(1 << 20) % 10, identity)
+    (folder / "reports").mkdir()
+    write_part(folder / "reports", "part", [batch] * 4, identity)
+    arguments = ["shuffle", "reports", "-o", "shuffled", "--memory", "42MB"]
+    with subprocess.Popen([SCRIPT, *arguments], stderr=subprocess.PIPE) as process:
+        partial = folder / ".shuffled.partial" / "_spill"
+        while not list(partial.glob("*.npy")) and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 143
+    assert not (folder / "shuffled").exists()
+    assert (folder / ".shuffled.partial").exists()
+    other = command("shuffle", "reports", "-o", "shuffled", "--memory", "1GB")
+    assert other.code == 2
+    assert "--restart" in other.err
+    assert command(*arguments).code == 0
+    assert not (folder / ".shuffled.partial").exists()
+    assert open_dataset(folder / "shuffled", stage="shuffled").rows == 4 << 20
+    shutil.rmtree(folder / "shuffled")
+    assert command(*arguments, "--restart").code == 0
