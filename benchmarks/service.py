@@ -26,6 +26,7 @@ import numpy as np
 from tests.service.servers import Deployment, ServerProcess, fake_upload, wait_until
 
 from benchmarks.timing import Row
+from shufflesum._machine import cores as machine_cores
 from shufflesum.protocol import Reports
 from shufflesum.service.store import Entry, open_store
 from shufflesum.testing import unprotected_plan
@@ -68,7 +69,7 @@ def ingest() -> list[Row]:
 
 def opening() -> list[Row]:
     """A whole batch through the analyzer, HTTP, counting and durable result included."""
-    cores = len(os.sched_getaffinity(0))
+    cores = machine_cores()
     with tempfile.TemporaryDirectory() as name:
         plan = replace(unprotected_plan(users=OPENED, shape=10, levels=3), rounds=REPEATS + 1)
         deployment = Deployment(Path(name), plan)

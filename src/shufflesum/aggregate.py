@@ -7,7 +7,6 @@ perfectly.
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ from queue import SimpleQueue
 
 from numpy.typing import ArrayLike
 
+from shufflesum._machine import cores
 from shufflesum.contract import Accountant, Plan, Sampling, check_size
 from shufflesum.domain import Missing, Structure
 from shufflesum.domain._arrays import Rows, users_rows
@@ -99,7 +99,7 @@ def aggregate_batches(
     """
     if workers is None:
         # Each worker has a table of counts of its own; large tables are not worth the memory.
-        workers = 1 if source else min(os.cpu_count() or 1, 1 + _SPARE_CELLS // (plan.dimension * (plan.levels + 1)))
+        workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // (plan.dimension * (plan.levels + 1)))
     check_size("workers", workers, 1, 1 << 10)
     crew = [_Worker(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
     done = 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from shufflesum._machine import sync
 from shufflesum.batch.identity import Identity
 from shufflesum.contract import check_choice
 from shufflesum.errors import FileError, MissingExtraError
@@ -23,7 +24,6 @@ __all__ = [
     "read_batches",
     "report_paths",
     "require_arrow",
-    "sync",
     "write_part",
 ]
 
@@ -206,12 +206,3 @@ def _writer(path: Path, schema: Any, kind: Format, group_rows: int) -> Iterator[
 
         yield write
         put(last=True)
-
-
-def sync(path: Path) -> None:
-    """Make sure that a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

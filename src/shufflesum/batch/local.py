@@ -14,6 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from shufflesum._machine import cores
 from shufflesum.batch.datasets import (
     Dataset,
     Format,
@@ -260,7 +261,7 @@ def count(
 
 def file_digests(dataset: Dataset, workers: int | None = None) -> dict[Path, str]:
     """Each file's SHA-256, for an engine that counts by other means; two equal files are refused."""
-    with _pool(workers or _cores()) as pool:
+    with _pool(workers or cores()) as pool:
         paths = _filled(dataset)
         digests = dict(zip(paths, pool.map(_digest, paths), strict=True))
     refuse_repeated_files(digests)
@@ -303,11 +304,7 @@ def _workers(asked: int | None, memory: int, bytes_each: int) -> int:
         raise ParameterError(
             f"memory is {memory / 1e6:.0f} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (--memory)"
         )
-    return min(asked or _cores(), memory // bytes_each)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(asked or cores(), memory // bytes_each)
 
 
 @contextmanager

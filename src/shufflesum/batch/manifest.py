@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from shufflesum.batch.files import ReportFile, WriteError, open_report_file, report_paths, sync
+from shufflesum._machine import sync
+from shufflesum.batch.files import ReportFile, WriteError, open_report_file, report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
 

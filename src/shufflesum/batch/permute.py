@@ -21,6 +21,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._machine import cores
 from shufflesum.batch.datasets import (
     Format,
     StagedFolder,
@@ -119,7 +120,7 @@ def shuffle_source(
             f"{identity.reports} reports each; wait for {identity.smallest_batch - source.rows} more"
         )
     dtype = SEALED if identity.sealed else PLAIN
-    layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=_cores() if workers is None else workers)
+    layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=cores() if workers is None else workers)
     return run(source, output, layout, format=format, restart=restart, progress=progress)
 
 
@@ -275,10 +276,6 @@ class _Step:
 
 def _part_name(part: int) -> str:
     return f"part-{part:05d}"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _boot_id() -> str:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
@@ -13,6 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
+from shufflesum._machine import process_pool
 from shufflesum.contract import REPORT_BYTES
 from shufflesum.wire import SEALED_BYTES, Task, seal_info, seal_many
 
@@ -47,13 +44,7 @@ class Sealer:
     def __enter__(self) -> Sealer:
         """Start the processes, unless one is enough."""
         if self._processes > 1:
-            # Not forked: the caller has threads, and a fork would copy whatever locks they hold.
-            self._pool = ProcessPoolExecutor(
-                self._processes,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_start_worker,
-                initargs=(self._task.analyzer_key, self._info),
-            )
+            self._pool = process_pool(self._processes, _start_worker, self._task.analyzer_key, self._info)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,15 +60,6 @@ _worker: tuple[X25519PublicKey, bytes]  # in the pool's processes only
 def _start_worker(public_key: bytes, info: bytes) -> None:
     global _worker  # noqa: PLW0603
     _worker = X25519PublicKey.from_public_bytes(public_key), info
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt from the keyboard is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _seal_in_worker(encoded: bytes) -> bytes:

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shufflesum.batch.files import WriteError, open_report_file, sync
+from shufflesum._machine import sync
+from shufflesum.batch.files import WriteError, open_report_file
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.manifest import MANIFEST, write_manifest
 from shufflesum.errors import FileError, ReportsError, ShufflesumError

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.batch.files import WriteError, sync
+from shufflesum._machine import sync
+from shufflesum.batch.files import WriteError
 from shufflesum.batch.identity import Identity
 from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ReportsError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import itertools
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shufflesum._machine import cores
 from shufflesum.errors import DataError
 from shufflesum.experiments import comparisons, figures, panels, portraits
 from shufflesum.experiments.data import Heartbeats
@@ -60,7 +60,7 @@ def reproduce(data: Heartbeats, request: Request, progress: Callable[[int], None
     if len(data.beats) < LEAST_ROWS:
         raise DataError(f"{data.name}: holds {len(data.beats):,} rows; at least {LEAST_ROWS:,} are needed")
     store = Store.open(request.folder, data, request.encoding, request.seed)
-    results = Results(data, store, request.repeats, request.seed, workers=os.cpu_count() or 1)
+    results = Results(data, store, request.repeats, request.seed, workers=cores())
     defaults = replace(panels.DEFAULTS, users=min(panels.DEFAULTS.users, len(data.beats)))
     found = [
         (panel, panels.points(panel, defaults, request.encoding))

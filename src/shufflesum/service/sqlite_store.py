@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from shufflesum._machine import sync
 from shufflesum.errors import FileError
 from shufflesum.service.sql_store import SqlStore
 from shufflesum.service.store import Batch, StoreError
@@ -51,7 +52,7 @@ class SqliteStore(SqlStore):
     def _create(self) -> None:
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            _sync_folder(self._path.parent)
+            sync(self._path.parent)
         except OSError as error:
             raise FileError(
                 f"the store {self._path} cannot be made: {error.strerror}; choose another --store"
@@ -153,15 +154,6 @@ class SqliteStore(SqlStore):
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file is durable once its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lock_file(path: Path) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._machine import sync
 from shufflesum.errors import FileError, MissingExtraError
 
 __all__ = ["WRITABLE", "EstimateLike", "StagedOutputs", "estimate_to_json", "write_estimate"]
@@ -110,11 +111,11 @@ class StagedOutputs:
     def _move_all(self) -> None:
         try:
             for temporary in self._moves.values():
-                _sync(temporary)
+                sync(temporary)
             for final, temporary in self._moves.items():
                 temporary.replace(final)
             for folder in {final.parent for final in self._moves}:
-                _sync(folder)
+                sync(folder)
         except OSError as error:
             raise FileError(
                 f"{', '.join(map(str, self._moves))}: cannot be written: {error.strerror}; "
@@ -125,14 +126,6 @@ class StagedOutputs:
 def _require_arrow() -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtraError("writing .parquet files needs pyarrow: pip install 'shufflesum[files]'")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def estimate_to_json(estimate: EstimateLike, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:

@@ -6,10 +6,8 @@ round) goes into `info`: under any other a sealed report cannot be opened. Byte 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import secrets
-import signal
 import stat
 import struct
 import threading
@@ -25,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
+from shufflesum._machine import cores, process_pool
 from shufflesum.contract import REPORT_BYTES, SEAL_BYTES
 from shufflesum.errors import FileError, ParameterError, ReportsError
 
@@ -94,7 +93,7 @@ class Opener:
     """
 
     def __init__(self, private_key: X25519PrivateKey, *, processes: int | None = None) -> None:
-        self._processes = _cores() if processes is None else processes
+        self._processes = cores() if processes is None else processes
         if self._processes < 1:
             raise ParameterError(f"processes is {processes}; at least one is needed, or None for one per core")
         self._private_key = private_key
@@ -123,13 +122,7 @@ class Opener:
     def _running_pool(self) -> ProcessPoolExecutor:
         with self._lock:
             if self._pool is None:
-                # Not forked: the caller may have threads, and a fork would copy whatever locks they hold.
-                self._pool = ProcessPoolExecutor(
-                    self._processes,
-                    mp_context=multiprocessing.get_context("spawn"),
-                    initializer=_start_worker,
-                    initargs=(self._private_key.private_bytes_raw(),),
-                )
+                self._pool = process_pool(self._processes, _start_worker, self._private_key.private_bytes_raw())
             return self._pool
 
     def _drop(self, pool: ProcessPoolExecutor) -> None:
@@ -150,10 +143,6 @@ class Opener:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _sealed_bytes(sealed: bytes | NDArray[np.uint8]) -> bytes:
@@ -184,16 +173,6 @@ _worker_key: X25519PrivateKey  # in the pool's processes only
 def _start_worker(private_key: bytes) -> None:
     global _worker_key  # noqa: PLW0603
     _worker_key = X25519PrivateKey.from_private_bytes(private_key)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt from the keyboard is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A parent that was killed cannot end its pool, and the private key must not live on in orphans."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _open_in_worker(sealed: bytes, info: bytes) -> tuple[bytes, int]:

@@ -1,0 +1,88 @@
+"""What the batch steps cost by size, as the tables of docs/scale.md: `python -m benchmarks.scale [largest]`.
+
+The real steps on real files, all cores, each user sending all of 100 coordinates; sealed reports on fewer, because each
+costs some hundred microseconds. Times are of this machine and this run; costs for each report are what to compute with.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from shufflesum.batch.datasets import open_dataset
+from shufflesum.batch.inputs import open_users
+from shufflesum.batch.local import count, randomize
+from shufflesum.batch.permute import shuffle
+from shufflesum.contract import Plan
+from shufflesum.testing import UnprotectedTask, unprotected_plan
+from shufflesum.wire import Task, generate_private_key
+
+DIMENSION, LEVELS = 100, 3
+LARGEST, SEALED = 100_000_000, 200_000
+
+
+def steps(folder: Path, users: int, *, sealed: bool) -> list[str]:
+    """Lines of the table: the three steps on reports of so many users."""
+    plan = unprotected_plan(users=users, shape=DIMENSION, levels=LEVELS, noise_probability=0.2, reports=DIMENSION)
+    key = generate_private_key()
+    target: Plan | Task = plan
+    if sealed:
+        target = UnprotectedTask(
+            name="scale",
+            plan=plan,
+            analyzer_key=key.public_key().public_bytes_raw(),
+            shuffler="http://127.0.0.1",
+            expires=datetime.now(UTC).replace(microsecond=0) + timedelta(days=1),
+        )
+    rows = np.random.default_rng(1).random((users, DIMENSION), dtype=np.float32)
+    np.save(folder / "users.npy", rows)
+    del rows
+    reports = users * plan.reports
+    jobs: dict[str, tuple[Callable[[], object], Path]] = {
+        "randomize": (
+            lambda: randomize(open_users(folder / "users.npy"), folder / "reports", target),
+            folder / "reports",
+        ),
+        "shuffle": (lambda: shuffle(folder / "reports", folder / "shuffled"), folder / "shuffled"),
+        "analyze": (
+            lambda: count(
+                open_dataset(folder / "shuffled", stage="shuffled"), target, private_key=key if sealed else None
+            ),
+            folder / "shuffled",
+        ),
+    }
+    lines = []
+    for name, (job, wrote) in jobs.items():
+        start = time.perf_counter()
+        job()
+        seconds = time.perf_counter() - start
+        size = sum(path.stat().st_size for path in wrote.iterdir())
+        kind = "sealed" if sealed else "plain"
+        lines.append(
+            f"| {name}, {kind} | {users:,} | {reports:,} | {seconds:.1f} s | {seconds / reports * 1e9:,.0f} ns | "
+            f"{size / 1e6:,.0f} MB |"
+        )
+    return lines
+
+
+def main() -> None:
+    largest = int(float(sys.argv[1])) if len(sys.argv) > 1 else LARGEST
+    print("| step | users | reports | time | for each report | files |\n| --- | --- | --- | --- | --- | --- |")
+    sizes = [size for size in (10_000, 1_000_000, 10_000_000, 100_000_000) if size <= largest]
+    for size in sizes:  # the first, which compiles, is not shown
+        with tempfile.TemporaryDirectory(prefix="shufflesum-scale-") as name:
+            lines = steps(Path(name), size // DIMENSION, sealed=False)
+        if size > sizes[0]:
+            print("\n".join(lines), flush=True)
+    with tempfile.TemporaryDirectory(prefix="shufflesum-scale-") as name:
+        print("\n".join(steps(Path(name), SEALED // DIMENSION, sealed=True)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The machine beneath: its cores, its disk, processes that share the work."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+__all__ = ["cores", "process_pool", "sync"]
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def sync(path: Path) -> None:
+    """Make sure that a file, or what a folder lists, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def process_pool(processes: int, start: Callable[..., None], *arguments: Any) -> ProcessPoolExecutor:
+    """Processes that each begin with `start(*arguments)`, and end with this one, however it ends.
+
+    They are not forked: the caller may have threads, and a fork would copy whatever locks they hold. A script that
+    uses them needs the usual `if __name__ == "__main__":` around its work.
+    """
+    return ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start,
+        initargs=(start, arguments),
+    )
+
+
+def _start(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    start(*arguments)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt from the keyboard is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its pool, and secrets must not live on in orphans."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
