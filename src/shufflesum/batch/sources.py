@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shufflesum.batch.datasets import Dataset, ReportFile, open_dataset, read_batches
 from shufflesum.batch.identity import Identity
@@ -22,7 +21,7 @@ from shufflesum.batch.uploads import holds_uploads, open_uploads
 from shufflesum.errors import ReportsError
 from shufflesum.wire import Task
 
-__all__ = ["FileSource", "ReportSource", "Unit", "open_source"]
+__all__ = ["FileSource", "ReportSource", "Unit", "items_of", "open_source"]
 
 Unit = Any  # a piece of the input, in the words of its source
 
@@ -96,36 +95,23 @@ class FileSource:
         """A unit's reports, so many at a time."""
         for file, pieces in unit:
             for batch in read_batches(file, rows, pieces):
-                yield self._items(batch)
-
-    def _items(self, batch: Any) -> Items:
-        """A record batch as items, none lost.
-
-        What cannot be a report (a null, a negative number, bytes of another size) becomes one that lies outside every
-        plan's domain, or that nobody can open: the analyzer rejects and counts it.
-        """
-        if self.identity.sealed:
-            sealed, damaged = sealed_bytes(batch.column("sealed"))
-            return np.frombuffer(sealed + bytes(damaged * SEALED.itemsize), dtype=SEALED)
-        items: Items = np.empty(len(batch), dtype=PLAIN)
-        coordinates, values = (_numbers(batch.column(name), items[name].dtype) for name in ("coordinate", "value"))
-        if coordinates is None or values is None:
-            reports, _ = reports_of(batch, self.identity.plan_id)
-            coordinates, values = reports.coordinates, reports.values
-        good = len(coordinates)
-        items["coordinate"][:good], items["value"][:good] = coordinates, values
-        items[good:] = (1 << 32) - 1, (1 << 16) - 1
-        return items
+                yield items_of(batch, self.identity)
 
 
-def _numbers(column: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """A column of exactly this type, without nulls, as it lies in memory.
+def items_of(batch: Any, identity: Identity) -> Items:
+    """A record batch as items, none lost.
 
-    Arrow's own conversion would load pandas where that is installed, and its tens of megabytes.
+    What cannot be a report (a null, a negative number, bytes of another size) becomes one that lies outside every
+    plan's domain, or that nobody can open: the analyzer rejects and counts it.
     """
-    if str(column.type) != dtype.name or column.null_count:
-        return None
-    return np.frombuffer(column.buffers()[1], dtype, count=len(column), offset=column.offset * dtype.itemsize)
+    if identity.sealed:
+        sealed, damaged = sealed_bytes(batch.column("sealed"))
+        return np.frombuffer(sealed + bytes(damaged * SEALED.itemsize), dtype=SEALED)
+    reports, rejected = reports_of(batch, identity.plan_id)
+    items: Items = np.empty(len(reports) + rejected, dtype=PLAIN)
+    items["coordinate"][: len(reports)], items["value"][: len(reports)] = reports.coordinates, reports.values
+    items[len(reports) :] = (1 << 32) - 1, (1 << 16) - 1
+    return items
 
 
 def open_source(path: str | os.PathLike[str], *, task: Task | None = None) -> ReportSource:

@@ -1,0 +1,58 @@
+"""Counting on Spark against Spark's own group-by, on the same files in the same session."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.timing import Row, at_most, best_times
+from shufflesum.batch import spark
+from shufflesum.batch.datasets import open_dataset, write_manifest, write_part
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.steps import randomize_batch
+from shufflesum.protocol import Randomizer
+from shufflesum.testing import unprotected_plan
+
+REPORTS, DIMENSION, LEVELS, FILES = 40_000_000, 100, 3, 8
+
+
+def rows() -> list[Row]:
+    plan = unprotected_plan(users=1, shape=DIMENSION, reports=DIMENSION, levels=LEVELS, noise_probability=0.2)
+    users = np.random.default_rng(1).random((REPORTS // FILES // DIMENSION, DIMENSION), dtype=np.float32)
+    session = spark.session("local[*]")
+    with tempfile.TemporaryDirectory() as name:
+        # Not shuffled: for the time that counting takes, who was drawn in which order makes no difference.
+        folder, identity = Path(name), Identity.for_plan(plan).shuffled()
+        for number in range(FILES):
+            batch = randomize_batch(users, Randomizer(plan), identity)
+            write_part(folder, f"part-{number}", [batch], identity)
+        write_manifest(folder, identity)
+        assert open_dataset(folder, stage="shuffled").rows == REPORTS
+        frame = spark.read(session, folder, "shuffled")
+
+        def native() -> int:
+            return int(frame.groupBy("coordinate", "value").count().toArrow().num_rows)
+
+        def row_by_row() -> object:
+            return spark.count(frame.where("coordinate >= 0"), plan)
+
+        assert native() == DIMENSION * (LEVELS + 1)
+        ours, theirs = best_times(lambda: spark.analyze(frame, plan), native, repeats=5)
+        through_rows, _ = best_times(row_by_row, native, repeats=1)
+    session.stop()
+    detail = f" ({1e9 * ours / REPORTS:.1f} ns against {1e9 * theirs / REPORTS:.1f} ns a report)"
+    return [
+        at_most(
+            f"Spark: analyze of {REPORTS:,} reports in Parquet files, against `groupBy(coordinate, value).count()`",
+            ours / theirs,
+            1.5,
+            detail,
+        ),
+        Row(
+            "the same where the frame is more than files (a filter), so that Spark hands every row to Arrow",
+            f"{through_rows / theirs:.1f}x",
+            "",
+        ),
+    ]

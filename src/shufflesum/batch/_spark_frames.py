@@ -1,0 +1,227 @@
+"""Spark frames of reports: whose they are, how they are read as files, and how a stage is made to last.
+
+Spark may run any task again: because an executor died, because another copy seemed faster, because files of an
+exchange were lost. What a task with fresh randomness gives the second time is something else. So such tasks are always
+the last stage of a job that writes files, and everything after reads the files. Spark's commit protocol lets exactly
+one attempt of each task into them: the driver says which one may commit, and until the job commits a committed attempt
+can only be replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StructField, StructType
+
+from shufflesum.batch._spark_tasks import Batches, reports_of_files, told_error
+from shufflesum.batch.identity import METADATA_KEY, Identity, Stage
+from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
+
+__all__ = [
+    "check_frame",
+    "exact_path",
+    "first_words",
+    "identity_of",
+    "materialise",
+    "over_reports",
+    "remove",
+    "report_schema",
+    "spark_job",
+    "working_folder",
+]
+
+_WRITING = {
+    "compression": "none",  # as in files of the local engine: what a dictionary leaves over is random
+    # The other version moves a task's files to their place one by one, before anybody knows that the job succeeds.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+# The number of rows, which is limited by default, says nothing about rows that are whole files or long vectors.
+_BATCH_BYTES = ("spark.sql.execution.arrow.maxBytesPerBatch", str(64 << 20))
+
+
+def check_frame(frame: object) -> DataFrame:
+    """Refuse what is no data frame of a session with a Spark driver in this process."""
+    if not isinstance(frame, DataFrame):
+        raise ParameterError(f"a Spark DataFrame is expected, not {type(frame).__name__}")
+    if not hasattr(frame, "_jdf"):
+        raise ParameterError(
+            "this DataFrame is of a Spark Connect session, which cannot be told where to keep what was drawn; run the "
+            "job on the cluster with spark-submit, or connect with SparkSession.builder.master(...)"
+        )
+    return frame
+
+
+def report_schema(identity: Identity) -> StructType:
+    """The columns of a frame of reports, each with the identity in its metadata."""
+    kinds: dict[str, DataType] = {"coordinate": LongType(), "value": IntegerType(), "sealed": BinaryType()}
+    told = {METADATA_KEY: identity.to_json()}
+    return StructType([StructField(name, kinds[name], nullable=True, metadata=told) for name in identity.columns])
+
+
+def identity_of(frame: DataFrame, stage: Stage | None = None) -> Identity:
+    """Whose reports a frame holds; all that it is made of must say so, agree, and be there once."""
+    check_frame(frame)
+    nameless = [field.name for field in frame.schema.fields if METADATA_KEY not in (field.metadata or {})]
+    if nameless or not frame.columns:
+        raise ReportsError(
+            f"column {nameless[0] if nameless else ''!r} does not say whose reports it holds; give the DataFrame of "
+            "randomize, shuffle or read, not one that was computed from it or read in another way"
+        )
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found: Identity | None = None
+    for index in range(leaves.size()):
+        identity = _identity_of_leaf(json.loads(leaves.apply(index).schema().json()))
+        if found is not None and set(found.batch_ids) & set(identity.batch_ids):
+            raise ReportsError("the DataFrame holds the same reports twice: a user would count twice; leave one out")
+        found = identity if found is None else found.merge(identity)
+    assert found is not None
+    if sorted(frame.columns) != sorted(found.columns):
+        raise ReportsError(
+            f"the DataFrame has the columns {', '.join(map(repr, frame.columns[:10]))}; these reports have exactly "
+            f"{' and '.join(map(repr, found.columns))}"
+        )
+    if stage is not None and found.stage != stage:
+        raise ReportsError(
+            "these reports were not shuffled; their order may tell whose they are: call shuffle first"
+            if stage == "shuffled"
+            else "these reports are shuffled already; give those of randomize"
+        )
+    return found
+
+
+def _identity_of_leaf(schema: Any) -> Identity:
+    """What one of a frame's sources says."""
+    told = {field["metadata"].get(METADATA_KEY) for field in schema["fields"]}
+    if len(told) != 1 or not isinstance(text := told.pop(), str):
+        raise ReportsError(
+            "the DataFrame mixes reports with something that does not say whose reports it holds; give the one of "
+            "randomize, shuffle or read as it is, or a union of such"
+        )
+    return Identity.from_json(text)
+
+
+def over_reports(
+    frame: DataFrame, identity: Identity, function: Callable[[Batches], Batches], schema: StructType | str
+) -> DataFrame:
+    """The function over all partitions of a frame of reports, lazily.
+
+    Where the frame is just what is in files, Arrow reads them: from the executor's own disk, or from bytes that Spark
+    fetched from wherever they are.
+    """
+    plan = frame._jdf.queryExecution().analyzed()
+    files = frame.inputFiles() if plan.getClass().getSimpleName() == "LogicalRelation" else []
+    if not files or not all(file.endswith(".parquet") for file in files):
+        return frame.select(*identity.columns).mapInArrow(function, schema)
+    columns = ["path"] if all(file.startswith("file:") for file in files) else ["path", "content"]
+    paths = [exact_path(unquote(file)) for file in files]
+    found = frame.sparkSession.read.format("binaryFile").load(paths).select(*columns)
+    return found.mapInArrow(reports_of_files(function, identity), schema)
+
+
+def exact_path(path: str) -> str:
+    """A path that Spark takes as it is, though it may hold characters that it would read as patterns."""
+    return re.sub(r"([\\{}\[\]*?,^])", r"\\\1", path)
+
+
+def materialise(frame: DataFrame, path: str) -> tuple[DataFrame, int]:
+    """Write a frame to a new folder; returns what is there, the same however often it is read, and its rows."""
+    with spark_job(frame.sparkSession):
+        produced = Observation()
+        counted = frame.observe(produced, F.count(F.lit(1)).alias("rows"))
+        counted.write.options(**_WRITING).parquet(path)
+        written = frame.sparkSession.read.schema(frame.schema).parquet(exact_path(path))
+        rows, found = produced.get["rows"], written.count()
+    if rows != found:
+        raise FileError(
+            f"{path}: {rows} rows were written, and {found} are there; it must be in a folder that the driver and all "
+            "executors share, such as one on HDFS, S3 or NFS (sparkContext.setCheckpointDir)"
+        )
+    return written, found
+
+
+@contextmanager
+def working_folder(session: SparkSession) -> Iterator[str]:
+    """A folder for stages that later ones read, in Spark's checkpoint directory; only its owner may look into it.
+
+    It lasts until Spark ends, or until the block fails.
+    """
+    context = session.sparkContext
+    base = context.getCheckpointDir()
+    if base is None and not str(context.master).startswith("local"):
+        raise ParameterError(
+            "what was drawn at random must be kept where all executors can read it; name such a folder, on HDFS, S3 or "
+            "NFS, with sparkContext.setCheckpointDir(...) (--conf spark.checkpoint.dir=...)"
+        )
+    name = f"{base}/shufflesum-{secrets.token_hex(8)}" if base is not None else tempfile.mkdtemp(prefix="shufflesum-")
+    with spark_job(session):
+        hadoop, files, path = _hadoop(session, name)
+        if base is not None:
+            files.mkdirs(path)
+            files.setPermission(path, hadoop.permission.FsPermission("700"))
+        files.deleteOnExit(path)
+    try:
+        yield name
+    except BaseException:
+        with suppress(Py4JError, ConnectionError):
+            remove(session, name)
+        if base is None:
+            shutil.rmtree(name, ignore_errors=True)  # should Spark's driver be gone
+        raise
+
+
+def remove(session: SparkSession, name: str) -> None:
+    """Delete a folder, wherever Spark keeps it."""
+    _, files, path = _hadoop(session, name)
+    files.delete(path, True)
+
+
+def _hadoop(session: SparkSession, name: str) -> tuple[Any, Any, Any]:
+    """Java's classes for files, the file system of a path, and the path."""
+    context: Any = session.sparkContext
+    hadoop = context._jvm.org.apache.hadoop.fs
+    path = hadoop.Path(name)
+    return hadoop, path.getFileSystem(context._jsc.hadoopConfiguration()), path
+
+
+@contextmanager
+def spark_job(session: SparkSession) -> Iterator[None]:
+    """Run jobs with record batches of a bounded size; when one fails, say why in a line instead of a page.
+
+    Errors that our tasks raised on purpose come out as what they were.
+    """
+    limit = session.conf.get(_BATCH_BYTES[0])
+    try:
+        session.conf.set(*_BATCH_BYTES)
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        if (told := told_error(text)) is not None:
+            raise told from None
+        raise ShufflesumError(f"Spark could not do it: {first_words(text)}") from error
+    except ConnectionError as error:
+        raise ShufflesumError(
+            f"Spark's driver is gone ({error}); it may have run out of memory: --conf spark.driver.memory=4g"
+        ) from error
+    finally:
+        with suppress(Py4JError, ConnectionError):
+            session.conf.set(_BATCH_BYTES[0], str(limit))
+
+
+def first_words(text: str) -> str:
+    """What Spark says, without its pages of stack traces."""
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("at ", "SQLSTATE", "JVM stacktrace"))]
+    told = lines[-1:] if any(line.startswith("Traceback") for line in lines) else lines[:3]
+    return " ".join(told)[:600] or "it gave no reason"

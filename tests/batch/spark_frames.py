@@ -1,0 +1,69 @@
+"""What the tests on Spark share."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.chances import FALSE_ALARM
+
+__all__ = ["NEEDS_JAVA", "first_one_waits", "largest_error", "packed", "slowly", "users_frame"]
+
+NEEDS_JAVA = pytest.mark.skipif(
+    shutil.which(os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java")
+    is None,
+    reason="Spark runs on Java",
+)
+
+
+def users_frame(spark: Any, rows: NDArray[Any], partitions: int) -> Any:
+    """A frame with one column of arrays; each row one user."""
+    import pyarrow as pa
+
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1]).cast(pa.list_(pa.float64()))
+    return spark.createDataFrame(pa.table({"beat": lists})).repartition(partitions)
+
+
+def packed(frame: Any) -> NDArray[np.int64]:
+    """A frame's reports, in its order, each as one number."""
+    table = frame.toArrow()
+    coordinates, values = (table.column(name).to_numpy() for name in ("coordinate", "value"))
+    return np.asarray(coordinates * 65536 + values)
+
+
+def largest_error(predicted: float, numbers: int) -> float:
+    """What a sum of squares of so many equal independent normal errors exceeds with probability at most 1e-6.
+
+    Laurent and Massart's bound: the mean times 1 + 2 sqrt(u/n) + 2 u/n, u = log 1e6.
+    """
+    u = -math.log(FALSE_ALARM)
+    return predicted * (1 + 2 * math.sqrt(u / numbers) + 2 * u / numbers)
+
+
+def slowly(batches: Iterator[Any], *, seconds: float) -> Iterator[Any]:
+    """All batches of a partition, after a while."""
+    time.sleep(seconds)
+    yield from batches
+
+
+def first_one_waits(batches: Iterator[Any], *, folder: str) -> Iterator[Any]:
+    """Every partition's first attempt stops in the middle, and goes on when a second one may have finished."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    for number, batch in enumerate(batches):
+        if number == 0 and context.partitionId() % 4 == 0:
+            try:
+                os.close(os.open(f"{folder}/{context.partitionId()}", os.O_CREAT | os.O_EXCL))
+                time.sleep(8)
+            except FileExistsError:
+                pass
+        yield batch

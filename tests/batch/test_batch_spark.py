@@ -1,0 +1,381 @@
+"""The three roles on Spark, on this machine's cores; several processes and killed executors are in the slow suite."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from pyarrow import parquet
+from scipy.stats import binom, norm
+from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task, write_folder
+from tests.batch.spark_frames import NEEDS_JAVA, largest_error, packed, users_frame
+from tests.chances import FALSE_ALARM, chi_square
+
+import shufflesum as ss
+from shufflesum.batch import local, permute
+from shufflesum.batch.datasets import open_dataset
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.inputs import open_users
+from shufflesum.errors import DataError, FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.estimation import Estimate
+from shufflesum.experiments.data import load
+from shufflesum.synthetic import heartbeats
+from shufflesum.testing import unprotected_plan
+
+pytestmark = [NEEDS_JAVA, pytest.mark.xdist_group("spark")]  # one Spark at a time
+
+USERS, DIMENSION = 3000, 10
+PLAN = unprotected_plan(
+    users=USERS, shape=DIMENSION, reports=DIMENSION, levels=3, noise_probability=0.2, bounds=(0.0, 1.0)
+)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    from shufflesum.batch import spark
+
+    session = spark.session("local[2]")
+    yield session
+    session.stop()
+
+
+@dataclass(frozen=True)
+class Batch:
+    rows: NDArray[Any]
+    users: Any
+    reports: Any
+    shuffled: Any
+
+
+@pytest.fixture(scope="module")
+def batch(session: Any) -> Batch:
+    from shufflesum.batch import spark
+
+    rows = heartbeats(USERS, DIMENSION, seed=3)
+    users = users_frame(session, rows, 3)
+    reports = spark.randomize(users, PLAN)
+    return Batch(rows, users, reports, spark.shuffle(reports))
+
+
+def test_the_shuffle_keeps_every_report_and_not_their_order(batch: Batch) -> None:
+    before, after = packed(batch.reports), packed(batch.shuffled)
+    assert len(before) == USERS * DIMENSION
+    np.testing.assert_array_equal(np.sort(before), np.sort(after))
+    assert not np.array_equal(before, after)
+
+
+def test_what_was_drawn_stays_the_same_however_often_it_is_read(batch: Batch) -> None:
+    np.testing.assert_array_equal(packed(batch.reports), packed(batch.reports))
+
+
+def test_local_counts_what_spark_wrote(batch: Batch, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    name = "a strange [name] {with}, * and %20"
+    dataset = spark.write(batch.shuffled, tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == [name]
+    counted, _ = local.count(dataset, PLAN)
+    found = spark.count(spark.read(batch.shuffled.sparkSession, tmp_path / name, "shuffled"), PLAN)
+    np.testing.assert_array_equal(counted.table, found.table)
+    np.testing.assert_array_equal(counted.table, spark.analyze(batch.shuffled, PLAN).table)
+    with pytest.raises(FileError, match="exists"):
+        spark.write(batch.shuffled, tmp_path / name)
+
+
+def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    np.save(tmp_path / "users.npy", heartbeats(USERS, DIMENSION, seed=4))
+    local.randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", PLAN)
+    permute.shuffle(tmp_path / "reports", tmp_path / "by local")
+    spark.shuffle_folder(tmp_path / "reports", tmp_path / "by spark")
+    counted, _ = local.count(open_dataset(tmp_path / "by local", stage="shuffled"), PLAN)
+    for folder in ("by local", "by spark"):
+        found = spark.analyze_folder(tmp_path / folder, PLAN)
+        np.testing.assert_array_equal(found.table, counted.table)
+        # Also where the frame is no longer just files.
+        frame = spark.read(session, tmp_path / folder, "shuffled").where("value >= 0")
+        np.testing.assert_array_equal(spark.count(frame, PLAN).table, counted.table)
+
+
+def test_sealed_reports_are_shuffled_unopened(tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    plan = noiseless_plan(users=20)
+    task = noiseless_task(plan)
+    rows, table = grid_rows(20, plan)
+    np.save(tmp_path / "users.npy", rows)
+    local.randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", task, workers=1)
+    shuffled = spark.shuffle_folder(tmp_path / "reports", tmp_path / "shuffled")
+    counted, _ = local.count(shuffled, task, private_key=KEY, workers=1)
+    np.testing.assert_array_equal(counted.table, table)
+    assert counted.rejected == 0
+
+
+def test_files_that_only_spark_can_reach_are_counted_too(session: Any, batch: Batch, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    spark.write(batch.shuffled, tmp_path / "shuffled")
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.viewfs.mounttable.default.link./elsewhere", tmp_path.as_uri())
+    frame = session.read.schema(batch.shuffled.schema).parquet("viewfs:///elsewhere/shuffled")
+    assert frame.inputFiles()[0].startswith("viewfs:")
+    np.testing.assert_array_equal(spark.count(frame, PLAN).table, spark.count(batch.shuffled, PLAN).table)
+
+
+def test_reports_outside_the_domain_are_rejected_and_counted(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    identity = Identity.for_plan(PLAN).shuffled()
+    folder = write_folder(tmp_path / "shuffled", identity, ([0, 1, DIMENSION], [3, 4, 0]), ([9], [2]))
+    counts = spark.count(spark.read(session, folder, "shuffled"), PLAN)
+    assert (counts.accepted, counts.rejected) == (2, 2)
+    assert counts.table[0, 3] == counts.table[9, 2] == 1
+    with pytest.raises(ReportsError, match=r"2 reports were accepted \(2 rejected\)"):
+        spark.analyze(spark.read(session, folder, "shuffled"), PLAN)
+
+
+def test_columns_of_numbers_and_arrays_mean_the_same(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    plan = unprotected_plan(users=4, shape=(2, 2), reports=4, levels=8)
+    rows = np.random.default_rng(1).integers(0, 9, (50, 4)) / 8
+    table = pa.table({"who": pa.array(range(50)), **{f"x {i}": rows[:, i] for i in range(4)}})
+    parquet.write_table(table, tmp_path / "users.parquet")
+    dataset = spark.randomize_folder(
+        tmp_path / "users.parquet", tmp_path / "reports", plan, user_column="who", columns=["1:5"]
+    )
+    by_columns = packed(spark.read(session, tmp_path / "reports", "reports"))
+    by_arrays = packed(spark.randomize(users_frame(session, rows, 2), plan))
+    expected = np.arange(4) * 65536 + np.rint(rows * 8).astype(int)
+    np.testing.assert_array_equal(np.sort(by_columns), np.sort(expected.reshape(-1)))
+    np.testing.assert_array_equal(np.sort(by_arrays), np.sort(expected.reshape(-1)))
+    assert dataset.identity.plan_id == plan.id
+
+
+def uniformity(order: NDArray[np.integer[Any]]) -> float:
+    """The smallest p-value, times their number, of three tests that a permutation is a uniform one.
+
+    Where blocks of the input went, whether neighbours rise or fall, and how far places go together. Blocks without
+    replacement vary less than the chi-square says, and so do rises (their variance is a third of a coin's): both are
+    on the safe side.
+    """
+    n = len(order)
+    blocks = np.zeros((8, 8))
+    np.add.at(blocks, (order * 8 // n, np.arange(n) * 8 // n), 1)
+    rises = int((np.diff(order) > 0).sum())
+    correlation = np.corrcoef(order, np.arange(n))[0, 1] * np.sqrt(n - 1)
+    chances = (
+        chi_square(blocks, np.full(64, 1 / 64)),
+        2 * min(binom.cdf(rises, n - 1, 0.5), binom.sf(rises - 1, n - 1, 0.5)),
+        2 * norm.sf(abs(correlation)),
+    )
+    return float(3 * min(chances))
+
+
+def test_the_order_after_the_shuffle_says_nothing_about_the_order_before(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """False alarm 1e-6; reports in order, dealt but not permuted, or permuted but not dealt are rejected."""
+    from shufflesum.batch import spark
+
+    users = 1 << 14
+    plan = unprotected_plan(users=users, shape=1, levels=users)
+    monkeypatch.setattr(spark, "_BUCKET_BYTES", users * 6 // 8)
+    reports = spark.randomize(users_frame(session, np.arange(users)[:, None] / users, 3), plan)
+    shuffled = spark.shuffle(reports)
+    assert len(shuffled.inputFiles()) == 8
+    place = np.empty(users, dtype=np.int64)
+    place[packed(reports)] = np.arange(users)
+    order = place[packed(shuffled)]
+    assert uniformity(order) > FALSE_ALARM
+
+    generator = np.random.default_rng(1)
+    dealt = np.argsort(generator.integers(0, 8, users), kind="stable")
+    permuted = np.concatenate([generator.permutation(part) for part in np.array_split(np.arange(users), 8)])
+    for wrong in (np.arange(users), dealt, permuted):
+        assert uniformity(wrong) < FALSE_ALARM
+
+
+def test_no_two_tasks_draw_the_same(session: Any) -> None:
+    from shufflesum.batch import spark
+
+    plan = unprotected_plan(users=1, shape=1000, levels=1)
+    frame = users_frame(session, np.zeros((400, 1000)), 4)
+    drawn = []
+    for _ in range(2):  # the second time in the same Python workers
+        for file in spark.randomize(frame, plan).inputFiles():
+            drawn.append(tuple(parquet.read_table(file.removeprefix("file://")).column("coordinate").to_pylist()[:50]))
+    assert len(drawn) == 8
+    assert len(set(drawn)) == 8
+    assert all(len(set(coordinates)) > 20 for coordinates in drawn)
+
+
+def test_end_to_end_within_the_predicted_error(session: Any) -> None:
+    """False alarm 1e-6; with half the noise corrected the error is too large."""
+    from shufflesum.batch import spark
+
+    beats = heartbeats(20_000, 20, seed=5)
+    plan = ss.plan(users=len(beats), shape=20, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6)
+    found = spark.analyze(spark.shuffle(spark.randomize(users_frame(session, beats, 2), plan)), plan)
+    assert (found.users, found.rejected) == (len(beats), 0)
+    half = replace(plan, noise_probability=np.ceil(plan.noise_probability / 2 * 2.0**53) * 2.0**-53)
+    wrong = Estimate(half, found.users, 0, found.table)
+    right_error, wrong_error = (float(np.sum((e.mean - beats.mean(axis=0)) ** 2)) for e in (found, wrong))
+    assert right_error <= largest_error(plan.expected_error.total, 20) < wrong_error
+
+
+def with_column(batch: Batch) -> Any:
+    from pyspark.sql import functions as F
+
+    return batch.shuffled.withColumn("value", F.lit(1))
+
+
+def mixed(batch: Batch) -> Any:
+    return batch.shuffled.union(batch.shuffled.sparkSession.createDataFrame([(1, 1)], "coordinate long, value int"))
+
+
+OTHER = unprotected_plan(users=USERS, shape=DIMENSION, reports=DIMENSION, levels=3)
+REFUSED: dict[str, tuple[type[ShufflesumError], str, Callable[[Any, Batch], object]]] = {
+    "another plan": (ReportsError, "belong to plan", lambda spark, b: spark.analyze(b.shuffled, OTHER)),
+    "not shuffled": (ReportsError, "not shuffled", lambda spark, b: spark.analyze(b.reports, PLAN)),
+    "shuffled twice": (ReportsError, "shuffled already", lambda spark, b: spark.shuffle(b.shuffled)),
+    "no identity": (ReportsError, "does not say whose", lambda spark, b: spark.analyze(b.users, PLAN)),
+    "a computed column": (ReportsError, "'value' does not say", lambda spark, b: spark.analyze(with_column(b), PLAN)),
+    "foreign rows": (ReportsError, "mixes reports", lambda spark, b: spark.analyze(mixed(b), PLAN)),
+    "one column": (ReportsError, "exactly", lambda spark, b: spark.count(b.shuffled.select("value"), PLAN)),
+    "twice": (ReportsError, "same reports twice", lambda spark, b: spark.shuffle(b.reports.union(b.reports))),
+    "too few": (ReportsError, "wait for 29995 more", lambda spark, b: spark.shuffle(b.reports.limit(5))),
+    "no rows": (DataError, "no rows", lambda spark, b: spark.randomize(b.users.limit(0), PLAN)),
+    "no frame": (ParameterError, "Spark DataFrame", lambda spark, b: spark.shuffle(b.rows)),
+    "wrong width": (
+        DataError,
+        "1 columns, but the plan is for 10",
+        lambda spark, b: spark.randomize(b.users.selectExpr("beat[0]"), PLAN),
+    ),
+    "text": (DataError, "type string", lambda spark, b: spark.randomize(b.users.selectExpr("'a' as t"), PLAN)),
+    "arrays and more": (
+        DataError,
+        "choose it alone",
+        lambda spark, b: spark.randomize(b.users.selectExpr("beat", "1"), PLAN),
+    ),
+    "no such column": (
+        ShufflesumError,
+        "Spark could not do it.*nowhere",
+        lambda spark, b: spark.randomize(b.users, PLAN, columns=["nowhere"]),
+    ),
+    "missing value": (
+        DataError,
+        "partition .*coordinate 9: the value is NaN",
+        lambda spark, b: spark.randomize(b.users.selectExpr("array_append(slice(beat, 1, 9), null) as beat"), PLAN),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_refuses_in_a_line(batch: Batch, case: str) -> None:
+    from shufflesum.batch import spark
+
+    kind, words, call = REFUSED[case]
+    with pytest.raises(kind, match=words) as caught:
+        call(spark, batch)
+    assert len(str(caught.value)) < 700
+    assert "\n" not in str(caught.value)
+
+
+def test_batches_of_the_same_plan_are_shuffled_together(batch: Batch) -> None:
+    from shufflesum.batch import spark
+
+    more = spark.randomize(batch.users.limit(100), PLAN)
+    shuffled = spark.shuffle(batch.reports.union(more))
+    assert spark.analyze(shuffled, PLAN).users == USERS + 100
+    told = Identity.from_json(shuffled.schema["value"].metadata["shufflesum"])
+    assert len(told.batch_ids) == 2
+
+
+def test_bad_input_leaves_nothing_behind(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    plan = unprotected_plan(users=1, shape=2, reports=2, levels=1)
+    table = pa.table({"who": ["a", "b", " a"], "x": [0.0, 1.0, 0.5], "y": [0.0, float("nan"), 1.0]})
+    parquet.write_table(table, tmp_path / "users.parquet")
+    for options, words in (({"columns": ["x", "y"]}, "is NaN"), ({"user_column": "who"}, "user 'a' has 2 rows")):
+        with pytest.raises(DataError, match=words):
+            spark.randomize_folder(tmp_path / "users.parquet", tmp_path / "reports", plan, **options)
+    (tmp_path / "users.csv").write_text("1,2\n")
+    with pytest.raises(FileError, match="Parquet"):
+        spark.randomize_folder(tmp_path / "users.csv", tmp_path / "reports", plan)
+    assert sorted(os.listdir(tmp_path)) == ["users.csv", "users.parquet"]
+    (tmp_path / "reports").mkdir()
+    with pytest.raises(FileError, match="exists"):
+        spark.randomize_folder(tmp_path / "users.parquet", tmp_path / "reports", plan)
+
+
+def test_a_damaged_file_is_named(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    identity = Identity.for_plan(PLAN).shuffled()
+    folder = write_folder(tmp_path / "shuffled", identity, ([0] * 5000, [3] * 5000))
+    frame = spark.read(session, folder, "shuffled")
+    (folder / "part-0.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    with pytest.raises(FileError, match=r"part-0\.parquet: cannot be read"):
+        spark.count(frame, PLAN)
+
+
+def test_a_cluster_needs_a_place_for_what_was_drawn(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shufflesum.batch import spark
+
+    monkeypatch.setattr(batch.users.sparkSession.sparkContext, "master", "spark://cluster:7077")
+    with pytest.raises(ParameterError, match="setCheckpointDir"):
+        spark.randomize(batch.users, PLAN)
+
+
+def test_without_java_it_says_so(tmp_path: Path) -> None:
+    code = "from shufflesum.batch import spark; spark.session('local[1]')"
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "MissingExtraError: Spark runs on Java" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_example_job_runs_and_errs_as_predicted() -> None:
+    example = Path(__file__).parents[2] / "examples" / "spark_job.py"
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "guarantee: epsilon 1.0, delta 1e-06" in done.stdout
+    found = re.search(r"squared error (\S+), expected at worst (\S+)$", done.stdout, flags=re.MULTILINE)
+    assert found is not None
+    assert float(found[2]) / 10 <= float(found[1]) <= 1.01 * largest_error(float(found[2]), 100)
+
+
+@pytest.mark.slow
+def test_the_real_heartbeats_end_to_end(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    archive = os.environ.get("SHUFFLESUM_HEARTBEATS")
+    if not archive:
+        pytest.skip("SHUFFLESUM_HEARTBEATS does not name the .npz archive of the heartbeats")
+    beats = load(Path(archive)).beats[:50_000, :100]
+    plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=0.95, delta=1e-6)
+    shuffled = spark.shuffle(spark.randomize(users_frame(session, beats, 4), plan))
+    found = spark.analyze(shuffled, plan)
+    error = float(np.sum((found.mean - beats.mean(axis=0)) ** 2))
+    assert plan.expected_error.total / 10 <= error <= largest_error(plan.expected_error.total, 100)
+    counted, _ = local.count(spark.write(shuffled, tmp_path / "shuffled"), plan)
+    np.testing.assert_array_equal(counted.table, found.table)
