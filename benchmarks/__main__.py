@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import sys
 
-from benchmarks import accounting, commands, protocol
+from benchmarks import accounting, batch, batch_shuffle, batch_spark, commands, protocol, service
 from benchmarks.timing import markdown
 
 
 def main() -> int:
-    table = [*protocol.rows(), *accounting.rows(), *commands.rows()]
+    parts = (protocol, accounting, commands, batch, batch_shuffle, batch_spark, service)
+    table = [row for part in parts for row in part.rows()]
     print(f"Python {platform.python_version()}, {platform.machine()}\n")
     print(markdown(table))
     return 1 if any(row.holds is False for row in table) else 0

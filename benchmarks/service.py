@@ -18,22 +18,23 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import httpx
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.service.servers import Deployment, ServerProcess, fake_upload, wait_until
 
 from benchmarks.timing import Row
 from shufflesum._machine import cores as machine_cores
+from shufflesum._machine import process_pool
 from shufflesum.protocol import Reports
 from shufflesum.service.store import Entry, open_store
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES, encode_reports, open_many, seal_info, seal_many
 
 UPLOADS, CONNECTIONS = 6_000, 64
-OPENED, DISTINCT = 120_000, 2_000
+OPENED, DISTINCT, BARE_ROUNDS = 120_000, 2_000, 15
 STORED, MEGABYTES = 1_000_000, 500
 REPEATS = 3
 
@@ -80,36 +81,51 @@ def opening() -> list[Row]:
             generator.integers(0, 10, DISTINCT).astype(np.uint32),
             generator.integers(0, 4, DISTINCT).astype(np.uint16),
         )
-        ours: list[float] = []
-        bare: list[float] = []
-        ours_cpu: list[float] = []
-        bare_cpu: list[float] = []
-        with deployment.analyzer() as analyzer:
+        ours, alone, together = [], [], []
+        with deployment.analyzer() as analyzer, process_pool(cores, _bare_key, key.private_bytes_raw()) as bare:
             for number in range(1, REPEATS + 2):
                 info = seal_info(deployment.task.id, number)
                 sealed = seal_many(encode_reports(reports), key.public_key(), info).tobytes()
-                for _ in range(5):
-                    start, busy = time.perf_counter(), time.process_time()
-                    assert open_many(sealed, key, info).rejected == 0
-                    bare_cpu.append(DISTINCT / (time.process_time() - busy))
-                    bare.append(DISTINCT / (time.perf_counter() - start))
-                start, busy = time.perf_counter(), _busy(analyzer.pid)
+                alone.append(bare.submit(_bare_rate, sealed, info).result())
+                together.append(sum(bare.map(_bare_rate, [sealed] * cores, [info] * cores)))
+                start = time.perf_counter()
                 _post_batch(analyzer, deployment, number, sealed * (OPENED // DISTINCT))
-                ours_cpu.append(OPENED / (_busy(analyzer.pid) - busy))
                 ours.append(OPENED / (time.perf_counter() - start))
     # The first batch starts the analyzer's processes.
-    ratio = max(ours[1:]) / (cores * max(bare))
-    efficiency = median(ours_cpu[1:]) / median(bare_cpu)
+    rate, one, all_cores = max(ours[1:]), max(alone), max(together)
+    possible = all_cores / (cores * one)
+    ratio = rate / (cores * one)
     return [
         Row(
             f"analyzer: a batch of {OPENED:,} reports opened and counted on {cores} cores, against the bare HPKE open "
             "rate of one core, times cores",
-            f"{ratio:.2f}x ({max(ours[1:]):,.0f} against {cores} x {max(bare):,.0f} reports a second; "
-            f"{efficiency:.2f}x for each second of processor time)",
+            f"{ratio:.2f}x ({rate:,.0f} against {cores} x {one:,.0f} reports a second)",
+            "at least 0.85x" + (f"; bare processes on all cores reach {possible:.2f}x here" if possible < 1 else ""),
+            # Cores that slow each other down are no fault of the analyzer's.
+            ratio >= 0.85 or (None if possible < 0.9 else False),
+        ),
+        Row(
+            "the same, against bare processes that do nothing but open, one on each core",
+            f"{rate / all_cores:.2f}x ({all_cores:,.0f} reports a second)",
             "at least 0.85x",
-            ratio >= 0.85,
-        )
+            rate >= 0.85 * all_cores,
+        ),
     ]
+
+
+_key: X25519PrivateKey  # in the bare processes only
+
+
+def _bare_key(raw: bytes) -> None:
+    global _key  # noqa: PLW0603
+    _key = X25519PrivateKey.from_private_bytes(raw)
+
+
+def _bare_rate(sealed: bytes, info: bytes) -> float:
+    start = time.perf_counter()
+    for _ in range(BARE_ROUNDS):
+        assert open_many(sealed, _key, info).rejected == 0
+    return BARE_ROUNDS * DISTINCT / (time.perf_counter() - start)
 
 
 def memory() -> list[Row]:
