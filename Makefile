@@ -15,10 +15,10 @@ setup-postgres:                   ## the database that the service tests run aga
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; }
 
 test: lint                        ## lint, strict types, layering, tests
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 
 test-slow: .venv/.dev-installed   ## the long statistical extras
-	$(BIN)/pytest -n 2 --dist loadgroup -m slow
+	$(BIN)/pytest -n 2 -m slow
 
 lint: .venv/.dev-installed
 	$(BIN)/ruff check .

@@ -32,7 +32,7 @@ from shufflesum.experiments.data import load
 from shufflesum.synthetic import heartbeats
 from shufflesum.testing import unprotected_plan
 
-pytestmark = [NEEDS_JAVA, pytest.mark.xdist_group("spark")]  # one Spark at a time
+pytestmark = NEEDS_JAVA
 
 USERS, DIMENSION = 3000, 10
 PLAN = unprotected_plan(

@@ -25,7 +25,7 @@ import shufflesum as ss
 from shufflesum.synthetic import heartbeats
 from shufflesum.testing import unprotected_plan
 
-pytestmark = [pytest.mark.slow, NEEDS_JAVA, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow, NEEDS_JAVA]
 
 ID_LEVELS = 1 << 14  # a user's number is reported exactly: levels are its binary digits
 PARTITIONS = 8

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, shuffle_folder, snapshot
+from tests.batch.report_folders import batch_of, shuffle_folder, snapshot, write_folder
 
 import shufflesum as ss
 from shufflesum.batch.datasets import open_dataset, write_part
@@ -155,9 +155,25 @@ def test_sealed_reports_need_task_and_key(sealed: Path, refused: Callable[..., s
     assert "these reports are sealed" in refused("analyze", sealed, "--plan", "small.json")
 
 
+def test_a_batch_of_too_few_honest_users_gives_no_estimate(
+    files: Path, command: Command, refused: Callable[..., str]
+) -> None:
+    """Half of the users put all their reports into the first block: no report is bad, but the others hide fewer."""
+    plan = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, reports=3, levels=1)
+    (files / "small.json").write_text(plan.to_json())
+    honest = list(range(plan.reports)) * (plan.users // 2)
+    hostile = [0] * (plan.smallest_batch - len(honest))
+    write_folder(files / "made", Identity.for_plan(plan), (honest + hostile, [0] * plan.smallest_batch))
+    shuffle_folder(files / "made", files / "mixed")
+    said = refused("analyze", "mixed", "--plan", "small.json", "--state", "counts.json")
+    assert f"at least {plan.users // 2} of {plan.users} users strayed" in said
+    assert not (files / "counts.json").exists()
+    assert command("analyze", "mixed", "--plan", "small.json", "--release-anyway").code == 0
+
+
 def test_targets_that_are_missing_or_too_many(files: Path, refused: Callable[..., str]) -> None:
     assert "neither was" in refused("randomize", "users.npy", "-o", "r")
-    assert "both was" in refused("randomize", "users.npy", "--plan", "plan.json", "--task", "t", "-o", "r")
+    assert "both were" in refused("randomize", "users.npy", "--plan", "plan.json", "--task", "t", "-o", "r")
     assert "--round is for --task" in refused(
         "randomize", "users.npy", "--plan", "plan.json", "--round", "1", "-o", "r"
     )

@@ -46,11 +46,12 @@ _WRONG_STAGE: dict[Stage, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A folder of report files, or one such file, that belong together."""
+    """A folder of report files, or one such file, that belong together; `whole` if it is all that one run wrote."""
 
     path: Path
     files: tuple[ReportFile, ...]
     identity: Identity
+    whole: bool = False
 
     @property
     def rows(self) -> int:
@@ -74,9 +75,9 @@ def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
         identity = reduce(Identity.merge, (identity for _, identity in opened.values()))
     except ReportsError as error:
         raise ReportsError(f"{path}: {error}") from error
-    dataset = Dataset(path, tuple(file for file, _ in opened.values()), identity)
-    if path.is_dir():
-        check_manifest(path, dataset.files, identity)
+    files = tuple(file for file, _ in opened.values())
+    whole = path.is_dir() and check_manifest(path, files, identity)
+    dataset = Dataset(path, files, identity, whole)
     if dataset.rows == 0:
         raise ReportsError(f"{path}: its files hold no reports; nothing can be done with them")
     return dataset

@@ -39,11 +39,11 @@ def write_manifest(folder: Path, identity: Identity) -> None:
         ) from error
 
 
-def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity) -> None:
-    """Refuse a folder that does not hold exactly what its manifest says; one without a manifest is taken as it is."""
+def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity) -> bool:
+    """Refuse a folder that does not hold exactly what its manifest says; False for one that has none."""
     path = folder / MANIFEST
     if not path.exists():
-        return
+        return False
     try:
         with path.open("rb") as file:
             document = json.loads(file.read(_MOST_BYTES))
@@ -68,3 +68,4 @@ def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity
             )
     if identity != told_identity:
         raise ReportsError(f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole")
+    return True

@@ -48,6 +48,7 @@ class CountsState:
         self.counts = Counts(plan)
         self.batches: dict[str, str] = {}  # batch id -> shuffle id
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
+        self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
         self._lock_path = self._final.with_name(f".{self._final.name}.lock")
         self._lock = -1
@@ -58,7 +59,12 @@ class CountsState:
         return len(set(self.batches.values()))
 
     def check(self, identity: Identity) -> None:
-        """Refuse another shuffle of a batch that is counted already."""
+        """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
+        if self.task not in ([], [identity.task_id, identity.round_number]):
+            raise ReportsError(
+                f"{self.path} has counted reports of task {str(self.task[0])[:12]}, round {self.task[1]}, not of task "
+                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each"
+            )
         for batch_id in identity.batch_ids:
             if (known := self.batches.get(batch_id)) not in (None, identity.shuffle_id):
                 raise ReportsError(
@@ -81,6 +87,7 @@ class CountsState:
         self.counts.merge(counts)
         self.files |= {digest: path.name for path, digest in digests.items()}
         self.batches |= dict.fromkeys(identity.batch_ids, identity.shuffle_id)
+        self.task = [identity.task_id, identity.round_number]
 
     def __enter__(self) -> CountsState:
         """Lock and read the file; where there is none the counts are zero."""
@@ -153,6 +160,7 @@ class CountsState:
             "rejected": self.counts.rejected,
             "files": self.files,
             "batches": self.batches,
+            "task": self.task,
         }
 
     def _load(self) -> None:
@@ -178,7 +186,7 @@ class CountsState:
             )
         self.counts.table.reshape(-1)[np.array(content["cells"], dtype=np.int64)] = content["counts"]
         self.counts.rejected = content["rejected"]
-        self.files, self.batches = content["files"], content["batches"]
+        self.files, self.batches, self.task = content["files"], content["batches"], content["task"]
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from shufflesum.cli.results import Results, result_options
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimation import Estimate, estimate
+from shufflesum.honesty import why_broken
 from shufflesum.protocol import Counts
 from shufflesum.wire import load_private_key
 
@@ -39,6 +40,11 @@ class _NotYetError(Exception):
     type=click.Path(path_type=Path),
     help="Add to the counts in this file, and remember there what was counted.",
 )
+@click.option(
+    "--release-anyway",
+    is_flag=True,
+    help="Go on where more users strayed from the protocol than the honest fraction allows.",
+)
 @result_options
 @engine_options
 def command(
@@ -47,6 +53,7 @@ def command(
     task_file: Path | None,
     key_file: Path | None,
     state_file: Path | None,
+    release_anyway: bool,
     as_json: bool,
     output: Path | None,
     plot: Path | None,
@@ -94,6 +101,7 @@ def command(
                         counts, digests = local.count(
                             dataset, target, private_key=private_key, memory=memory, workers=workers, progress=progress
                         )
+                _refuse_broken(dataset, counts, release_anyway)
                 if state is not None:
                     state.add(counts, dataset.identity, digests)
                     counts = state.counts
@@ -126,6 +134,13 @@ def _refuse_few(reports: int, plan: Plan) -> None:
             f"{reports} reports, but the plan hides a user among {plan.users} users with {plan.reports} reports each: "
             f"at least {plan.smallest_batch}; give all files, or collect them over days with --state counts.json"
         )
+
+
+def _refuse_broken(dataset: Dataset, counts: Counts, insisting: bool) -> None:
+    """Refuse a batch of too few honest users; parts of a batch, which have no manifest, cannot be judged."""
+    why = why_broken(counts, dataset.rows // counts.plan.reports) if dataset.whole else None
+    if why is not None and not insisting:
+        raise ReportsError(f"{why}; plan with a smaller honest fraction, or insist with --release-anyway")
 
 
 def _note(counts: Counts, state: CountsState | None) -> None:

@@ -44,8 +44,8 @@ def target_options(function: _F) -> _F:
 def load_target(plan_file: Path | None, task_file: Path | None) -> Plan | Task:
     """The plan or the task; exactly one must be given."""
     if (plan_file is None) == (task_file is None):
-        given = "neither" if plan_file is None else "both"
-        raise ParameterError(f"--plan or --task must be given, and {given} was; a task holds its plan")
+        given = "neither was" if plan_file is None else "both were"
+        raise ParameterError(f"--plan or --task must be given, and {given}; a task holds its plan")
     if task_file is not None:
         return Task.load(task_file)
     assert plan_file is not None

@@ -15,17 +15,15 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
-import numpy as np
 from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
 from shufflesum.estimation import estimate
-from shufflesum.privacy import honest_users
+from shufflesum.honesty import why_broken
 from shufflesum.protocol import Counts, Reports
 from shufflesum.service.analyzer_store import Result, ResultStore
 from shufflesum.service.http import check_bearer, create_app, log
@@ -34,7 +32,7 @@ from shufflesum.service.store import StoreError
 from shufflesum.tables import estimate_to_json
 from shufflesum.wire import SEALED_BYTES, Opener, Task, UploadError
 
-__all__ = ["AnalyzerServer", "dishonest_users"]
+__all__ = ["AnalyzerServer"]
 
 _OPEN_AT_ONCE = 16 * 1024 * SEALED_BYTES
 _IN_FLIGHT = 2  # so that no core waits for the last of a piece
@@ -173,18 +171,27 @@ class AnalyzerServer:
                     f"no report of round {result.round_number} could be opened: its users sealed them to another key, "
                     "for another task or another round; see which task file they were given",
                 )
-        broken = [result for result in results if not self._holds(result)]
-        if broken and not self._release_anyway:
-            raise Refusal("guarantee-broken", self._what_broke(broken[0]))
-        return {"task": self._task.id, "rounds": [self._estimate(result, not broken) for result in results]}
+        broken = {result.round_number: why_broken(self._counts(result), result.users) for result in results}
+        for number, why in broken.items():
+            if why is not None and not self._release_anyway:
+                raise Refusal(
+                    "guarantee-broken",
+                    f"round {number}: {why}. The estimate is withheld; plan with a smaller honest fraction, or have "
+                    "the operator insist (--release-anyway)",
+                )
+        holds = not any(broken.values())
+        return {"task": self._task.id, "rounds": [self._estimate(result, holds) for result in results]}
+
+    def _counts(self, result: Result) -> Counts:
+        counts = Counts(self._task.plan)
+        counts.table, counts.rejected = result.table, result.rejected
+        return counts
 
     def _estimate(self, result: Result, holds: bool) -> dict[str, Any]:
         plan = self._task.plan
-        counts = Counts(plan)
-        counts.table, counts.rejected = result.table, result.rejected
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
-            document = estimate_to_json(estimate(counts, users=result.users), level=_LEVEL)
+            document = estimate_to_json(estimate(self._counts(result), users=result.users), level=_LEVEL)
         return {
             "round": result.round_number,
             "users": document["users"],
@@ -201,22 +208,6 @@ class AnalyzerServer:
             },
         }
 
-    def _holds(self, result: Result) -> bool:
-        return dishonest_users(self._task.plan, result) <= result.users - self._honest(result)
-
-    def _honest(self, result: Result) -> int:
-        return honest_users(result.users, self._task.plan.honest_fraction)
-
-    def _what_broke(self, result: Result) -> str:
-        plan = self._task.plan
-        return (
-            f"the guarantee no longer holds: in round {result.round_number}, {result.rejected} of "
-            f"{result.users * plan.reports} reports were rejected, so at least {dishonest_users(plan, result)} of "
-            f"{result.users} users strayed from the protocol, and the honest fraction {plan.honest_fraction:g} allows "
-            f"{result.users - self._honest(result)}. The estimate is withheld; plan with a smaller honest fraction, or "
-            "have the operator insist (--release-anyway)"
-        )
-
     def _check_task(self, request: Request) -> None:
         if request.path_params["task_id"] != self._task.id:
             raise Refusal("wrong-task", f"this analyzer serves task {self._task.id}; use the task file it was given")
@@ -231,19 +222,6 @@ class AnalyzerServer:
                 "batch-too-small",
                 f"a batch of {users} users; this task releases nothing below {self._task.smallest_batch}",
             )
-
-
-def dishonest_users(plan: Plan, result: Result) -> int:
-    """The fewest users who can have strayed from the protocol, as far as a table of counts shows.
-
-    Whoever follows it has all their reports accepted, and in the stratified scheme exactly one in each block.
-    """
-    fewest = math.ceil(result.rejected / plan.reports)
-    if plan.sampling == "stratified":
-        edges = np.arange(plan.reports) * plan.dimension // plan.reports
-        blocks = np.add.reduceat(result.table.sum(axis=1), edges)
-        fewest = max(fewest, int(np.abs(blocks - result.users).max()))
-    return fewest
 
 
 async def _pieces(request: Request, size: int) -> AsyncIterator[bytes]:
