@@ -10,6 +10,7 @@ from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task, snap
 from shufflesum import Randomizer
 from shufflesum.batch.datasets import open_dataset, read_batches
 from shufflesum.batch.permute import run, shuffle
+from shufflesum.batch.released import LEDGER
 from shufflesum.batch.scatter import Layout
 from shufflesum.batch.sources import open_source
 from shufflesum.batch.steps import count_sealed_batch
@@ -69,7 +70,9 @@ def test_uploads_become_a_sealed_shuffled_folder_that_the_analyzer_opens(tmp_pat
     counts = counted(tmp_path / "shuffled")
     assert counts.table.tolist() == expected()
     assert counts.rejected == 0
-    assert snapshot(folder) == before
+    after = snapshot(folder)
+    assert after.pop(LEDGER)
+    assert after == before
 
 
 def test_reports_of_one_upload_are_torn_apart_and_its_id_is_gone(tmp_path: Path) -> None:
@@ -173,6 +176,28 @@ def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
         open_uploads(folder, task)
     (folder / "000.upload").unlink()
     assert open_uploads(folder, task).identity.round_number == 2
+
+
+def test_a_folder_with_hidden_uploads_only_is_refused(tmp_path: Path) -> None:
+    save(tmp_path / "uploads", sealed())
+    (tmp_path / "uploads" / "000.upload").rename(tmp_path / "uploads" / ".x.upload")
+    with pytest.raises(FileError, match="uploads: has no uploads but hidden ones"):
+        shuffle(tmp_path / "uploads", tmp_path / "shuffled", task=TASK)
+
+
+def test_an_upload_that_comes_late_is_not_shuffled_with_those_released(tmp_path: Path) -> None:
+    uploads = sealed()
+    folder = save(tmp_path / "uploads", uploads[:11])
+    shuffle(folder, tmp_path / "one", task=TASK)
+    (folder / "late.upload").write_bytes(uploads[11])
+    with pytest.raises(ReportsError, match="Late files wait for the next batch"):
+        shuffle(folder, tmp_path / "two", task=TASK)
+    (folder / "late.upload").write_bytes(uploads[3])  # sent again: the same uploads as before
+    assert shuffle(folder, tmp_path / "two", task=TASK).reports == 33
+    later = save(tmp_path / "later", uploads[7:])
+    with pytest.raises(ReportsError, match="Late files wait for the next batch"):
+        shuffle(later, tmp_path / "three", task=TASK, ledger=folder / LEDGER)
+    assert {path.name for path in tmp_path.iterdir()} == {"uploads", "later", "one", "two"}
 
 
 def test_uploads_need_their_task(tmp_path: Path) -> None:

@@ -171,6 +171,34 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     assert command("analyze", "mixed", "--plan", "small.json", "--release-anyway").code == 0
 
 
+def test_a_rewritten_file_is_known_again_and_counts_show_without_new_files(
+    files: Path, command: Command, refused: Callable[..., str]
+) -> None:
+    assert command("randomize", "users.npy", "--plan", "plan.json", "-o", "reports").code == 0
+    mixed = shuffle_folder(files / "reports", files / "mixed")
+    counted = command("analyze", "mixed", "--plan", "plan.json", "--state", "counts.json", "--json")
+    again = command("analyze", "--plan", "plan.json", "--state", "counts.json", "--json", "-o", "mean.csv")
+    assert again.estimate == counted.estimate
+    assert (files / "mean.csv").exists()
+    assert "give SHUFFLED" in refused("analyze", "--plan", "plan.json")
+    (files / "packed").mkdir()
+    for path in mixed.glob("*.parquet"):
+        parquet.write_table(parquet.read_table(path), files / "packed" / path.name, compression="zstd")
+    said = refused("analyze", "packed", "--plan", "plan.json", "--state", "counts.json")
+    assert "perhaps before it was rewritten" in said
+    shutil.copy(files / "packed" / "part-0.parquet", mixed / "again.parquet")
+    (mixed / "_shufflesum.json").unlink()
+    assert "are the same part" in refused("analyze", "mixed", "--plan", "plan.json")
+
+
+def test_users_files_that_are_copies_or_missing_are_refused(files: Path, refused: Callable[..., str]) -> None:
+    (files / "twice").mkdir()
+    for name in ("a.npy", "b.npy"):
+        shutil.copy(files / "users.npy", files / "twice" / name)
+    assert "b.npy: is a copy of a.npy" in refused("randomize", "twice", "--plan", "plan.json", "-o", "r")
+    assert "nowhere: does not exist" in refused("randomize", "nowhere", "--plan", "plan.json", "-o", "r")
+
+
 def test_targets_that_are_missing_or_too_many(files: Path, refused: Callable[..., str]) -> None:
     assert "neither was" in refused("randomize", "users.npy", "-o", "r")
     assert "both were" in refused("randomize", "users.npy", "--plan", "plan.json", "--task", "t", "-o", "r")
@@ -253,7 +281,7 @@ def test_an_incomplete_a_damaged_and_a_doubled_folder_are_refused(shuffled: Path
     assert "part-2.parquet is not in _shufflesum.json" in refused("analyze", shuffled, "--plan", "plan.json")
     (shuffled / "_shufflesum.json").unlink()
     said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")
-    assert "part-2.parquet: is a copy of part-1.parquet" in said
+    assert "are the same part, part-1, of one batch" in said
 
 
 def test_mixed_plans_and_wrong_columns_are_refused(shuffled: Path, refused: Callable[..., str]) -> None:

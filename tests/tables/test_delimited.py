@@ -53,7 +53,15 @@ def test_columns_are_chosen_by_name_or_position(tmp_path: Path) -> None:
     table = opened(tmp_path, "name,a,b\nx,1,2\ny,3,4\n", columns=["b", "a"])
     assert table.names == ("b", "a")
     assert values(table).tolist() == [[2, 1], [4, 3]]
-    assert values(opened(tmp_path, "0,1,2\n3,4,5\n", columns=["1:3", "0"])).tolist() == [[1, 2, 0], [4, 5, 3]]
+    assert values(opened(tmp_path, "0,1,5\n3,4,5\n", columns=["1:3", "0"])).tolist() == [[1, 5, 0], [4, 5, 3]]
+
+
+@pytest.mark.parametrize("first", ["0,1,2", "1,2,3"])
+def test_a_first_line_that_counts_may_be_names_or_data(tmp_path: Path, first: str) -> None:
+    with pytest.raises(FileError, match="say --header if it is one, or --no-header"):
+        opened(tmp_path, f"{first}\n3,4,5\n")
+    assert opened(tmp_path, f"{first}\n3,4,5\n", header=True).rows == 1
+    assert opened(tmp_path, f"{first}\n3,4,5\n", header=False).rows == 2
 
 
 def test_the_user_column_is_checked_and_is_no_data(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Single files are in `files`, outputs in the making in `staging`; the names that 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -78,6 +79,20 @@ def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
     files = tuple(file for file, _ in opened.values())
     whole = path.is_dir() and check_manifest(path, files, identity)
     dataset = Dataset(path, files, identity, whole)
+    _refuse_repeated_parts(files)
     if dataset.rows == 0:
         raise ReportsError(f"{path}: its files hold no reports; nothing can be done with them")
     return dataset
+
+
+def _refuse_repeated_parts(files: Iterable[ReportFile]) -> None:
+    """Refuse two files that are the same part of one batch, also where another program has rewritten one of them."""
+    parts: dict[tuple[tuple[str, ...], str], Path] = {}
+    for file in files:
+        if file.part is None or file.rows == 0:
+            continue
+        if (earlier := parts.setdefault((file.batch_ids, file.part), file.path)) is not file.path:
+            raise ReportsError(
+                f"{earlier} and {file.path} are the same part, {file.part}, of one batch: its reports would count "
+                "twice; remove one"
+            )

@@ -40,12 +40,17 @@ class WriteError(FileError):
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
-    """One file of reports; `pieces` (row groups or record batches) can be read independently."""
+    """One file of reports; `pieces` (row groups or record batches) can be read independently.
+
+    `part` is the name it was written under, whatever it is called now; files that Spark wrote have none.
+    """
 
     path: Path
     rows: int
     bytes: int
     pieces: int
+    batch_ids: tuple[str, ...]
+    part: str | None
 
 
 def require_arrow() -> None:
@@ -89,7 +94,10 @@ def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
                 schema, pieces = file.schema, file.num_record_batches
                 rows = sum(file.get_batch(i).num_rows for i in range(pieces))
         size = path.stat().st_size
-    return ReportFile(path, rows, size, pieces), Identity.from_arrow(schema, str(path))
+    identity = Identity.from_arrow(schema, str(path))
+    part = (schema.metadata or {}).get(PART_KEY.encode())
+    name = None if part is None else part.decode(errors="replace")
+    return ReportFile(path, rows, size, pieces, identity.batch_ids, name), identity
 
 
 def read_batches(file: ReportFile, rows_at_once: int, pieces: Iterable[int] | None = None) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,7 +92,10 @@ def open_users(
     column in memory.
     """
     path = Path(path)
+    if not path.exists():
+        raise FileError(f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files")
     files = _visible(path) if path.is_dir() else [path]
+    _refuse_copies(files)
     tables = tuple(
         (file, open_table(file, columns=columns, header=header, user_column=user_column, array=array)) for file in files
     )
@@ -118,10 +122,22 @@ def _visible(folder: Path) -> list[Path]:
         raise FileError(f"{folder}: cannot be read: {error.strerror or error}; check its permissions") from error
     if not files:
         raise FileError(f"{folder}: is an empty folder; it must hold {', '.join(READABLE)} files of one kind")
+    if inner := next((file for file in files if file.is_dir()), None):
+        raise FileError(f"{inner}: is a folder inside a folder, which is not read; put all files into one")
     kinds = sorted({file.suffix.lower() for file in files})
     if len(kinds) > 1:
         raise FileError(f"{folder}: holds files of several kinds ({', '.join(kinds)}); one kind is needed")
     return files
+
+
+def _refuse_copies(files: Sequence[Path]) -> None:
+    """Refuse two files with the same bytes: their users would be randomized twice, at twice the epsilon."""
+    by_size: dict[int, list[Path]] = {}
+    for file in files:
+        for other in by_size.setdefault(file.stat().st_size, []):
+            if filecmp.cmp(file, other, shallow=False):
+                raise FileError(f"{file}: is a copy of {other.name}, and each user is randomized once; move it away")
+        by_size[file.stat().st_size].append(file)
 
 
 def _user_chunks(file: Path, table: Table, user_column: str) -> Iterator[Any]:

@@ -30,6 +30,7 @@ from shufflesum.batch.datasets import (
     write_part,
 )
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.released import Ledger
 from shufflesum.batch.scatter import (
     PLAIN,
     SEALED,
@@ -79,6 +80,7 @@ def shuffle(
     format: Format = "parquet",
     task: Task | None = None,
     restart: bool = False,
+    ledger: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Shuffled:
     """Write all reports of a folder to a new folder, in a uniformly random order; see `shuffle_source`.
@@ -92,6 +94,7 @@ def shuffle(
         workers=workers,
         format=format,
         restart=restart,
+        ledger=ledger,
         progress=progress,
     )
 
@@ -104,6 +107,7 @@ def shuffle_source(
     workers: int | None = None,
     format: Format = "parquet",
     restart: bool = False,
+    ledger: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Shuffled:
     """Write all reports of a source to a new folder, in a uniformly random order.
@@ -111,7 +115,8 @@ def shuffle_source(
     At most `memory` bytes are held at a time (a little more for how Arrow reads and writes), by `workers` threads, by
     default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
     only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
-    `progress` is told how many reports are done, from any thread.
+    `progress` is told how many reports are done, from any thread. What was released is remembered in the file
+    `ledger`, by default `_released.json` in the input folder: see `released.Ledger` for what it refuses.
     """
     identity = source.identity
     if source.rows < identity.smallest_batch:
@@ -121,7 +126,7 @@ def shuffle_source(
         )
     dtype = SEALED if identity.sealed else PLAIN
     layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=cores() if workers is None else workers)
-    return run(source, output, layout, format=format, restart=restart, progress=progress)
+    return run(source, output, layout, format=format, restart=restart, ledger=ledger, progress=progress)
 
 
 def run(
@@ -131,14 +136,18 @@ def run(
     *,
     format: Format = "parquet",
     restart: bool = False,
+    ledger: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
     randomness: Callable[[], RandomSource] = SecureSource,
 ) -> Shuffled:
     """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
     check_choice("format", format, get_args(Format))
+    inputs = describe_inputs(source.paths)
+    releases = Ledger(source.members(), source.paths[0].parent, ledger)
+    releases.check()
     work = {
         "step": "shuffle",
-        "inputs": describe_inputs(source.paths),
+        "inputs": inputs,
         "format": format,
         "cut": [layout.buckets, layout.parts, layout.run_rows, layout.in_memory],
     }
@@ -155,6 +164,9 @@ def run(
             # First of all what vouches for the rest: half of it must never be taken for the whole.
             (folder.path / _SPILL / _BOOT).unlink()
             shutil.rmtree(folder.path / _SPILL)
+        if describe_inputs(source.paths) != inputs:
+            raise FileError(f"{source.paths[0].parent}: was changed while it was read; work on a copy")
+        releases.record(folder.identity.shuffle_id)
     return Shuffled(Path(output), folder.identity, layout.rows, layout.parts, source.repeated)
 
 

@@ -15,6 +15,8 @@ import numpy as np
 
 from shufflesum.batch.datasets import Dataset, ReportFile, open_dataset, read_batches
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.local import file_digests
+from shufflesum.batch.released import Members
 from shufflesum.batch.scatter import PLAIN, SEALED, Items
 from shufflesum.batch.steps import reports_of, sealed_bytes
 from shufflesum.batch.uploads import holds_uploads, open_uploads
@@ -47,6 +49,9 @@ class ReportSource(Protocol):
     def repeated(self) -> int:
         """How many uploads came twice and count once."""
 
+    def members(self) -> Members:
+        """Who is in it, for the ledger of what was released."""
+
     def units(self, rows: int) -> list[Unit]:
         """The input cut into units of about so many reports; the same for the same files."""
 
@@ -75,6 +80,11 @@ class FileSource:
     def paths(self) -> list[Path]:
         """The files that they are in."""
         return [file.path for file in self.dataset.files]
+
+    def members(self) -> Members:
+        """Its batches; a batch may be there in part, so the bytes of all files are hashed as well."""
+        digests = sorted(file_digests(self.dataset).values())
+        return Members.of("".join(self.identity.batch_ids), sha256("".join(digests).encode()).hexdigest())
 
     def units(self, rows: int) -> list[list[tuple[ReportFile, list[int]]]]:
         """Pieces of files, put together until there are about so many reports."""

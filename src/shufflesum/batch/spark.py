@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.batch.datasets import Dataset, open_dataset
+from shufflesum.batch.datasets import Dataset, describe_inputs, open_dataset
 from shufflesum.batch.identity import Identity, Stage
 from shufflesum.batch.local import check_target, file_digests
+from shufflesum.batch.released import Ledger
 from shufflesum.batch.sources import FileSource, open_source
 from shufflesum.contract import Plan
 from shufflesum.domain import Missing
-from shufflesum.errors import DataError, MissingExtraError, ParameterError, ReportsError
+from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError, ReportsError
 from shufflesum.estimation import Estimate, estimate
 from shufflesum.protocol import Counts, Randomizer
 from shufflesum.tables.columns import choose_columns
@@ -227,15 +228,28 @@ def randomize_folder(
 
 
 def shuffle_folder(
-    path: str | os.PathLike[str], output: str | os.PathLike[str], *, master: str | None = None
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    master: str | None = None,
+    ledger: str | os.PathLike[str] | None = None,
 ) -> Dataset:
-    """`shuffle` from a folder of reports to a new one."""
+    """`shuffle` from a folder of reports to a new one.
+
+    What was released is remembered in the file `ledger`, by default `_released.json` in the input folder.
+    """
     source = open_source(path)
     if not isinstance(source, FileSource):
         raise ParameterError(f"{path}: Spark shuffles report files; uploads are for --engine local")
+    inputs = describe_inputs(source.paths)
+    releases = Ledger(source.members(), source.paths[0].parent, ledger)
+    releases.check()
     spark, after = session(master), source.identity.shuffled()
     with staged_folder(output, after) as folder:
         _shuffled(frame_of(spark, source.dataset), source.identity, after, folder)
+        if describe_inputs(source.paths) != inputs:
+            raise FileError(f"{path}: was changed while it was read; work on a copy")
+        releases.record(after.shuffle_id)
     return open_dataset(output, stage="shuffled")
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -48,6 +48,7 @@ class CountsState:
         self.counts = Counts(plan)
         self.batches: dict[str, str] = {}  # batch id -> shuffle id
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
+        self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
         self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
         self._lock_path = self._final.with_name(f".{self._final.name}.lock")
@@ -72,8 +73,10 @@ class CountsState:
                     f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice"
                 )
 
-    def add(self, counts: Counts, identity: Identity, digests: Mapping[Path, str]) -> None:
-        """Take in the counts of new files, all or none."""
+    def add(
+        self, counts: Counts, identity: Identity, digests: Mapping[Path, str], parts: Sequence[str | None] = ()
+    ) -> None:
+        """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
         if identity.shuffle_id is None:
             raise ReportsError("only shuffled reports can be counted; run shufflesum shuffle first")
         self.check(identity)
@@ -84,6 +87,14 @@ class CountsState:
                     f"{path}: {self.path} has counted these very bytes already, as {self.files[digest]}; "
                     "no report counts twice: give only new files"
                 )
+        known = self.parts.get(identity.shuffle_id, [])
+        for part in filter(None, parts):
+            if part in known:
+                raise ReportsError(
+                    f"{self.path} has counted {part} of shuffle {identity.shuffle_id[:12]} already, perhaps before it "
+                    "was rewritten; no report counts twice: give only new files"
+                )
+        self.parts[identity.shuffle_id] = [*known, *filter(None, parts)]
         self.counts.merge(counts)
         self.files |= {digest: path.name for path, digest in digests.items()}
         self.batches |= dict.fromkeys(identity.batch_ids, identity.shuffle_id)
@@ -160,6 +171,7 @@ class CountsState:
             "rejected": self.counts.rejected,
             "files": self.files,
             "batches": self.batches,
+            "parts": self.parts,
             "task": self.task,
         }
 
@@ -186,7 +198,8 @@ class CountsState:
             )
         self.counts.table.reshape(-1)[np.array(content["cells"], dtype=np.int64)] = content["counts"]
         self.counts.rejected = content["rejected"]
-        self.files, self.batches, self.task = content["files"], content["batches"], content["task"]
+        self.files, self.batches = content["files"], content["batches"]
+        self.parts, self.task = content["parts"], content["task"]
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.released import Members
 from shufflesum.batch.scatter import SEALED, Items
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.wire import Task, Upload, UploadError
@@ -43,6 +44,7 @@ class UploadSource:
     paths: list[Path]
     ends: NDArray[np.int64]
     dropped: NDArray[np.int64]
+    ids: NDArray[np.uint64]
 
     @property
     def users(self) -> int:
@@ -58,6 +60,10 @@ class UploadSource:
     def rows(self) -> int:
         """How many reports there are."""
         return self.users * self.task.plan.reports
+
+    def members(self) -> Members:
+        """The ids of its uploads, for the ledger of what was released."""
+        return Members.of(self.ids.tobytes().hex())
 
     def units(self, rows: int) -> list[range]:
         """Ranges of uploads with about so many reports each."""
@@ -80,7 +86,7 @@ def open_uploads(path: str | os.PathLike[str], task: Task) -> UploadSource:
 
     A file holds one or more encoded uploads, one after another. An upload sent again, the same byte for byte, is
     counted once; the same id with other bytes, another round or another task is refused. The upload ids are kept in
-    memory while this is found out: some 50 bytes for each user.
+    memory, some 50 bytes for each user while this is found out.
     """
     path = Path(path)
     paths = _paths(path)
@@ -104,8 +110,9 @@ def open_uploads(path: str | os.PathLike[str], task: Task) -> UploadSource:
     again = np.zeros(len(ids), dtype=np.bool_)  # in that order: the same id as the one before
     again[1:] = (ids[order[1:]] == ids[order[:-1]]).all(axis=1)
     dropped = _repeats(paths, ends, task.upload_bytes, order, again)
-    identity = replace(Identity.for_task(task, rounds.pop()), batch_ids=(_batch_id(ids[order[~again]], task),))
-    return UploadSource(task, identity, paths, ends, dropped)
+    different = ids[order[~again]]
+    identity = replace(Identity.for_task(task, rounds.pop()), batch_ids=(_batch_id(different, task),))
+    return UploadSource(task, identity, paths, ends, dropped, different)
 
 
 def _batch_id(ids: NDArray[np.uint64], task: Task) -> str:
@@ -120,6 +127,11 @@ def _paths(path: Path) -> list[Path]:
     for file in found:
         if file.suffix != SUFFIX or not file.is_file():
             raise FileError(f"{file}: is no file of uploads; a folder of uploads holds {SUFFIX} files only")
+    if not found:
+        raise FileError(
+            f"{path}: has no uploads but hidden ones, which do not count; rename them if they are whole, to names that "
+            "do not start with . or _"
+        )
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,11 @@ from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimation import Estimate, estimate
 from shufflesum.honesty import why_broken
 from shufflesum.protocol import Counts
-from shufflesum.wire import load_private_key
+from shufflesum.wire import Task, load_private_key
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
     from shufflesum.batch.datasets import Dataset
     from shufflesum.batch.state import CountsState
 
@@ -31,7 +34,7 @@ class _NotYetError(Exception):
 
 
 @click.command("analyze", short_help="Private mean and sum of shuffled reports.")
-@click.argument("shuffled", type=click.Path(path_type=Path))
+@click.argument("shuffled", type=click.Path(path_type=Path), required=False)
 @target_options
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="With --task: the analyzer's private key.")
 @click.option(
@@ -48,7 +51,7 @@ class _NotYetError(Exception):
 @result_options
 @engine_options
 def command(
-    shuffled: Path,
+    shuffled: Path | None,
     plan_file: Path | None,
     task_file: Path | None,
     key_file: Path | None,
@@ -66,7 +69,8 @@ def command(
     """Estimate mean and sum from SHUFFLED, a folder of shufflesum shuffle or one of its files.
 
     Files that come day by day are counted with --state counts.json, which grows by all of SHUFFLED or by nothing, and
-    never takes a file or a batch a second time. As long as it has too few reports there is no estimate.
+    never takes a file or a batch a second time. As long as it has too few reports there is no estimate. Without
+    SHUFFLED, --state shows what it has.
 
     \b
     Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
@@ -80,39 +84,27 @@ def command(
         raise ParameterError("sealed reports are opened by --engine local; leave --engine spark out")
     private_key = None if key_file is None else load_private_key(key_file)
     plan = target if isinstance(target, Plan) else target.plan
-    from shufflesum.batch import local
-    from shufflesum.batch.datasets import open_dataset
+    if shuffled is None and (state_file is None or not state_file.exists()):
+        raise ParameterError("give SHUFFLED, the folder to count, or --state with a file of counts from before")
+    work = _Work(engine, master, memory, workers)
     from shufflesum.batch.state import CountsState
 
     found: Estimate | None = None
     with nullcontext() if state_file is None else CountsState(state_file, plan) as state:
         try:
             with results.staged(shuffled, plan_file, task_file, key_file, state_file) as write, warnings_as_notes():
-                dataset = open_dataset(shuffled, stage="shuffled")
-                local.check_target(dataset.identity, target)
+                if shuffled is not None:
+                    counts = _count(shuffled, target, private_key, state, work, release_anyway)
                 if state is not None:
-                    state.check(dataset.identity)
-                else:
-                    _refuse_few(dataset.rows, plan)
-                if engine == "spark":
-                    counts, digests = _count_on_spark(dataset, plan, master)
-                else:
-                    with progress_bar("reports", dataset.rows) as progress:
-                        counts, digests = local.count(
-                            dataset, target, private_key=private_key, memory=memory, workers=workers, progress=progress
-                        )
-                _refuse_broken(dataset, counts, release_anyway)
-                if state is not None:
-                    state.add(counts, dataset.identity, digests)
                     counts = state.counts
                 _note(counts, state)
                 if state is not None and counts.accepted < plan.smallest_batch:
                     raise _NotYetError
                 found = estimate(counts)
-                write(found, shuffled.name, None)
+                write(found, (shuffled or state_file or Path()).name, None)
         except _NotYetError:
             pass
-        if state is not None:
+        if state is not None and shuffled is not None:
             state.save()  # last: if it fails, the same files can be given again
     if found is not None:
         results.show(found)
@@ -120,12 +112,49 @@ def command(
         _show_missing(counts, as_json)
 
 
-def _count_on_spark(dataset: Dataset, plan: Plan, master: str | None) -> tuple[Counts, dict[Path, str]]:
-    from shufflesum.batch import spark
-    from shufflesum.batch.local import file_digests
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Where the counting is done."""
 
-    digests = file_digests(dataset)
-    return spark.count_folder(dataset.path, plan, master=master), digests
+    engine: str
+    master: str | None
+    memory: int
+    workers: int | None
+
+
+def _count(
+    shuffled: Path,
+    target: Plan | Task,
+    private_key: X25519PrivateKey | None,
+    state: CountsState | None,
+    work: _Work,
+    release_anyway: bool,
+) -> Counts:
+    """Count a folder, and add it to the state if there is one."""
+    from shufflesum.batch import local
+    from shufflesum.batch.datasets import open_dataset
+
+    plan = local.plan_of(target)
+    dataset = open_dataset(shuffled, stage="shuffled")
+    local.check_target(dataset.identity, target)
+    if state is not None:
+        state.check(dataset.identity)
+    else:
+        _refuse_few(dataset.rows, plan)
+    if work.engine == "spark":
+        from shufflesum.batch import spark
+
+        digests = local.file_digests(dataset)
+        counts = spark.count_folder(dataset.path, plan, master=work.master)
+    else:
+        with progress_bar("reports", dataset.rows) as progress:
+            counts, digests = local.count(
+                dataset, target, private_key=private_key, memory=work.memory, workers=work.workers, progress=progress
+            )
+    _refuse_broken(dataset, counts, release_anyway)
+    if state is not None:
+        state.add(counts, dataset.identity, digests, [file.part for file in dataset.files if file.rows])
+    return counts
 
 
 def _refuse_few(reports: int, plan: Plan) -> None:

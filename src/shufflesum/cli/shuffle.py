@@ -23,6 +23,11 @@ __all__ = ["command"]
 )
 @click.option("--format", "kind", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
 @click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    help="The shuffler's list of what it released.  [default: _released.json among the reports]",
+)
 @engine_options
 def command(
     reports: Path,
@@ -30,6 +35,7 @@ def command(
     task_file: Path | None,
     kind: Any,
     restart: bool,
+    ledger: Path | None,
     memory: int,
     workers: int | None,
     engine: str,
@@ -40,7 +46,9 @@ def command(
     REPORTS is a folder from shufflesum randomize, plain or sealed; several such folders' files may be put together, if
     they are of one plan. With --task it may be a folder of uploads as clients send them (*.upload). What does not fit
     into --memory is spilled beside the output and removed in the end. Nothing is written for a batch smaller than the
-    plan's. A run that was interrupted goes on where it was when the same command is given again.
+    plan's, nor for one that shares some but not all reports with an earlier one: late files wait for the next batch,
+    in a folder of their own, and --ledger names the list of what was released. A run that was
+    interrupted goes on where it was when the same command is given again.
 
     \b
     Example: shufflesum shuffle reports -o shuffled --memory 2GB
@@ -55,7 +63,7 @@ def command(
         from shufflesum.batch import spark
 
         with warnings_as_notes():
-            dataset = spark.shuffle_folder(reports, output, master=master)
+            dataset = spark.shuffle_folder(reports, output, master=master, ledger=ledger)
         _say(output, dataset.rows, len(dataset.files))
         return
     from shufflesum.batch.permute import shuffle_source
@@ -65,7 +73,14 @@ def command(
         source = open_source(reports, task=task)
         with progress_bar("reports", source.rows) as progress:
             done = shuffle_source(
-                source, output, memory=memory, workers=workers, format=kind, restart=restart, progress=progress
+                source,
+                output,
+                memory=memory,
+                workers=workers,
+                format=kind,
+                restart=restart,
+                ledger=ledger,
+                progress=progress,
             )
     if done.repeated:
         console.print(f"{done.repeated:,} of the uploads came before and do not count again")

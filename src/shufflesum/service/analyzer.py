@@ -152,10 +152,11 @@ class AnalyzerServer:
     async def _get_estimate(self, request: Request) -> Response:
         self._check_task(request)
         try:
-            document = await asyncio.to_thread(self._estimates)
+            # In a thread as a whole: a large answer takes a while to write.
+            answer = await asyncio.to_thread(lambda: JSONResponse(self._estimates()))
         except StoreError as error:
             raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
-        return JSONResponse(document)
+        return answer
 
     def _estimates(self) -> dict[str, Any]:
         results = self._store.results()

@@ -126,6 +126,11 @@ def _find_layout(path: Path, header: bool | None, user_column: str | None) -> _L
                 f"{path}: the first line mixes numbers and other text, so it is not clear whether it is a header; "
                 "say --header or --no-header (and choose the data with --columns)"
             )
+        if len(filled) > 2 and filled in (_counting(0, len(filled)), _counting(1, len(filled))):
+            raise FileError(
+                f"{path}: the first line counts its columns, as programs write the names of columns without names; "
+                "say --header if it is one, or --no-header if it is somebody's data"
+            )
         header = numbers < len(filled)
     line_bytes = sum(len(cell.encode()) + 3 for cell in first)
     return _Layout(
@@ -137,6 +142,10 @@ def _find_layout(path: Path, header: bool | None, user_column: str | None) -> _L
         # Arrow needs each line to fit a block, and a line of numbers may be far longer than its header.
         block_bytes=min(max(_BLOCK_BYTES, 32 * line_bytes), _LARGEST_BLOCK_BYTES),
     )
+
+
+def _counting(first: int, count: int) -> list[str]:
+    return [str(number) for number in range(first, first + count)]
 
 
 def _stream(layout: _Layout, positions: Sequence[int], value_type: Any) -> Iterator[Any]:

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from tests.batch.report_folders import batch_of, noiseless_plan
+
+from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.permute import shuffle
+from shufflesum.batch.released import LEDGER, Ledger, Members
+from shufflesum.errors import FileError, ReportsError
+
+PLAN = noiseless_plan(users=4)
+LATE = "Late files wait for the next batch: keep them in a folder of their own"
+
+
+def add(folder: Path, name: str, identity: Identity | None = None, reports: int = 3) -> Path:
+    """One more file of reports, by default of a user who came alone."""
+    identity = identity or Identity.for_plan(PLAN)
+    folder.mkdir(exist_ok=True)
+    write_part(folder, name, [batch_of([0] * reports, [1] * reports, identity)], identity)
+    return folder
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """Two owners' files."""
+    return add(add(tmp_path / "reports", "one", reports=12), "two", reports=12)
+
+
+def test_the_difference_of_two_outputs_is_refused(reports: Path, tmp_path: Path) -> None:
+    shuffle(reports, tmp_path / "before")
+    add(reports, "late")
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(reports, tmp_path / "after")
+    (reports / "late.parquet").unlink()
+    (reports / "two.parquet").rename(tmp_path / "two.parquet")
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(reports, tmp_path / "after")
+    assert {path.name for path in tmp_path.iterdir()} == {"reports", "before", "two.parquet"}
+
+
+def test_exactly_the_same_files_may_be_shuffled_again(reports: Path, tmp_path: Path) -> None:
+    done = [shuffle(reports, tmp_path / name).identity for name in ("one", "two")]
+    document = json.loads((reports / LEDGER).read_text())
+    assert [release["shuffles"] for release in document["releases"]] == [[identity.shuffle_id for identity in done]]
+    assert document["releases"][0]["members"] == "".join(done[0].batch_ids)
+    assert (reports / LEDGER).stat().st_mode & 0o777 == 0o600
+    (reports / "two.parquet").rename(reports / "renamed.parquet")
+    assert shuffle(reports, tmp_path / "three").reports == 24
+
+
+def test_another_part_of_a_released_batch_is_refused(tmp_path: Path) -> None:
+    """Its batch ids are those of the release: only the files tell that a user came in addition."""
+    identity = Identity.for_plan(PLAN)
+    reports = add(tmp_path / "reports", "part-0", identity, reports=12)
+    shuffle(reports, tmp_path / "before")
+    add(reports, "part-1", identity)
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(reports, tmp_path / "after")
+
+
+def test_spark_asks_the_same_ledger(reports: Path, tmp_path: Path) -> None:
+    spark = pytest.importorskip("shufflesum.batch.spark", exc_type=ImportError)
+    shuffle(reports, tmp_path / "before", ledger=tmp_path / "released.json")
+    add(reports, "late")
+    with pytest.raises(ReportsError, match=LATE):
+        spark.shuffle_folder(reports, tmp_path / "after", ledger=tmp_path / "released.json")
+    assert not (tmp_path / "after").exists()
+
+
+def test_one_ledger_for_all_folders(reports: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "released.json"
+    shuffle(reports, tmp_path / "before", ledger=ledger)
+    assert not (reports / LEDGER).exists()
+    moved = reports.rename(tmp_path / "moved")
+    add(moved, "late")
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(moved, tmp_path / "after", ledger=ledger)
+    assert shuffle(add(tmp_path / "next", "late", reports=12), tmp_path / "after", ledger=ledger).reports == 12
+    assert len(json.loads(ledger.read_text())["releases"]) == 2
+
+
+def test_the_ledger_in_the_folder_counts_where_another_is_named(reports: Path, tmp_path: Path) -> None:
+    shuffle(reports, tmp_path / "before")
+    add(reports, "late")
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(reports, tmp_path / "after", ledger=tmp_path / "released.json")
+
+
+def test_one_file_shares_the_ledger_of_its_folder(reports: Path, tmp_path: Path) -> None:
+    shuffle(reports / "one.parquet", tmp_path / "before")
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(reports, tmp_path / "after")
+
+
+def test_nothing_is_released_that_was_not_written_down(reports: Path, tmp_path: Path) -> None:
+    """The ledger breaks while the shuffle runs: no output; mended, the same command goes on."""
+
+    def spoil(done: int) -> None:
+        (reports / LEDGER).mkdir(exist_ok=True)
+
+    with pytest.raises(FileError, match=r"cannot be kept.*--ledger"):
+        shuffle(reports, tmp_path / "after", progress=spoil)
+    assert not (tmp_path / "after").exists()
+    (reports / LEDGER).rmdir()
+    done = shuffle(reports, tmp_path / "after")
+    assert json.loads((reports / LEDGER).read_text())["releases"][0]["shuffles"] == [done.identity.shuffle_id]
+    assert open_dataset(tmp_path / "after", stage="shuffled").rows == 24
+
+
+def test_a_release_in_the_meantime_is_refused_at_the_end(reports: Path, tmp_path: Path) -> None:
+    other = add(tmp_path / "other", "late")
+    (other / "one.parquet").write_bytes((reports / "one.parquet").read_bytes())
+    ledger = tmp_path / "released.json"
+
+    def overtake(done: int) -> None:
+        if not (tmp_path / "first").exists():
+            shuffle(other, tmp_path / "first", ledger=ledger)
+
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(reports, tmp_path / "second", ledger=ledger, progress=overtake, workers=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"reports", "other", "first", "released.json"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"format": "other"}', '{"format": "shufflesum-released-1", "releases": [{"members": "abc"}]}'],
+)
+def test_a_damaged_ledger_is_refused(reports: Path, tmp_path: Path, text: str) -> None:
+    (reports / LEDGER).write_text(text)
+    with pytest.raises(FileError, match="the list of what was released cannot be understood"):
+        shuffle(reports, tmp_path / "after")
+    assert (reports / LEDGER).read_text() == text
+    assert {path.name for path in tmp_path.iterdir()} == {"reports"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_needs_a_ledger_elsewhere(reports: Path, tmp_path: Path) -> None:
+    reports.chmod(0o500)
+    try:
+        with pytest.raises(FileError, match=r"no permission to write there; name a file .*--ledger"):
+            shuffle(reports, tmp_path / "after")
+        assert shuffle(reports, tmp_path / "after", ledger=tmp_path / "released.json").reports == 24
+    finally:
+        reports.chmod(0o700)
+
+
+def test_many_at_once_lose_no_release(tmp_path: Path) -> None:
+    ids = [f"{number:032x}" for number in range(40)]
+    ledgers = [Ledger(Members.of(name), tmp_path) for name in ids]
+    threads = [threading.Thread(target=ledger.record, args=("s" * 32,)) for ledger in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(entry["members"] for entry in json.loads((tmp_path / LEDGER).read_text())["releases"]) == ids
+    assert [path.name for path in tmp_path.iterdir()] == [LEDGER]
+    with pytest.raises(ReportsError, match=LATE):
+        Ledger(Members.of(ids[1] + ids[0]), tmp_path).check()
