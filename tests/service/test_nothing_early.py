@@ -158,6 +158,7 @@ class NothingEarly(RuleBasedStateMachine):
         """The log tells of rounds and batches, never of an upload."""
         allowed = {"shuffler starts", "listening", "batch released", "release failed, will be tried again"}
         allowed |= {"task expired, everything left of it is deleted"}
+        allowed |= {"task expired, everything is deleted but the batch that waits"}
         assert {event["event"] for event in self.server.events()} <= allowed
         log = self.server.log.read_bytes()
         for upload in (upload for uploads in self.accepted.values() for upload in uploads):

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.chances import FALSE_ALARM, chi_square
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.errors import ReportsError
 from shufflesum.service import release
-from shufflesum.service.release import permuted
-from shufflesum.wire import SEALED_BYTES
+from shufflesum.service.release import AnalyzerAddress, Releaser, permuted
+from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, open_store
+from shufflesum.wire import SEALED_BYTES, Task
 
 ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
 
@@ -76,3 +81,81 @@ def test_no_more_than_about_a_bucket_is_gathered_at_a_time() -> None:
 def test_a_batch_that_others_changed_is_not_sent() -> None:
     with pytest.raises(ReportsError, match="changed by others"):
         list(permuted(chunked(reports(5), [5]), 6))
+
+
+USERS = 3
+
+
+def stored(folder: Path, task: Task, late: int) -> tuple[Store, Batch]:
+    """A store with a batch of round 1 that waits and some users in round 2."""
+    store = open_store(f"sqlite:{folder / 'store.db'}", task)
+    for number, users in ((1, USERS), (2, late)):
+        uploads = [fake_upload(task, number) for _ in range(users)]
+        outcomes = store.add([Entry(number, upload.upload_id, upload.sealed) for upload in uploads])
+        assert outcomes == [Outcome.STORED] * users
+        store.close_round(USERS)
+    batch = store.pending()
+    assert batch is not None
+    return store, batch
+
+
+def attempt(store: Store, task: Task, analyzer: str) -> bool:
+    """Let a releaser work until it has released a batch (True) or failed to (False)."""
+
+    async def once() -> bool:
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def end(taken: bool) -> None:
+            if not done.done():
+                done.set_result(taken)
+
+        releaser = Releaser(
+            store,
+            task,
+            AnalyzerAddress(analyzer, "s" * 16),
+            release_at=None,
+            released=lambda _: end(True),
+            failed=lambda: end(False),
+        )
+        running = asyncio.create_task(releaser.run())
+        try:
+            return await asyncio.wait_for(done, 30)
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+    return asyncio.run(once())
+
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("life", "late", "open_round", "waits"),
+    [
+        (timedelta(minutes=-50), 1, 2, True),
+        (timedelta(hours=-2), 1, None, True),
+        (timedelta(hours=-2), USERS, 2, True),  # enough for a batch of its own, once the first is taken
+        (timedelta(days=-6, hours=-23), 1, None, True),
+        (timedelta(days=-7, hours=-1), 1, None, False),
+        (timedelta(days=-7, hours=-1), USERS, None, False),
+    ],
+)
+def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivered(
+    tmp_path: Path, life: timedelta, late: int, open_round: int | None, waits: bool
+) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2, life=life).task
+    store, batch = stored(tmp_path, task, late)
+    assert not attempt(store, task, NOBODY)
+    assert store.status() == Status(open_round, late if open_round else 0, 0)
+    assert store.pending() == (batch if waits else None)
+    store.close()
+
+
+def test_a_batch_that_waited_is_still_delivered_at_the_first_attempt(tmp_path: Path) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2, life=timedelta(days=-8)).task
+    store, batch = stored(tmp_path, task, 1)
+    with StandInAnalyzer() as analyzer:
+        assert attempt(store, task, analyzer.url)
+        assert list(analyzer.received) == [batch.batch_id]
+    store.close()

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.service.certificates import certificate
+from tests.service.nursery import quick_shuffler
 from tests.service.postgres import Postgres
 from tests.service.servers import Answer, Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
 
 from shufflesum.cli.serve import command
 from shufflesum.errors import ParameterError, ShufflesumError
+from shufflesum.service import connections
 from shufflesum.service import shuffler as shuffler_module
 from shufflesum.service.problems import parse_problem
 from shufflesum.service.release import AnalyzerAddress
@@ -140,6 +142,44 @@ def test_headers_without_an_end_are_cut_off(busy: Busy) -> None:
                 connection.sendall(bytes([97]) * 1_000_000)
             raise AssertionError("the server took 64 MB of headers")
     assert server.request("GET", "/healthz").status == 200
+
+
+def _hurry() -> None:
+    connections._HEAD_SECONDS = 1.0
+
+
+def _status(connection: socket.socket) -> int:
+    """Read one whole answer."""
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer.status
+
+
+def test_what_begins_no_request_keeps_no_connection_open(tmp_path: Path) -> None:
+    deployment = Deployment.small(tmp_path)
+    refused_post = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n"
+    with quick_shuffler(deployment, tmp_path, "http://127.0.0.1:1", sabotage=_hurry) as server:
+        for start, rest in (
+            (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n"),
+            (refused_post, b"rest"),
+            (refused_post, bytes(300_000)),
+        ):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+                connection.sendall(start)
+                assert _status(connection) in (200, 404)
+                with contextlib.suppress(ConnectionError):
+                    connection.sendall(rest)
+                    assert connection.recv(4096) == b""  # closed, without another answer
+
+
+def test_a_connection_serves_on_after_what_begins_no_request(busy: Busy) -> None:
+    _, server = busy
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        for _ in range(3):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert _status(connection) == 200
+            connection.sendall(b"\r\n")
 
 
 @pytest.mark.parametrize("line", ["CONNECT a:1", "GET ?a", "OPTIONS *", "GET /healthz HTTP/9.9", "PRI * HTTP/2.0"])

@@ -145,6 +145,39 @@ def test_a_refused_upload_spends_no_token(store: Store, place: Place) -> None:
     assert store.add([entry(place.task, 1, token)]) == [STORED]
 
 
+def test_a_copied_report_is_refused_with_the_whole_upload(store: Store, place: Place) -> None:
+    victim, token = entry(place.task), secrets.token_bytes(32)
+    first, second = split(victim.sealed)
+    fresh = secrets.token_bytes(SEALED_BYTES)
+    other_tag = second[:32] + secrets.token_bytes(SEALED_BYTES - 32)
+    copies = [
+        Entry(1, secrets.token_bytes(16), sealed, token)
+        for sealed in (victim.sealed, second + first, fresh + first, other_tag + fresh, fresh + fresh)
+    ]
+    assert store.add([victim, *copies]) == [STORED] + [Outcome.COPIED] * 5
+    assert store.add([*copies, victim]) == [Outcome.COPIED] * 5 + [REPLAYED]
+    assert store.status().users == 1
+    # Nothing of a refused copy was kept: neither its token nor the fresh report next to the copied one.
+    assert store.add([Entry(1, secrets.token_bytes(16), fresh + entry(place.task).sealed[:SEALED_BYTES], token)]) == [
+        STORED
+    ]
+
+
+def test_a_copy_is_recognised_after_the_store_was_opened_again_and_in_its_round_only(
+    store: Store, place: Place
+) -> None:
+    victim = fill(store, place.task)[0]
+    store.close()
+    again = place.open()
+    try:
+        assert again.add([Entry(1, secrets.token_bytes(16), victim.sealed)]) == [Outcome.COPIED]
+        close(again)
+        # Sealed for round 1, it cannot be opened in round 2 and counts as rejected there.
+        assert again.add([Entry(2, secrets.token_bytes(16), victim.sealed)]) == [STORED]
+    finally:
+        again.close()
+
+
 @pytest.mark.parametrize("asked", [0, 1, USERS])
 def test_no_batch_is_fixed_below_the_smallest_whatever_is_asked(store: Store, place: Place, asked: int) -> None:
     fill(store, place.task, USERS - 1)
@@ -209,7 +242,7 @@ def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: P
     store.add(entries[-1:])
     batch = close(store)
     kept = fill(store, place.task, 1, round_number=2)
-    traces = [e.sealed[:SEALED_BYTES] for e in entries] + [token]
+    traces = [e.sealed[:SEALED_BYTES] for e in entries] + [key for e in entries for key in e.keys] + [token]
     assert all(place.held(traces))
     store.acknowledge(batch)
     assert not any(place.held(traces))
@@ -224,6 +257,31 @@ def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
     assert store.status().open_round is None
     assert not any(place.held(traces))
     assert store.add(entries) == [Outcome.ROUND_CLOSED] * len(entries)
+
+
+def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, place: Place) -> None:
+    entries = fill(store, place.task)
+    batch = close(store)
+    late = fill(store, place.task, 1, round_number=2)
+    gone = [e.sealed[:SEALED_BYTES] for e in late] + [e.upload_id for e in [*entries, *late]]
+    kept = [e.sealed[:SEALED_BYTES] for e in entries]
+    store.forget()
+    assert store.pending() == batch
+    assert all(place.held(kept))
+    assert not any(place.held(gone))
+    store.forget(pending=True)
+    assert store.pending() is None
+    assert store.status() == Status(open_round=None, users=0, released=0)
+    assert not any(place.held(kept + [key for e in entries for key in e.keys]))
+
+
+def test_a_batch_can_be_acknowledged_after_the_rest_was_forgotten(store: Store, place: Place) -> None:
+    fill(store, place.task)
+    batch = close(store)
+    store.forget()
+    store.acknowledge(batch)
+    store.forget()
+    assert store.status() == Status(open_round=None, users=0, released=1)
 
 
 def test_uploads_go_on_while_a_batch_is_read(store: Store, place: Place) -> None:
@@ -266,6 +324,7 @@ class _Model(RuleBasedStateMachine):
         self.seen: dict[bytes, Entry] = {}
         self.members: dict[int, list[Entry]] = {1: []}
         self.spent: set[tuple[int, bytes]] = set()
+        self.sealed: set[tuple[int, bytes]] = set()
         self.fixed: Batch | None = None
         self.released = 0
 
@@ -278,6 +337,10 @@ class _Model(RuleBasedStateMachine):
             return Outcome.ROUND_NOT_OPEN
         if e.token is not None and (e.round_number, e.token) in self.spent:
             return Outcome.TOKEN_SPENT
+        reports = {(e.round_number, report) for report in split(e.sealed)}
+        if reports & self.sealed:
+            return Outcome.COPIED
+        self.sealed |= reports
         self.seen[e.upload_id] = e
         self.members[e.round_number].append(e)
         if e.token is not None:
@@ -285,12 +348,20 @@ class _Model(RuleBasedStateMachine):
         return STORED
 
     @rule(
-        parts=st.lists(st.tuples(st.integers(1, ROUNDS), st.integers(0, 30), st.none() | st.integers(0, 5)), max_size=6)
+        parts=st.lists(
+            st.tuples(st.integers(1, ROUNDS), st.integers(0, 30), st.integers(0, 99), st.none() | st.integers(0, 5)),
+            max_size=6,
+        )
     )
-    def add(self, parts: list[tuple[int, int, int | None]]) -> None:
-        size = self.place.task.plan.reports * SEALED_BYTES
+    def add(self, parts: list[tuple[int, int, int, int | None]]) -> None:
         entries = [
-            Entry(r, bytes([i, r] * 8), bytes([i] * size), None if t is None else bytes([t] * 32)) for r, i, t in parts
+            Entry(
+                r,
+                bytes([i, r] * 8),
+                bytes([s] * SEALED_BYTES + [s + 1] * SEALED_BYTES),  # its neighbours have one report of it
+                None if t is None else bytes([t] * 32),
+            )
+            for r, i, s, t in parts
         ]
         assert self.store.add(entries) == [self.expect(e) for e in entries]
 

@@ -22,7 +22,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     _waiting: asyncio.TimerHandle | None = None  # set while a request's head is expected
-    _head = 0
+    _head: int | None = None  # bytes of the head that has begun
 
     def connection_made(self, transport: Any) -> None:
         """A client is here: its request is expected."""
@@ -37,8 +37,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
-        if self._waiting is None:
-            self._expect_head()
+        self._expect_head()
+        self._head = 0
 
     def on_headers_complete(self) -> None:
         """The head is complete; the body is bounded by whoever reads it."""
@@ -51,19 +51,24 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came; refuse a head that goes on and on."""
         super().data_received(data)
-        if self._waiting is not None:
+        if self.transport.is_closing():
+            return
+        if self._head is not None:
             self._head += len(data)
-            if self._head > _HEAD_BYTES and not self.transport.is_closing():
+            if self._head > _HEAD_BYTES:
                 self.send_400_response(f"more than {_HEAD_BYTES} bytes before the body")
+        elif self._waiting is None and (self.cycle is None or self.cycle.response_complete):
+            # The rest of a refused body, or an empty line: it ended the wait for a next request, and begins none.
+            self._expect_head()
 
     def _expect_head(self) -> None:
-        self._head = 0
+        self._head_is_here()
         self._waiting = self.loop.call_later(_HEAD_SECONDS, self._give_up)
 
     def _head_is_here(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
-            self._waiting = None
+        self._waiting = self._head = None
 
     def _give_up(self) -> None:
         if not self.transport.is_closing():

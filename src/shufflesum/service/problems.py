@@ -56,6 +56,7 @@ _ALL = (
     Problem("wrong-round", 400, "A round that this task does not cover", "never"),
     Problem("too-large", 413, "More bytes than this task allows", "never"),
     Problem("replayed", 409, "This upload was taken before", "never"),
+    Problem("copied", 409, "Reports of this upload are in another upload already", "never"),
     Problem("too-slow", 408, "The request did not arrive in time", "not-yet"),
     Problem("expired", 410, "The task has expired", "never"),
     Problem("round-closed", 409, "The round is closed", "never"),

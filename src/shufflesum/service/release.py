@@ -39,6 +39,7 @@ _WORDS = 1 << 16
 _PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds
 _IDLE_SECONDS = 5.0
 _AFTER_EXPIRY = timedelta(hours=1)  # a clock that is a little wrong must not delete anything
+_GRACE = timedelta(days=7)  # after expiry, for a batch that the analyzer does not take
 
 
 def permuted(read: Callable[[], Iterator[bytes]], reports: int, *, bucket: int = _BUCKET) -> Generator[bytes]:
@@ -119,6 +120,7 @@ class Releaser:
         self._failed = failed
         self._wanted = asyncio.Event()
         self._forgotten = False
+        self._cleared = False
 
     def look(self) -> None:
         """Something was stored: see whether the round is full."""
@@ -173,11 +175,28 @@ class Releaser:
                 log.info("task expired, everything left of it is deleted")
             await asyncio.to_thread(self._store.tidy)
             return False
-        await self._deliver(batch)
+        try:
+            await self._deliver(batch)
+        except Exception:
+            await self._clear(batch)
+            raise
         await asyncio.to_thread(self._store.acknowledge, batch)
         self._released(batch)
         log.info("batch released", round=batch.round_number, users=batch.users)
         return True
+
+    async def _clear(self, batch: Batch) -> None:
+        """After expiry, delete what can never be released though a batch waits, and that too when its grace is over."""
+        now = datetime.now(UTC)
+        if now - _GRACE >= self._task.expires:
+            await asyncio.to_thread(self._store.forget, pending=True)
+            log.error("batch not taken in time, deleted with everything", round=batch.round_number, users=batch.users)
+        elif not self._cleared and self._task.expired_at(now - _AFTER_EXPIRY):
+            status = await asyncio.to_thread(self._store.status)
+            if status.users < self._task.smallest_batch:
+                await asyncio.to_thread(self._store.forget)
+                log.info("task expired, everything is deleted but the batch that waits", round=batch.round_number)
+                self._cleared = True
 
     async def _deliver(self, batch: Batch) -> None:
         reports = batch.users * self._task.plan.reports

@@ -40,6 +40,7 @@ _REFUSALS = {
     Outcome.ROUND_CLOSED: "round {round} is closed and its users are fixed; take part in the open round",
     Outcome.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload when the round before is released",
     Outcome.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
+    Outcome.COPIED: "a report of this upload counts already in round {round}; seal every report afresh, and once",
 }
 
 

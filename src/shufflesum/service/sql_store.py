@@ -58,12 +58,16 @@ class SqlStore(abc.ABC):
             known = self._present(cursor, "seen", [entry.upload_id for entry in entries])
             tokens = [entry.token for entry in entries if entry.token is not None]
             spent = self._present(cursor, f"spent_{number}", tokens) if number is not None and tokens else set()
-            outcomes = decide(entries, number, known, spent)
+            keys = [key for entry in entries if entry.round_number == number for key in entry.keys]
+            sealed = self._present(cursor, f"sealed_key_{number}", keys) if keys else set()
+            outcomes = decide(entries, number, known, spent, sealed)
             stored = [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is Outcome.STORED]
             if stored:
                 self._insert(cursor, "seen", [entry.upload_id for entry in stored])
                 self._insert(cursor, f"upload_{number}", [entry.sealed for entry in stored])
                 self._insert(cursor, f"spent_{number}", [entry.token for entry in stored if entry.token is not None])
+                # In order: neighbours are then written together, which matters to an index that outgrew its cache.
+                self._insert(cursor, f"sealed_key_{number}", sorted(key for entry in stored for key in entry.keys))
                 cursor.execute(
                     f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(stored), number)
                 )
@@ -110,13 +114,15 @@ class SqlStore(abc.ABC):
         self._untidy = True
         self.tidy()
 
-    def forget(self) -> None:
+    def forget(self, *, pending: bool = False) -> None:
         """Delete everything; see `Store.forget`."""
         with self._transaction() as cursor:
             number, _ = self._open_state(cursor)
             if number is not None:
                 self._drop_round(cursor, number, "expired")
-                cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
+            if pending and (batch := self._pending(cursor)) is not None:
+                self._drop_round(cursor, batch.round_number, "expired")
+            cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
             cursor.execute("DROP TABLE seen")
             self._make_ids(cursor, "seen", self._task.rounds + 1)
         self._untidy = True
@@ -136,11 +142,13 @@ class SqlStore(abc.ABC):
     def _open_round(self, cursor: Cursor, number: int) -> None:
         cursor.execute(f"CREATE TABLE upload_{number:d} (sealed {self.binary} NOT NULL)")
         cursor.execute(f"CREATE TABLE spent_{number:d} (id {self.binary} PRIMARY KEY){self.keyed}")
+        cursor.execute(f"CREATE TABLE sealed_key_{number:d} (id {self.binary} PRIMARY KEY){self.keyed}")
         cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
 
     def _drop_round(self, cursor: Cursor, number: int, state: str) -> None:
         cursor.execute(f"DROP TABLE upload_{number:d}")
         cursor.execute(f"DROP TABLE spent_{number:d}")
+        cursor.execute(f"DROP TABLE sealed_key_{number:d}")
         cursor.execute(f"UPDATE round SET state = {self.mark} WHERE number = {self.mark}", (state, number))
 
     def _open_state(self, cursor: Cursor) -> tuple[int | None, int]:

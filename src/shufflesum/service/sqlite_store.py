@@ -1,6 +1,7 @@
 """The shuffler's store in one SQLite file: nothing to set up, durable, and emptied for good.
 
-`secure_delete` overwrites what was deleted, and the write-ahead log is cut to nothing after each deletion.
+`secure_delete` overwrites what was deleted, and the write-ahead log is cut to nothing after each deletion,
+as are the free pages.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ __all__ = ["SqliteStore"]
 _LOCK_SECONDS = 10.0
 _BUSY_SECONDS = 5.0
 _ROWS = 4096  # uploads read at a time
+_AT_ONCE = 256  # values in one statement
+_KEYS = 500  # looked for at a time
 
 
 class SqliteStore(SqlStore):
@@ -73,7 +76,12 @@ class SqliteStore(SqlStore):
         # mode=rw: a store that vanished must not be replaced by an empty one that has forgotten every upload.
         address = f"file:{quote(str(self._path))}?mode=rw"
         connection = sqlite3.connect(
-            address, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+            address,
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
+            cached_statements=8 * _AT_ONCE,
         )
         try:
             connection.execute("PRAGMA secure_delete = ON")
@@ -123,12 +131,19 @@ class SqliteStore(SqlStore):
                 self._connection.close()
             self._connection = None
 
+    # Many values in one statement: each statement hands the interpreter to the server's other thread and back.
     def _present(self, cursor: sqlite3.Cursor, table: str, keys: Sequence[bytes]) -> set[bytes]:
-        query = f"SELECT 1 FROM {table} WHERE id = ?"
-        return {key for key in keys if cursor.execute(query, (key,)).fetchone()}
+        found: set[bytes] = set()
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            query = f"SELECT id FROM {table} WHERE id IN ({', '.join('?' * len(some))})"
+            found.update(key for (key,) in cursor.execute(query, some))
+        return found
 
     def _insert(self, cursor: sqlite3.Cursor, table: str, values: Sequence[bytes]) -> None:
-        cursor.executemany(f"INSERT INTO {table} VALUES (?)", [(value,) for value in values])
+        for start in range(0, len(values), _AT_ONCE):
+            some = values[start : start + _AT_ONCE]
+            cursor.execute(f"INSERT INTO {table} VALUES {', '.join(['(?)'] * len(some))}", some)
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
@@ -141,11 +156,15 @@ class SqliteStore(SqlStore):
             raise StoreError(f"the store {self._path} cannot be read now: {error}") from error
 
     def tidy(self) -> None:
-        """Cut the write-ahead log to nothing where a deletion has not done so yet."""
+        """Cut the write-ahead log to nothing, and free pages out of the file, where a deletion has not done so yet."""
         if self._untidy:
             with self._working() as connection:
-                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._untidy = bool(busy)
+                tidy = _cut_log(connection)  # first: what was deleted is overwritten before its pages leave the file
+                if tidy and connection.execute("PRAGMA freelist_count").fetchone() != (0,):
+                    # The list of free pages would tell in which order an index grew, and so something of who came when.
+                    connection.execute("VACUUM")
+                    tidy = _cut_log(connection)
+            self._untidy = not tidy
 
     def close(self) -> None:
         """Let go of the file."""
@@ -154,6 +173,12 @@ class SqliteStore(SqlStore):
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
+
+
+def _cut_log(connection: sqlite3.Connection) -> bool:
+    """Write the write-ahead log back and cut it to nothing; False where somebody still reads it."""
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def _lock_file(path: Path) -> int:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from shufflesum.errors import ParameterError, ShufflesumError
-from shufflesum.wire import Task
+from shufflesum.wire import SEALED_BYTES, Task
 
 __all__ = ["Batch", "Entry", "Outcome", "Status", "Store", "StoreError", "decide", "open_store"]
+
+_KEY_BYTES = 32  # a sealed report begins with a key that its sender has drawn for it alone
 
 
 class StoreError(ShufflesumError):
@@ -29,16 +32,26 @@ class Outcome(enum.Enum):
     ROUND_CLOSED = "round-closed"
     ROUND_NOT_OPEN = "round-not-open"
     TOKEN_SPENT = "token-spent"
+    COPIED = "copied"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One upload to be stored: its sealed reports, and the digest of the token that paid for it, if any."""
+    """One upload to be stored: its sealed reports, and the digest of the token that paid for it, if any.
+
+    `keys` tells each sealed report from all others: who copies a report has to copy its key.
+    """
 
     round_number: int
     upload_id: bytes
     sealed: bytes
     token: bytes | None = None
+    keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts = range(0, len(self.sealed), SEALED_BYTES)
+        keys = tuple(sha256(self.sealed[start : start + _KEY_BYTES]).digest()[:16] for start in starts)
+        object.__setattr__(self, "keys", keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,8 @@ class Store(Protocol):
         """Store uploads, all in one transaction, and return once they are durable; one outcome each, in order.
 
         A known upload id is REPLAYED before anything else is looked at, so that a lost answer can always be asked for
-        again, even after its round was closed. A token is spent only by an upload that is STORED.
+        again, even after its round was closed. A token is spent only by an upload that is STORED. An upload is COPIED,
+        and refused whole, where one of its reports is in it twice or in another upload of the open round.
         """
         ...
 
@@ -93,8 +107,11 @@ class Store(Protocol):
         """Delete the batch's reports and spent tokens for good; its upload ids stay, in no order of arrival."""
         ...
 
-    def forget(self) -> None:
-        """Delete all uploads, upload ids and tokens for good and close every round: the task has expired."""
+    def forget(self, *, pending: bool = False) -> None:
+        """Delete all uploads, upload ids and tokens for good and close every round: the task has expired.
+
+        A batch that was fixed and not acknowledged stays, unless `pending` says that it goes as well.
+        """
         ...
 
     def tidy(self) -> None:
@@ -106,10 +123,12 @@ class Store(Protocol):
         ...
 
 
-def decide(entries: Sequence[Entry], open_round: int | None, known: set[bytes], spent: set[bytes]) -> list[Outcome]:
-    """The outcome of each upload, given the upload ids and the open round's tokens that the store knows of them.
+def decide(
+    entries: Sequence[Entry], open_round: int | None, known: set[bytes], spent: set[bytes], sealed: set[bytes]
+) -> list[Outcome]:
+    """The outcome of each upload, given what the store knows of them: upload ids, the open round's tokens and keys.
 
-    Both sets are added to, so that uploads which repeat each other within one call are recognised as well.
+    The sets are added to, so that uploads which repeat each other within one call are recognised as well.
     """
     outcomes = []
     for entry in entries:
@@ -121,9 +140,12 @@ def decide(entries: Sequence[Entry], open_round: int | None, known: set[bytes], 
             outcome = Outcome.ROUND_NOT_OPEN
         elif entry.token in spent:
             outcome = Outcome.TOKEN_SPENT
+        elif len(set(entry.keys)) < len(entry.keys) or not sealed.isdisjoint(entry.keys):
+            outcome = Outcome.COPIED
         else:
             outcome = Outcome.STORED
             known.add(entry.upload_id)
+            sealed.update(entry.keys)
             if entry.token is not None:
                 spent.add(entry.token)
         outcomes.append(outcome)
