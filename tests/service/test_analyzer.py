@@ -302,7 +302,8 @@ def full_disk(remote: Remote) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        # Too little for the store's journal, but not for what the test run itself writes down meanwhile.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
         status, document = remote.post(body, batch=batch)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -14,6 +14,7 @@ import signal
 import socket
 import ssl
 import stat
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # metrics are counts
 
 _BODY_SECONDS = 30.0
 _STOP_SECONDS = 20
+_SWITCH_SECONDS = 0.0005
 _MIN_SECRET = 16
 _MAX_SECRET = 1024
 
@@ -279,6 +281,8 @@ class _Server(uvicorn.Server):
 
 def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
     """Serve until SIGTERM or an interrupt; requests under way are finished first. Logs `listening` with its port."""
+    # The store's thread asks for the interpreter many times in a transaction, and would wait so long each time.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     config = uvicorn.Config(
         app,
         loop="uvloop",
