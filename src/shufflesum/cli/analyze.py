@@ -43,11 +43,6 @@ class _NotYetError(Exception):
     type=click.Path(path_type=Path),
     help="Add to the counts in this file, and remember there what was counted.",
 )
-@click.option(
-    "--release-anyway",
-    is_flag=True,
-    help="Go on where more users strayed from the protocol than the honest fraction allows.",
-)
 @result_options
 @engine_options
 def command(
@@ -56,7 +51,6 @@ def command(
     task_file: Path | None,
     key_file: Path | None,
     state_file: Path | None,
-    release_anyway: bool,
     as_json: bool,
     output: Path | None,
     plot: Path | None,
@@ -94,7 +88,7 @@ def command(
         try:
             with results.staged(shuffled, plan_file, task_file, key_file, state_file) as write, warnings_as_notes():
                 if shuffled is not None:
-                    counts = _count(shuffled, target, private_key, state, work, release_anyway)
+                    counts = _count(shuffled, target, private_key, state, work)
                 if state is not None:
                     counts = state.counts
                 _note(counts, state)
@@ -128,7 +122,6 @@ def _count(
     private_key: X25519PrivateKey | None,
     state: CountsState | None,
     work: _Work,
-    release_anyway: bool,
 ) -> Counts:
     """Count a folder, and add it to the state if there is one."""
     from shufflesum.batch import local
@@ -151,7 +144,7 @@ def _count(
             counts, digests = local.count(
                 dataset, target, private_key=private_key, memory=work.memory, workers=work.workers, progress=progress
             )
-    _refuse_broken(dataset, counts, release_anyway)
+    _refuse_broken(dataset, counts)
     if state is not None:
         state.add(counts, dataset.identity, digests, [file.part for file in dataset.files if file.rows])
     return counts
@@ -165,11 +158,16 @@ def _refuse_few(reports: int, plan: Plan) -> None:
         )
 
 
-def _refuse_broken(dataset: Dataset, counts: Counts, insisting: bool) -> None:
+def _refuse_broken(dataset: Dataset, counts: Counts) -> None:
     """Refuse a batch of too few honest users; parts of a batch, which have no manifest, cannot be judged."""
-    why = why_broken(counts, dataset.rows // counts.plan.reports) if dataset.whole else None
-    if why is not None and not insisting:
-        raise ReportsError(f"{why}; plan with a smaller honest fraction, or insist with --release-anyway")
+    if not dataset.whole:
+        click.echo(
+            "note: without the folder's _shufflesum.json nobody can see whether enough users were honest; "
+            "the guarantee rests on that",
+            err=True,
+        )
+    elif (why := why_broken(counts, dataset.rows // counts.plan.reports)) is not None:
+        raise ReportsError(f"{why}; there is no estimate: plan with a smaller honest fraction, and collect anew")
 
 
 def _note(counts: Counts, state: CountsState | None) -> None:
