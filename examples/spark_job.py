@@ -7,7 +7,7 @@ Run on this machine: python examples/spark_job.py [beats.parquet]
 Run on a cluster, where every node has shufflesum installed, and a folder that all nodes share:
 
     spark-submit --master spark://HOST:7077 \
-        --conf spark.checkpoint.dir=hdfs:///tmp/checkpoints examples/spark_job.py hdfs:///beats.parquet
+        --conf spark.checkpoint.dir=hdfs:///checkpoints examples/spark_job.py hdfs:///beats.parquet
 """
 
 import sys

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from rich.table import Table as RichTable
 
-from shufflesum.cli.options import console, upwards
+from shufflesum.cli.options import console, task_option, upwards
 from shufflesum.errors import FileError
 from shufflesum.service.web import fetch_estimate
 from shufflesum.tables import StagedOutputs
@@ -23,15 +23,7 @@ _SHOWN = 12
 
 @click.command("estimate", short_help="Ask a task's analyzer for its estimate.")
 @click.argument("url")
-@click.option(
-    "--task",
-    "task_file",
-    type=click.Path(path_type=Path),
-    required=True,
-    envvar="SHUFFLESUM_TASK",
-    show_envvar=True,
-    help="From shufflesum task create.",
-)
+@task_option
 @click.option("--json", "as_json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the analyzer's answer (.json).")
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -14,7 +15,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from shufflesum._figures import upwards
 
-__all__ = ["console", "plan_options", "progress_bar", "upwards", "warnings_as_notes"]
+__all__ = ["console", "plan_options", "progress_bar", "task_option", "upwards", "warnings_as_notes"]
+
+task_option = click.option(
+    "--task",
+    "task_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="SHUFFLESUM_TASK",
+    show_envvar=True,
+    help="From shufflesum task create.",
+)
 
 _F = TypeVar("_F", bound=Callable[..., object])
 

@@ -11,7 +11,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.cli.options import console, progress_bar
+from shufflesum.cli.options import console, progress_bar, task_option
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError
 from shufflesum.tables import Table, open_table
@@ -22,15 +22,7 @@ __all__ = ["command", "read_labels"]
 
 @click.command("send", short_help="Randomize rows on this machine and send them to a task's shuffler.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--task",
-    "task_file",
-    type=click.Path(path_type=Path),
-    required=True,
-    envvar="SHUFFLESUM_TASK",
-    show_envvar=True,
-    help="From shufflesum task create.",
-)
+@task_option
 @click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
 @click.option("--user", help="With --row: whose row it is, for the ledger.  [row N]")
 @click.option("--round", "round_number", type=int, help="The round to contribute to.  [the open one]")

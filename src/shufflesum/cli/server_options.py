@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import click
 
+from shufflesum.cli.options import task_option
+
 __all__ = ["server_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -18,15 +20,7 @@ def server_options(function: _F) -> _F:
     """task, store, secret_file, host, port, tls_cert, tls_key, as keyword arguments of the command."""
     for option in reversed(
         (
-            click.option(
-                "--task",
-                "task_file",
-                type=_FILE,
-                required=True,
-                envvar="SHUFFLESUM_TASK",
-                show_envvar=True,
-                help="From shufflesum task create.",
-            ),
+            task_option,
             click.option(
                 "--store",
                 required=True,
