@@ -33,7 +33,7 @@ from shufflesum.service.store import Entry, open_store
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES, encode_reports, open_many, seal_info, seal_many
 
-UPLOADS, CONNECTIONS = 6_000, 64
+UPLOADS, CONNECTIONS = 30_000, 64
 OPENED, DISTINCT, BARE_ROUNDS = 120_000, 2_000, 15
 STORED, MEGABYTES = 1_000_000, 500
 REPEATS = 3

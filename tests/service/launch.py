@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from shufflesum.cli.serve import command
+from shufflesum.service import sql_store
 from shufflesum.wire import Task
 
 
@@ -24,4 +25,6 @@ if __name__ == "__main__":
     if "LAUNCH_EXPIRED_ONCE" in os.environ:  # the task has expired once this file exists
         over = Path(os.environ["LAUNCH_EXPIRED_ONCE"])
         Task.expired_at = lambda self, moment: over.exists()  # type: ignore[method-assign]
+    if "LAUNCH_MOST_RECENT" in os.environ:  # uploads are put away that often
+        sql_store._MOST_RECENT = int(os.environ["LAUNCH_MOST_RECENT"])
     command(prog_name="serve")

@@ -19,15 +19,11 @@ import pytest
 from tests.service.postgres import Postgres
 from tests.service.servers import Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
 
-from shufflesum.service.store import Entry, open_store
-from shufflesum.wire import SEALED_BYTES, Task, Upload
+from shufflesum.service.store import Entry, open_store, split
+from shufflesum.wire import UPLOAD_ID_BYTES, Task, Upload
 
 USERS, ROUNDS = 12, 100_000
 LOST = (OSError, http.client.HTTPException)
-
-
-def split(sealed: bytes) -> list[bytes]:
-    return [sealed[start : start + SEALED_BYTES] for start in range(0, len(sealed), SEALED_BYTES)]
 
 
 def reports_of(uploads: list[Upload]) -> Counter[bytes]:
@@ -108,15 +104,19 @@ class Inside:
     def left(self) -> Counter[bytes]:
         """The reports that wait in the open round."""
         ((number,),) = self._rows(f"SELECT number FROM {self._schema}round WHERE state = 'open'")
-        rows = self._rows(f"SELECT sealed FROM {self._schema}upload_{number}")
-        return Counter(report for (sealed,) in rows for report in split(sealed))
+        listed = self._rows(f"SELECT upload FROM {self._schema}arrived_{number}")
+        put_away = self._rows(f"SELECT id FROM {self._schema}report_{number}")
+        return Counter(report for (upload,) in listed for report in split(upload[UPLOAD_ID_BYTES:])) + Counter(
+            report for (report,) in put_away
+        )
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_nothing_is_lost_or_counted_twice_through_crashes(
-    kind: str, kills: int, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, kills: int, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("LAUNCH_MOST_RECENT", "11")
     deployment = Deployment.small(tmp_path, users=USERS, reports=2, rounds=ROUNDS)
     store = None
     if kind == "postgres":

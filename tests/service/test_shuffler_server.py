@@ -26,6 +26,7 @@ from tests.service.servers import Answer, Deployment, ServerProcess, StandInAnal
 from shufflesum.cli.serve import command
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.service import connections
+from shufflesum.service import http as http_module
 from shufflesum.service import shuffler as shuffler_module
 from shufflesum.service.problems import parse_problem
 from shufflesum.service.release import AnalyzerAddress
@@ -146,6 +147,7 @@ def test_headers_without_an_end_are_cut_off(busy: Busy) -> None:
 
 def _hurry() -> None:
     connections._HEAD_SECONDS = 1.0
+    http_module._BODY_SECONDS = 1.0
 
 
 def _status(connection: socket.socket) -> int:
@@ -171,6 +173,25 @@ def test_what_begins_no_request_keeps_no_connection_open(tmp_path: Path) -> None
                 with contextlib.suppress(ConnectionError):
                     connection.sendall(rest)
                     assert connection.recv(4096) == b""  # closed, without another answer
+
+
+def test_a_body_that_does_not_come_is_refused_and_one_in_pieces_is_taken(tmp_path: Path) -> None:
+    deployment = Deployment.small(tmp_path)
+    path = f"/tasks/{deployment.task.id}/uploads"
+    body = fake_upload(deployment.task).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with quick_shuffler(deployment, tmp_path, "http://127.0.0.1:1", sabotage=_hurry) as server:
+        for sent in (head, head + body[:50]):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+                connection.sendall(sent)
+                answer = http.client.HTTPResponse(connection)
+                answer.begin()
+                assert (answer.status, parse_problem(answer.read())[0]) == (408, "too-slow")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            for piece in (head, body[:50], body[50:]):
+                connection.sendall(piece)
+                time.sleep(0.1)
+            assert _status(connection) == 201
 
 
 def test_a_connection_serves_on_after_what_begins_no_request(busy: Busy) -> None:

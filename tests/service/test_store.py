@@ -26,7 +26,7 @@ from tests.service.postgres import Postgres
 from tests.service.servers import Deployment
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service import postgres_store, sqlite_store
+from shufflesum.service import postgres_store, sql_store, sqlite_store
 from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, StoreError, open_store
 from shufflesum.wire import SEALED_BYTES, Task
 
@@ -54,6 +54,12 @@ class Place:
     def held(self, needles: list[bytes]) -> list[bool]:
         contents = [path.read_bytes() for path in self._files()]
         return [any(needle in content for content in contents) for needle in needles]
+
+
+@pytest.fixture(autouse=True)
+def short_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few uploads fill the list of arrivals."""
+    monkeypatch.setattr(sql_store, "_MOST_RECENT", 9)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -149,14 +155,15 @@ def test_a_copied_report_is_refused_with_the_whole_upload(store: Store, place: P
     victim, token = entry(place.task), secrets.token_bytes(32)
     first, second = split(victim.sealed)
     fresh = secrets.token_bytes(SEALED_BYTES)
-    other_tag = second[:32] + secrets.token_bytes(SEALED_BYTES - 32)
     copies = [
         Entry(1, secrets.token_bytes(16), sealed, token)
-        for sealed in (victim.sealed, second + first, fresh + first, other_tag + fresh, fresh + fresh)
+        for sealed in (victim.sealed, second + first, fresh + first, fresh + fresh)
     ]
-    assert store.add([victim, *copies]) == [STORED] + [Outcome.COPIED] * 5
-    assert store.add([*copies, victim]) == [Outcome.COPIED] * 5 + [REPLAYED]
-    assert store.status().users == 1
+    assert store.add([victim, *copies]) == [STORED] + [Outcome.COPIED] * 4
+    assert store.add([*copies, victim]) == [Outcome.COPIED] * 4 + [REPLAYED]
+    fill(store, place.task, 10)  # the list of arrivals is put away
+    assert store.add([*copies, victim]) == [Outcome.COPIED] * 4 + [REPLAYED]
+    assert store.status().users == 11
     # Nothing of a refused copy was kept: neither its token nor the fresh report next to the copied one.
     assert store.add([Entry(1, secrets.token_bytes(16), fresh + entry(place.task).sealed[:SEALED_BYTES], token)]) == [
         STORED
@@ -242,7 +249,7 @@ def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: P
     store.add(entries[-1:])
     batch = close(store)
     kept = fill(store, place.task, 1, round_number=2)
-    traces = [e.sealed[:SEALED_BYTES] for e in entries] + [key for e in entries for key in e.keys] + [token]
+    traces = [report for e in entries for report in e.reports] + [token]
     assert all(place.held(traces))
     store.acknowledge(batch)
     assert not any(place.held(traces))
@@ -272,7 +279,7 @@ def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, 
     store.forget(pending=True)
     assert store.pending() is None
     assert store.status() == Status(open_round=None, users=0, released=0)
-    assert not any(place.held(kept + [key for e in entries for key in e.keys]))
+    assert not any(place.held(kept))
 
 
 def test_a_batch_can_be_acknowledged_after_the_rest_was_forgotten(store: Store, place: Place) -> None:
@@ -432,9 +439,8 @@ def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pyte
         store = open_store(f"sqlite:{tmp_path / name}", task)
         for start in range(0, len(order), 8):
             store.add(order[start : start + 8])
-        batch = close(store)
         if release:
-            store.acknowledge(batch)
+            store.acknowledge(close(store))
         store.close()
         assert not list(tmp_path.glob(f"{name}-wal"))
         return (tmp_path / name).read_bytes()
@@ -443,7 +449,10 @@ def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pyte
     assert files("c", entries, release=False) != files("d", entries[::-1], release=False)
 
 
-def test_postgres_rows_tell_no_order_of_arrival(tmp_path: Path, postgres: Postgres) -> None:
+def test_postgres_rows_tell_no_order_of_arrival(
+    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_store, "_MOST_RECENT", 1)
     task = new_task(tmp_path)
     store = open_store(postgres.address, task)
     for _ in range(40):

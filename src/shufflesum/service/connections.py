@@ -9,7 +9,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from shufflesum.service.problems import MEDIA_TYPE, PROBLEMS
 
-__all__ = ["BoundedProtocol"]
+__all__ = ["COMPLETE", "BoundedProtocol"]
+
+COMPLETE = "complete"  # true in the state of a request that has arrived to its end
 
 _HEAD_BYTES = 64 * 1024
 _HEAD_SECONDS = 30.0
@@ -21,17 +23,19 @@ class BoundedProtocol(HttpToolsProtocol):
     The parser beneath keeps whatever it is sent, so without this a few connections could fill the memory.
     """
 
-    _waiting: asyncio.TimerHandle | None = None  # set while a request's head is expected
+    _watch: asyncio.TimerHandle
+    _since: float | None = None  # when a request's head was first expected; None while there is no such wait
     _head: int | None = None  # bytes of the head that has begun
 
     def connection_made(self, transport: Any) -> None:
         """A client is here: its request is expected."""
         super().connection_made(transport)
         self._expect_head()
+        self._watch = self.loop.call_later(_HEAD_SECONDS, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
-        self._head_is_here()
+        self._watch.cancel()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -42,11 +46,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is complete; the body is bounded by whoever reads it."""
-        self._head_is_here()
+        self._since = self._head = None
         super().on_headers_complete()
         if self.parser.should_upgrade():
             # The parser stops here and would take the body for the next request.
             self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """The body is complete: nobody needs to watch the clock while reading it."""
+        self.scope["state"][COMPLETE] = True
+        super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; refuse a head that goes on and on."""
@@ -57,21 +66,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head += len(data)
             if self._head > _HEAD_BYTES:
                 self.send_400_response(f"more than {_HEAD_BYTES} bytes before the body")
-        elif self._waiting is None and (self.cycle is None or self.cycle.response_complete):
+        elif self._since is None and (self.cycle is None or self.cycle.response_complete):
             # The rest of a refused body, or an empty line: it ended the wait for a next request, and begins none.
             self._expect_head()
 
     def _expect_head(self) -> None:
-        self._head_is_here()
-        self._waiting = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+        self._since = self.loop.time()
 
-    def _head_is_here(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._waiting = self._head = None
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
+    def _look(self) -> None:
+        """End a wait that was too long; one timer for a whole connection, since one for each request costs time."""
+        left = _HEAD_SECONDS if self._since is None else self._since + _HEAD_SECONDS - self.loop.time()
+        if left > 0:
+            self._watch = self.loop.call_later(left, self._look)
+        elif not self.transport.is_closing():
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:

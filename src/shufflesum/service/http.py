@@ -40,7 +40,7 @@ try:
     from starlette.routing import BaseRoute, Route
     from starlette.types import Receive, Scope, Send
 
-    from shufflesum.service.connections import BoundedProtocol
+    from shufflesum.service.connections import COMPLETE, BoundedProtocol
     from shufflesum.service.logs import configure_logging, log, place
 except ImportError as error:
     raise MissingExtraError(
@@ -191,7 +191,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
         raise Refusal("too-large", f"a body of {announced[:20]} bytes; at most {most} are taken")
     body = b""
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout(None if scope.get("state", {}).get(COMPLETE) else _BODY_SECONDS):
             more = True
             while more:
                 message = await receive()

@@ -13,6 +13,7 @@ from shufflesum.service.store import Entry, Outcome, Store, StoreError
 __all__ = ["Intake"]
 
 _GROUP = 1024  # uploads a transaction
+_GATHER_SECONDS = 0.01
 _ANSWER_SECONDS = 20.0
 
 
@@ -59,6 +60,7 @@ class Intake:
         loop = asyncio.get_running_loop()
         while True:
             await self._arrived.wait()
+            await self._gather()
             group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
             if not self._waiting:
                 self._arrived.clear()
@@ -77,6 +79,15 @@ class Intake:
                     future.set_result(outcome)
             if Outcome.STORED in outcomes:
                 self._stored()
+
+    async def _gather(self) -> None:
+        """Let those in who are at the door: a thread that writes takes turns with this one, which slows both."""
+        patience = asyncio.get_running_loop().time() + _GATHER_SECONDS
+        seen = 0
+        while seen < len(self._waiting) < _GROUP and asyncio.get_running_loop().time() < patience:
+            seen = len(self._waiting)
+            await asyncio.sleep(0)  # a request is read in one turn of the loop
+            await asyncio.sleep(0)  # and handled in the next
 
     def _fail(self, group: list[tuple[Entry, asyncio.Future[Outcome]]], error: BaseException) -> None:
         if not self._failing:

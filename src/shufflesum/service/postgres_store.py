@@ -8,7 +8,6 @@ administrator has set it up.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ except ImportError as error:
 
 __all__ = ["PostgresStore"]
 
-_ROWS = 4096  # uploads read at a time
+_ROWS = 16_384  # reports read at a time
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -49,7 +48,6 @@ class PostgresStore(SqlStore):
         super().__init__(task)
         self._address = address
         self._schema = f"shufflesum_{task.id[:32]}"
-        self._mutex = threading.RLock()
         self._connection: Connection | None = None
 
     def _connect(self) -> Connection:
@@ -109,6 +107,7 @@ class PostgresStore(SqlStore):
     _reading = _transaction
 
     def _disconnect(self) -> None:
+        self._recent = None  # while it is away, another server may use the store
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
@@ -127,7 +126,7 @@ class PostgresStore(SqlStore):
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
-        query = sql.SQL("SELECT sealed FROM {}").format(sql.Identifier(f"upload_{batch.round_number:d}"))
+        query = sql.SQL("SELECT id FROM {}").format(sql.Identifier(f"report_{batch.round_number:d}"))
         try:
             with (
                 contextlib.closing(self._connect()) as connection,
@@ -136,7 +135,7 @@ class PostgresStore(SqlStore):
             ):
                 cursor.execute(query)
                 while rows := cursor.fetchmany(_ROWS):
-                    yield b"".join(sealed for (sealed,) in rows)
+                    yield b"".join(report for (report,) in rows)
         except psycopg.Error as error:
             raise _unavailable(error) from error
 

@@ -1,7 +1,11 @@
 """What both stores do alike: rounds, upload ids and sealed reports in tables, changed in transactions.
 
-Each round has tables of its own, which are dropped as a whole. The upload ids that stay are copied, in the order of
-the (random) ids, to a new table: where a row lies must not tell when it came.
+Uploads are first written one after another, to a list of arrivals: that is quick. Once there are many, and before a
+round is closed, upload ids and reports are put into tables of their own, each in the order of its random bytes. So a
+known id or report is found at once, and what stays tells neither when it came nor what came with it.
+
+Each round has tables of its own, which are dropped as a whole. The upload ids that stay are then copied to a new table:
+where a row lies must not tell when it came.
 """
 
 from __future__ import annotations
@@ -9,15 +13,31 @@ from __future__ import annotations
 import abc
 import contextlib
 import secrets
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from shufflesum.service.store import Batch, Entry, Outcome, Status, decide
-from shufflesum.wire import Task
+from shufflesum.service.store import Batch, Entry, Outcome, Status, decide, split
+from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 __all__ = ["Cursor", "SqlStore"]
 
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
+
+_MOST_RECENT = 1 << 16  # reports in the list of arrivals
+
+
+@dataclass(slots=True)
+class _Recent:
+    """The upload ids and sealed reports in the open round's list of arrivals."""
+
+    ids: set[bytes] = field(default_factory=set)
+    reports: set[bytes] = field(default_factory=set)
+
+    def add(self, upload_id: bytes, reports: Sequence[bytes]) -> None:
+        self.ids.add(upload_id)
+        self.reports.update(reports)
 
 
 class SqlStore(abc.ABC):
@@ -29,6 +49,8 @@ class SqlStore(abc.ABC):
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._mutex = threading.RLock()
+        self._recent: _Recent | None = None  # None where it has to be read from the store
         self._untidy = True  # whoever used it before may have been killed halfway through a deletion
 
     @abc.abstractmethod
@@ -51,27 +73,65 @@ class SqlStore(abc.ABC):
     def tidy(self) -> None:
         """Finish a deletion that was interrupted; see `Store.tidy`."""
 
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[Cursor]:
+        """A transaction; where it fails, what is remembered of the store is not believed any more."""
+        with self._mutex:
+            try:
+                with self._transaction() as cursor:
+                    yield cursor
+            except BaseException:
+                self._recent = None
+                raise
+
     def add(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Store uploads; see `Store.add`."""
-        with self._transaction() as cursor:
+        with self._changing() as cursor:
             number, _ = self._open_state(cursor)
-            known = self._present(cursor, "seen", [entry.upload_id for entry in entries])
+            recent = self._arrived(cursor, number)
+            ids = [entry.upload_id for entry in entries]
+            known = self._present(cursor, "seen", ids) | recent.ids.intersection(ids)
             tokens = [entry.token for entry in entries if entry.token is not None]
             spent = self._present(cursor, f"spent_{number}", tokens) if number is not None and tokens else set()
-            keys = [key for entry in entries if entry.round_number == number for key in entry.keys]
-            sealed = self._present(cursor, f"sealed_key_{number}", keys) if keys else set()
+            reports = [report for entry in entries if entry.round_number == number for report in entry.reports]
+            there = self._present(cursor, f"report_{number}", reports) if reports else set()
+            sealed = there | recent.reports.intersection(reports)
             outcomes = decide(entries, number, known, spent, sealed)
             stored = [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is Outcome.STORED]
-            if stored:
-                self._insert(cursor, "seen", [entry.upload_id for entry in stored])
-                self._insert(cursor, f"upload_{number}", [entry.sealed for entry in stored])
-                self._insert(cursor, f"spent_{number}", [entry.token for entry in stored if entry.token is not None])
-                # In order: neighbours are then written together, which matters to an index that outgrew its cache.
-                self._insert(cursor, f"sealed_key_{number}", sorted(key for entry in stored for key in entry.keys))
-                cursor.execute(
-                    f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(stored), number)
-                )
+            if number is not None and stored:
+                self._enter(cursor, number, stored)
         return outcomes
+
+    def _enter(self, cursor: Cursor, number: int, entries: Sequence[Entry]) -> None:
+        """Add uploads to the open round's list of arrivals, and empty that when it is long."""
+        self._insert(cursor, f"arrived_{number:d}", [entry.upload_id + entry.sealed for entry in entries])
+        self._insert(cursor, f"spent_{number:d}", [entry.token for entry in entries if entry.token is not None])
+        cursor.execute(
+            f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(entries), number)
+        )
+        recent = self._arrived(cursor, number)
+        for entry in entries:
+            recent.add(entry.upload_id, entry.reports)
+        if len(recent.reports) >= _MOST_RECENT:
+            self._put_away(cursor, number)
+
+    def _arrived(self, cursor: Cursor, number: int | None) -> _Recent:
+        """What the open round's list of arrivals holds."""
+        if self._recent is None:
+            self._recent = _Recent()
+            if number is not None:
+                for (upload,) in cursor.execute(f"SELECT upload FROM arrived_{number:d}").fetchall():
+                    self._recent.add(upload[:UPLOAD_ID_BYTES], split(upload[UPLOAD_ID_BYTES:]))
+        return self._recent
+
+    def _put_away(self, cursor: Cursor, number: int) -> None:
+        """Empty the open round's list of arrivals into the tables of upload ids and reports."""
+        recent = self._arrived(cursor, number)
+        self._insert(cursor, "seen", sorted(recent.ids))
+        self._insert(cursor, f"report_{number:d}", sorted(recent.reports))
+        cursor.execute(f"DROP TABLE arrived_{number:d}")
+        self._make_list(cursor, number)
+        self._recent = _Recent()
 
     def status(self) -> Status:
         """Where the task stands."""
@@ -83,10 +143,11 @@ class SqlStore(abc.ABC):
     def close_round(self, smallest: int) -> Batch | None:
         """Fix a batch; see `Store.close_round`."""
         smallest = max(smallest, self._task.smallest_batch)
-        with self._transaction() as cursor:
+        with self._changing() as cursor:
             number, users = self._open_state(cursor)
             if number is None or users < smallest or self._pending(cursor) is not None:
                 return None
+            self._put_away(cursor, number)
             batch = Batch(secrets.token_hex(16), number, users)
             cursor.execute(
                 f"UPDATE round SET state = 'fixed', batch_id = {self.mark} WHERE number = {self.mark}",
@@ -103,7 +164,7 @@ class SqlStore(abc.ABC):
 
     def acknowledge(self, batch: Batch) -> None:
         """Delete a batch; see `Store.acknowledge`."""
-        with self._transaction() as cursor:
+        with self._changing() as cursor:
             if self._pending(cursor) != batch:
                 return
             self._drop_round(cursor, batch.round_number, "released")
@@ -116,10 +177,11 @@ class SqlStore(abc.ABC):
 
     def forget(self, *, pending: bool = False) -> None:
         """Delete everything; see `Store.forget`."""
-        with self._transaction() as cursor:
+        with self._changing() as cursor:
             number, _ = self._open_state(cursor)
             if number is not None:
                 self._drop_round(cursor, number, "expired")
+                self._recent = _Recent()
             if pending and (batch := self._pending(cursor)) is not None:
                 self._drop_round(cursor, batch.round_number, "expired")
             cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
@@ -140,15 +202,17 @@ class SqlStore(abc.ABC):
         cursor.execute(f"CREATE TABLE {table} (id {self.binary} CONSTRAINT ids_{number:d} PRIMARY KEY){self.keyed}")
 
     def _open_round(self, cursor: Cursor, number: int) -> None:
-        cursor.execute(f"CREATE TABLE upload_{number:d} (sealed {self.binary} NOT NULL)")
+        self._make_list(cursor, number)
+        cursor.execute(f"CREATE TABLE report_{number:d} (id {self.binary} PRIMARY KEY){self.keyed}")
         cursor.execute(f"CREATE TABLE spent_{number:d} (id {self.binary} PRIMARY KEY){self.keyed}")
-        cursor.execute(f"CREATE TABLE sealed_key_{number:d} (id {self.binary} PRIMARY KEY){self.keyed}")
         cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
 
+    def _make_list(self, cursor: Cursor, number: int) -> None:
+        cursor.execute(f"CREATE TABLE arrived_{number:d} (upload {self.binary} NOT NULL)")
+
     def _drop_round(self, cursor: Cursor, number: int, state: str) -> None:
-        cursor.execute(f"DROP TABLE upload_{number:d}")
-        cursor.execute(f"DROP TABLE spent_{number:d}")
-        cursor.execute(f"DROP TABLE sealed_key_{number:d}")
+        for table in ("arrived", "report", "spent"):
+            cursor.execute(f"DROP TABLE {table}_{number:d}")
         cursor.execute(f"UPDATE round SET state = {self.mark} WHERE number = {self.mark}", (state, number))
 
     def _open_state(self, cursor: Cursor) -> tuple[int | None, int]:

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,9 +25,8 @@ __all__ = ["SqliteStore"]
 
 _LOCK_SECONDS = 10.0
 _BUSY_SECONDS = 5.0
-_ROWS = 4096  # uploads read at a time
+_ROWS = 16_384  # reports read at a time
 _AT_ONCE = 256  # values in one statement
-_KEYS = 500  # looked for at a time
 
 
 class SqliteStore(SqlStore):
@@ -42,7 +40,6 @@ class SqliteStore(SqlStore):
     def __init__(self, path: str | Path, task: Task) -> None:
         super().__init__(task)
         self._path = Path(path).absolute()
-        self._mutex = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._lock: int | None = _lock_file(self._path)
         try:
@@ -149,9 +146,9 @@ class SqliteStore(SqlStore):
         """The batch's sealed reports; see `Store.sealed`."""
         try:
             with contextlib.closing(self._connect()) as connection:
-                rows = connection.execute(f"SELECT sealed FROM upload_{batch.round_number:d} ORDER BY rowid")
+                rows = connection.execute(f"SELECT id FROM report_{batch.round_number:d} ORDER BY id")
                 while chunk := rows.fetchmany(_ROWS):
-                    yield b"".join(sealed for (sealed,) in chunk)
+                    yield b"".join(report for (report,) in chunk)
         except sqlite3.Error as error:
             raise StoreError(f"the store {self._path} cannot be read now: {error}") from error
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.wire import SEALED_BYTES, Task
 
-__all__ = ["Batch", "Entry", "Outcome", "Status", "Store", "StoreError", "decide", "open_store"]
-
-_KEY_BYTES = 32  # a sealed report begins with a key that its sender has drawn for it alone
+__all__ = ["Batch", "Entry", "Outcome", "Status", "Store", "StoreError", "decide", "open_store", "split"]
 
 
 class StoreError(ShufflesumError):
@@ -37,21 +34,17 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One upload to be stored: its sealed reports, and the digest of the token that paid for it, if any.
-
-    `keys` tells each sealed report from all others: who copies a report has to copy its key.
-    """
+    """One upload to be stored: its sealed reports, and the digest of the token that paid for it, if any."""
 
     round_number: int
     upload_id: bytes
     sealed: bytes
     token: bytes | None = None
-    keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        starts = range(0, len(self.sealed), SEALED_BYTES)
-        keys = tuple(sha256(self.sealed[start : start + _KEY_BYTES]).digest()[:16] for start in starts)
-        object.__setattr__(self, "keys", keys)
+    @property
+    def reports(self) -> list[bytes]:
+        """The sealed reports one by one."""
+        return split(self.sealed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +93,7 @@ class Store(Protocol):
         ...
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
-        """The batch's sealed reports, some uploads at a time, in an order that is the same at every call."""
+        """The batch's sealed reports, some at a time, in an order that is the same at every call."""
         ...
 
     def acknowledge(self, batch: Batch) -> None:
@@ -123,15 +116,21 @@ class Store(Protocol):
         ...
 
 
+def split(sealed: bytes) -> list[bytes]:
+    """Sealed reports one by one; no two that were sealed are alike, and a copy that is not exact cannot be opened."""
+    return [sealed[start : start + SEALED_BYTES] for start in range(0, len(sealed), SEALED_BYTES)]
+
+
 def decide(
     entries: Sequence[Entry], open_round: int | None, known: set[bytes], spent: set[bytes], sealed: set[bytes]
 ) -> list[Outcome]:
-    """The outcome of each upload, given what the store knows of them: upload ids, the open round's tokens and keys.
+    """The outcome of each upload, given what the store knows of them: upload ids, the open round's tokens and reports.
 
     The sets are added to, so that uploads which repeat each other within one call are recognised as well.
     """
     outcomes = []
     for entry in entries:
+        reports = entry.reports
         if entry.upload_id in known:
             outcome = Outcome.REPLAYED
         elif open_round is None or entry.round_number < open_round:
@@ -140,12 +139,12 @@ def decide(
             outcome = Outcome.ROUND_NOT_OPEN
         elif entry.token in spent:
             outcome = Outcome.TOKEN_SPENT
-        elif len(set(entry.keys)) < len(entry.keys) or not sealed.isdisjoint(entry.keys):
+        elif len(set(reports)) < len(reports) or not sealed.isdisjoint(reports):
             outcome = Outcome.COPIED
         else:
             outcome = Outcome.STORED
             known.add(entry.upload_id)
-            sealed.update(entry.keys)
+            sealed.update(reports)
             if entry.token is not None:
                 spent.add(entry.token)
         outcomes.append(outcome)

@@ -14,10 +14,11 @@ from shufflesum.wire.sealing import (
     seal_many,
     write_key_pair,
 )
-from shufflesum.wire.task import Task, TaskError, Upload, UploadError, UploadProblem, parse_time
+from shufflesum.wire.task import UPLOAD_ID_BYTES, Task, TaskError, Upload, UploadError, UploadProblem, parse_time
 
 __all__ = [
     "SEALED_BYTES",
+    "UPLOAD_ID_BYTES",
     "WIRE_VERSION",
     "Opened",
     "Opener",
