@@ -145,6 +145,10 @@ class PostgresStore(SqlStore):
     def close(self) -> None:
         """Let go of the connection, and with it of the right to be the only server."""
         with self._mutex:
+            if self._connection is not None:
+                with contextlib.suppress(psycopg.Error):
+                    # The database ends a connection in its own time; whoever comes next should not have to wait.
+                    self._connection.execute("SELECT pg_advisory_unlock_all()")
             self._disconnect()
 
 
