@@ -90,7 +90,7 @@ def test_reports_of_one_upload_are_torn_apart_and_its_id_is_gone(tmp_path: Path)
 def test_an_upload_sent_again_counts_once(tmp_path: Path) -> None:
     uploads = sealed()
     folder = save(tmp_path / "uploads", uploads + uploads[3:4], uploads[:2], uploads[:1])
-    source = open_uploads(folder, TASK)
+    source = open_uploads([folder], TASK)
     assert (source.users, source.repeated, source.rows) == (12, 4, 36)
     layout = Layout(rows=36, buckets=4, parts=2, run_rows=5, in_memory=False, workers=2)
     assert run(source, tmp_path / "shuffled", layout).repeated == 4
@@ -102,27 +102,60 @@ def test_one_id_with_other_bytes_is_refused(tmp_path: Path) -> None:
     forged = Upload(TASK.id, 1, Upload.decode(one, TASK).upload_id, Upload.decode(other, TASK).sealed).encode()
     folder = save(tmp_path / "uploads", [one, other], [*sealed(), forged])
     with pytest.raises(ReportsError, match=r"000.upload, upload 1 and .*001.upload, upload 13: have one upload id"):
-        open_uploads(folder, TASK)
+        open_uploads([folder], TASK)
 
 
 def test_ids_that_differ_only_at_the_end_are_two_users(tmp_path: Path) -> None:
-    content = Upload.decode(sealed()[0], TASK).sealed
+    contents = [Upload.decode(upload, TASK).sealed for upload in sealed()[:4]]
     ids = [bytes(16), bytes(15) + b"\1", b"\1" + bytes(15), bytes(8) + b"\1" + bytes(7)]
-    uploads = [Upload(TASK.id, 1, upload_id, content).encode() for upload_id in ids]
-    assert open_uploads(save(tmp_path / "uploads", uploads, uploads), TASK).users == 4
+    uploads = [
+        Upload(TASK.id, 1, upload_id, content).encode() for upload_id, content in zip(ids, contents, strict=True)
+    ]
+    assert open_uploads([save(tmp_path / "uploads", uploads, uploads)], TASK).users == 4
+
+
+def test_a_report_copied_into_another_upload_is_refused(tmp_path: Path) -> None:
+    uploads = sealed()
+    victim, attacker = (Upload.decode(upload, TASK) for upload in uploads[4:6])
+    whole = Upload(TASK.id, 1, bytes(16), victim.sealed).encode()
+    one = Upload(TASK.id, 1, bytes(16), attacker.sealed[:54] + victim.sealed[54:108] + bytes(54)).encode()
+    twice = Upload(TASK.id, 1, bytes(16), attacker.sealed[:54] + bytes(54) + attacker.sealed[:54]).encode()
+    rest = uploads[:5] + uploads[6:]
+    for name, copy, places in (
+        ("whole", whole, "000.upload, upload 5 and .*001.upload, upload 1"),
+        ("one", one, "000.upload, upload 5 and .*001.upload, upload 1"),
+        ("twice", twice, "001.upload, upload 1 and .*001.upload, upload 1"),
+    ):
+        folder = save(tmp_path / name, rest, [copy])
+        with pytest.raises(ReportsError, match=f"{places}: hold the same sealed report"):
+            shuffle(folder, tmp_path / "shuffled", task=TASK)
+    assert not (tmp_path / "shuffled").exists()
+    # What only begins like another's report cannot be opened, and nobody is refused for it.
+    alike = Upload(TASK.id, 1, bytes(16), victim.sealed[:8] + attacker.sealed[8:]).encode()
+    assert open_uploads([save(tmp_path / "alike", rest, [alike])], TASK).users == 12
+
+
+def test_folders_of_uploads_are_one_batch(tmp_path: Path) -> None:
+    uploads = sealed()
+    one, two = save(tmp_path / "one", uploads[:7]), save(tmp_path / "two", uploads[7:], uploads[:1])
+    done = shuffle([one, two], tmp_path / "shuffled", task=TASK)
+    assert (done.reports, done.repeated) == (36, 1)
+    assert counted(tmp_path / "shuffled").table.tolist() == expected()
+    with pytest.raises(ReportsError, match="Late files wait"):
+        shuffle(two, tmp_path / "later", task=TASK)
 
 
 def test_two_shuffles_of_the_same_uploads_are_of_one_batch(tmp_path: Path) -> None:
     uploads = sealed()
-    one = open_uploads(save(tmp_path / "one", uploads), TASK).identity
-    again = open_uploads(save(tmp_path / "again", uploads[6:], uploads[:7]), TASK).identity
-    other = open_uploads(save(tmp_path / "other", uploads[1:]), TASK).identity
+    one = open_uploads([save(tmp_path / "one", uploads)], TASK).identity
+    again = open_uploads([save(tmp_path / "again", uploads[6:], uploads[:7])], TASK).identity
+    other = open_uploads([save(tmp_path / "other", uploads[1:])], TASK).identity
     assert one.batch_ids == again.batch_ids != other.batch_ids
 
 
 def test_every_unit_has_its_own_uploads(tmp_path: Path) -> None:
     uploads = sealed()
-    source = open_uploads(save(tmp_path / "uploads", uploads[:5], uploads[5:6], uploads[6:], uploads[2:4]), TASK)
+    source = open_uploads([save(tmp_path / "uploads", uploads[:5], uploads[5:6], uploads[6:], uploads[2:4])], TASK)
     for rows in (1, 6, 10, 1000):
         for at_once in (1, 7, 1000):
             items = [
@@ -173,9 +206,9 @@ def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
     task = ManyRounds(TASK.name, PLAN, TASK.analyzer_key, TASK.shuffler, TASK.expires)
     folder = save(tmp_path / "uploads", sealed(task=task), sealed(ROWS[:2], task, 2))
     with pytest.raises(ReportsError, match=r"uploads of the rounds \[1, 2\]; a batch is of one round"):
-        open_uploads(folder, task)
+        open_uploads([folder], task)
     (folder / "000.upload").unlink()
-    assert open_uploads(folder, task).identity.round_number == 2
+    assert open_uploads([folder], task).identity.round_number == 2
 
 
 def test_a_folder_with_hidden_uploads_only_is_refused(tmp_path: Path) -> None:
@@ -214,7 +247,7 @@ def test_fewer_users_than_the_plan_needs_are_refused_however_often_they_send(tmp
 
 def test_an_upload_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "uploads", sealed())
-    source = open_uploads(folder, TASK)
+    source = open_uploads([folder], TASK)
     cut_short(folder)
     with pytest.raises(ReportsError, match="was changed while it was read"):
         list(source.read(range(12), 1000))

@@ -96,6 +96,18 @@ def test_late_files_wait_for_the_next_batch(folder: Path, command: Command) -> N
     assert "--ledger" in command("shuffle", "both", "-o", "three", "--ledger", "no/such/released.json").err
 
 
+def test_folders_of_several_owners_are_one_batch(folder: Path, command: Command) -> None:
+    identities = [Identity.for_plan(unprotected_plan(users=100, shape=4)) for _ in range(3)]
+    for number, identity in enumerate(identities):
+        write_folder(folder / f"hospital-{number}", identity, ([number] * 40, [0] * 40))
+    done = command("shuffle", "hospital-0", "hospital-1", "hospital-2", "-o", "shuffled")
+    assert (done.code, done.out) == (0, "wrote shuffled: 120 reports in 1 file\n"), done.err
+    assert sorted(rows_of(folder / "shuffled")) == [(number, 0) for number in range(3) for _ in range(40)]
+    done = command("shuffle", "hospital-0", "hospital-0/", "-o", "twice")
+    assert done.code == 2
+    assert "is given 2 times" in done.err
+
+
 def test_the_output_can_be_arrow_files(reports: Path, folder: Path, command: Command) -> None:
     assert command("shuffle", reports, "-o", "shuffled", "--format", "arrow").code == 0
     dataset = open_dataset(folder / "shuffled", stage="shuffled")

@@ -6,7 +6,7 @@ Single files are in `files`, outputs in the making in `staging`; the names that 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -33,6 +33,7 @@ __all__ = [
     "StagedFolder",
     "WriteError",
     "describe_inputs",
+    "join_datasets",
     "open_dataset",
     "read_batches",
     "write_manifest",
@@ -83,6 +84,20 @@ def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
     if dataset.rows == 0:
         raise ReportsError(f"{path}: its files hold no reports; nothing can be done with them")
     return dataset
+
+
+def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
+    """Several folders, each checked by itself, as one; it goes by the path of the first."""
+    first, *others = datasets
+    identity = first.identity
+    for other in others:
+        try:
+            identity = identity.merge(other.identity)
+        except ReportsError as error:
+            raise ReportsError(f"{first.path} and {other.path}: {error}") from error
+    files = tuple(file for dataset in datasets for file in dataset.files)
+    _refuse_repeated_parts(files)
+    return Dataset(first.path, files, identity, whole=all(dataset.whole for dataset in datasets))
 
 
 def _refuse_repeated_parts(files: Iterable[ReportFile]) -> None:

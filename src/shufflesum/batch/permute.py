@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Shuffled:
 
 
 def shuffle(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     *,
     memory: int = 10**9,
@@ -85,10 +85,11 @@ def shuffle(
 ) -> Shuffled:
     """Write all reports of a folder to a new folder, in a uniformly random order; see `shuffle_source`.
 
-    `path` is a folder of report files, or one of a task's uploads.
+    `path` is a folder of report files, or one of a task's uploads, or several of either: one batch of all of them.
     """
+    paths = [path] if isinstance(path, str | os.PathLike) else path
     return shuffle_source(
-        open_source(path, task=task),
+        open_source(*paths, task=task),
         output,
         memory=memory,
         workers=workers,
@@ -116,7 +117,7 @@ def shuffle_source(
     default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
     only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
     `progress` is told how many reports are done, from any thread. What was released is remembered in the file
-    `ledger`, by default `_released.json` in the input folder: see `released.Ledger` for what it refuses.
+    `ledger`, by default `_released.json` in each input folder: see `released.Ledger` for what it refuses.
     """
     identity = source.identity
     if source.rows < identity.smallest_batch:
@@ -143,7 +144,7 @@ def run(
     """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
     check_choice("format", format, get_args(Format))
     inputs = describe_inputs(source.paths)
-    releases = Ledger(source.members(), source.paths[0].parent, ledger)
+    releases = Ledger(source.members(), {file.parent for file in source.paths}, ledger)
     releases.check()
     work = {
         "step": "shuffle",

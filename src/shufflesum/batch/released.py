@@ -6,8 +6,8 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,69 +47,72 @@ class Members:
 
 
 class Ledger:
-    """The file that lists releases and who was in each; by default `_released.json` in the input folder.
+    """The file that lists releases and who was in each; by default `_released.json` in each input folder.
 
     `check` before the work and `record` before the output appears refuse members of whom some were released before,
     unless they are exactly the same: another order of the same reports shows nothing new. Where another file is
-    named, the one in the input folder counts as well.
+    named, those in the input folders count as well.
     """
 
-    def __init__(self, members: Members, folder: Path, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = folder / LEDGER if path is None else Path(path)
+    def __init__(self, members: Members, folders: Iterable[Path], path: str | os.PathLike[str] | None = None) -> None:
         self._members = members
-        self._folder = folder
-        self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
-        self._all = {self._final, (folder / LEDGER).resolve()}
+        self._folders = sorted(set(folders))
+        beside = {(folder / LEDGER).resolve() for folder in self._folders}  # a link keeps pointing to what is replaced
+        self._written = sorted(beside) if path is None else [Path(path).resolve()]
+        self._all = sorted(beside.union(self._written))
 
     def check(self) -> None:
         """Refuse what overlaps an earlier release, and a ledger that could not be written."""
         with self._locked():
-            if not os.access(self._final.parent, os.W_OK):
-                raise PermissionError(None, "no permission to write there")
+            for path in self._written:
+                if not os.access(path.parent, os.W_OK):
+                    raise PermissionError(None, "no permission to write there")
             for path in self._all:
                 self._find(self._releases(path))
 
     def record(self, shuffle_id: str | None) -> None:
         """Add a release, checked again; it is on the disk when this returns."""
         with self._locked():
-            for path in self._all - {self._final}:
+            for path in self._all:
                 self._find(self._releases(path))
-            releases = self._releases(self._final)
-            if (known := self._find(releases)) is None:
-                known = (self._members, [])
-                releases.append(known)
-            if shuffle_id not in known[1]:  # a run that was interrupted after this has it there already
-                known[1].append(str(shuffle_id))
-                self._replace(releases)
+            for path in self._written:
+                releases = self._releases(path)
+                if (known := self._find(releases)) is None:
+                    known = (self._members, [])
+                    releases.append(known)
+                if shuffle_id not in known[1]:  # a run that was interrupted after this has it there already
+                    known[1].append(str(shuffle_id))
+                    _replace(path, releases)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone with the ledgers in that folder: each is replaced, so a lock on the file itself would not last."""
+        """Alone with the ledgers in their folders: each is replaced, so a lock on the file itself would not last."""
         try:
-            lock = os.open(self._final.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with ExitStack() as locks:
+                for folder in sorted({path.parent for path in self._written}):  # in order, so that no two wait in turns
+                    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                    locks.callback(os.close, lock)
+                    fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
-            finally:
-                os.close(lock)
         except OSError as error:
             if isinstance(error, FileError):
                 raise
             raise WriteError(
-                f"{self.path}: the list of what was released cannot be kept: {error.strerror or error}; "
-                "name a file in a folder you may write to (--ledger, ledger=)"
+                f"{', '.join(map(str, self._written))}: the list of what was released cannot be kept: "
+                f"{error.strerror or error}; name a file in a folder you may write to (--ledger, ledger=)"
             ) from error
 
     def _find(self, releases: list[tuple[Members, list[str]]]) -> tuple[Members, list[str]] | None:
         """The release of exactly these members, if there was one; others with some of them are refused."""
         ids = self._members.ids
+        where = ", ".join(map(str, self._folders))
         for released, shuffles in releases:
             common = len(np.intersect1d(released.ids, ids, assume_unique=True))
             if common == len(ids) == len(released.ids) and released.content == self._members.content:
                 return released, shuffles
             if common:
                 raise ReportsError(
-                    f"{self._folder}: some of these reports were released before, by shuffle {shuffles[0][:12]}, "
+                    f"{where}: some of these reports were released before, by shuffle {shuffles[0][:12]}, "
                     "together with others or without these; the difference of two outputs would show the users in only "
                     "one of them. Late files wait for the next batch: keep them in a folder of their own"
                 )
@@ -129,23 +132,24 @@ class Ledger:
                 "move it away if none of these reports was ever shuffled"
             ) from error
 
-    def _replace(self, releases: list[tuple[Members, list[str]]]) -> None:
-        content = {
-            "format": _FORMAT,
-            "releases": [
-                {"shuffles": shuffles, "members": members.digits, "content": members.content}
-                for members, shuffles in releases
-            ],
-        }
-        temporary = self._final.with_name(f".{self._final.name[:100]}.{secrets.token_hex(6)}")
-        try:
-            with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-                json.dump(content, file, indent=1)
-            sync(temporary)
-            os.replace(temporary, self._final)
-            sync(self._final.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+
+def _replace(path: Path, releases: list[tuple[Members, list[str]]]) -> None:
+    content = {
+        "format": _FORMAT,
+        "releases": [
+            {"shuffles": shuffles, "members": members.digits, "content": members.content}
+            for members, shuffles in releases
+        ],
+    }
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            json.dump(content, file, indent=1)
+        sync(temporary)
+        os.replace(temporary, path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _release(entry: Any) -> tuple[Members, list[str]]:

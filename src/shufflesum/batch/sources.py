@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shufflesum.batch.datasets import Dataset, ReportFile, open_dataset, read_batches
+from shufflesum.batch.datasets import Dataset, ReportFile, join_datasets, open_dataset, read_batches
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.local import file_digests
 from shufflesum.batch.released import Members
 from shufflesum.batch.scatter import PLAIN, SEALED, Items
 from shufflesum.batch.steps import reports_of, sealed_bytes
 from shufflesum.batch.uploads import holds_uploads, open_uploads
-from shufflesum.errors import ReportsError
+from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.wire import Task
 
 __all__ = ["FileSource", "ReportSource", "Unit", "items_of", "open_source"]
@@ -61,7 +61,7 @@ class ReportSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A folder of report files, plain or sealed."""
+    """Folders of report files, plain or sealed."""
 
     dataset: Dataset
     repeated: int = 0
@@ -124,17 +124,30 @@ def items_of(batch: Any, identity: Identity) -> Items:
     return items
 
 
-def open_source(path: str | os.PathLike[str], *, task: Task | None = None) -> ReportSource:
-    """Open a folder of report files, or with a task a folder of its clients' uploads (`*.upload`), and check it."""
-    if holds_uploads(Path(path)):
+def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> ReportSource:
+    """Open folders of report files, or with a task folders of its clients' uploads (`*.upload`), and check them.
+
+    Each of several folders is checked against its own manifest; together they are one batch.
+    """
+    folders = [Path(path) for path in paths]
+    if not folders:
+        raise ParameterError("no folder of reports is given; name one or more")
+    for folder, count in Counter(folder.resolve() for folder in folders).items():
+        if count > 1:
+            raise ReportsError(f"{folder}: is given {count} times; its reports would count as often: name it once")
+    with_uploads = [holds_uploads(folder) for folder in folders]
+    if any(with_uploads):
+        for folder, uploads in zip(folders, with_uploads, strict=True):
+            if not uploads:
+                raise ReportsError(f"{folder}: holds no uploads, but others here do; shuffle them apart")
         if task is None:
-            raise ReportsError(f"{path}: holds uploads of a task's clients; say which task with --task task.json")
-        return open_uploads(path, task)
-    dataset = open_dataset(path, stage="reports")
+            raise ReportsError(f"{folders[0]}: holds uploads of a task's clients; say which task with --task task.json")
+        return open_uploads(folders, task)
+    dataset = join_datasets([open_dataset(folder, stage="reports") for folder in folders])
     if task is not None and dataset.identity.task_id != task.id:
         told = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
         raise ReportsError(
-            f"{path}: these reports are {told}, not for task {task.id[:12]}; leave out --task, or mend it"
+            f"{folders[0]}: these reports are {told}, not for task {task.id[:12]}; leave out --task, or mend it"
         )
     _refuse_copies(dataset)
     return FileSource(dataset)

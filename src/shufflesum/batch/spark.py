@@ -228,27 +228,27 @@ def randomize_folder(
 
 
 def shuffle_folder(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     *,
     master: str | None = None,
     ledger: str | os.PathLike[str] | None = None,
 ) -> Dataset:
-    """`shuffle` from a folder of reports to a new one.
+    """`shuffle` from a folder of reports, or from several, to a new one.
 
-    What was released is remembered in the file `ledger`, by default `_released.json` in the input folder.
+    What was released is remembered in the file `ledger`, by default `_released.json` in each input folder.
     """
-    source = open_source(path)
+    source = open_source(*([path] if isinstance(path, str | os.PathLike) else path))
     if not isinstance(source, FileSource):
-        raise ParameterError(f"{path}: Spark shuffles report files; uploads are for --engine local")
+        raise ParameterError(f"{source.paths[0]}: Spark shuffles report files; uploads are for --engine local")
     inputs = describe_inputs(source.paths)
-    releases = Ledger(source.members(), source.paths[0].parent, ledger)
+    releases = Ledger(source.members(), {file.parent for file in source.paths}, ledger)
     releases.check()
     spark, after = session(master), source.identity.shuffled()
     with staged_folder(output, after) as folder:
         _shuffled(frame_of(spark, source.dataset), source.identity, after, folder)
         if describe_inputs(source.paths) != inputs:
-            raise FileError(f"{path}: was changed while it was read; work on a copy")
+            raise FileError(f"{source.dataset.path}: was changed while it was read; work on a copy")
         releases.record(after.shuffle_id)
     return open_dataset(output, stage="shuffled")
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,25 +72,25 @@ class UploadSource:
 
     def read(self, unit: range, rows: int) -> Iterator[Items]:
         """The sealed reports of a range of uploads, about so many at a time."""
-        header = self.task.upload_bytes - self.task.plan.reports * SEALED.itemsize
         at_once = max(1, rows // self.task.plan.reports)
         for first, uploads in _blocks(self.paths, self.ends, self.task.upload_bytes, unit, at_once):
             bounds = np.searchsorted(self.dropped, [first, first + len(uploads)])
             kept = np.delete(uploads, self.dropped[slice(*bounds)] - first, axis=0)
-            yield np.ascontiguousarray(kept[:, header:]).reshape(-1).view(SEALED)
+            yield np.ascontiguousarray(_sealed(kept, self.task)).reshape(-1).view(SEALED)
 
 
-def open_uploads(path: str | os.PathLike[str], task: Task) -> UploadSource:
-    """Check every upload in a folder of `*.upload` files, or in one, and find those that came twice.
+def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
+    """Check every upload in folders of `*.upload` files, or in single ones, and find those that came twice.
 
     A file holds one or more encoded uploads, one after another. An upload sent again, the same byte for byte, is
-    counted once; the same id with other bytes, another round or another task is refused. The upload ids are kept in
-    memory, some 50 bytes for each user while this is found out.
+    counted once. The same id with other bytes, another round or another task is refused, and so are sealed reports
+    that were copied from one upload to another: they would count twice. While this is found out, some 50 bytes for each
+    user and 30 for each report are held in memory.
     """
-    path = Path(path)
-    paths = _paths(path)
+    paths = [path for place in places for path in _paths(place)]
     ends = np.cumsum([_count(file, task) for file in paths])
     ids = np.empty((int(ends[-1]), 2), dtype="<u8")
+    keys = np.empty((len(ids), task.plan.reports), dtype="<u8")  # how each sealed report begins
     rounds: set[int] = set()
     at_once = max(1, _READ_BYTES // task.upload_bytes)
     for first, uploads in _blocks(paths, ends, task.upload_bytes, range(len(ids)), at_once):
@@ -102,14 +101,17 @@ def open_uploads(path: str | os.PathLike[str], task: Task) -> UploadSource:
                 raise ReportsError(f"{_place(paths, ends, number)}: {error}") from error
             ids[number] = np.frombuffer(upload.upload_id, dtype="<u8")
             rounds.add(upload.round_number)
+        keys[first : first + len(uploads)] = _sealed(uploads, task)[:, :, : keys.itemsize].copy().view("<u8")[:, :, 0]
         if len(rounds) > 1:
             raise ReportsError(
-                f"{path}: has uploads of the rounds {sorted(rounds)}; a batch is of one round: keep each in its folder"
+                f"{places[0]}: has uploads of the rounds {sorted(rounds)}; a batch is of one round: keep each in its "
+                "folder"
             )
     order = np.lexsort((ids[:, 1], ids[:, 0]))
     again = np.zeros(len(ids), dtype=np.bool_)  # in that order: the same id as the one before
     again[1:] = (ids[order[1:]] == ids[order[:-1]]).all(axis=1)
     dropped = _repeats(paths, ends, task.upload_bytes, order, again)
+    _refuse_copied_reports(paths, ends, task, keys, dropped)
     different = ids[order[~again]]
     identity = replace(Identity.for_task(task, rounds.pop()), batch_ids=(_batch_id(different, task),))
     return UploadSource(task, identity, paths, ends, dropped, different)
@@ -171,6 +173,13 @@ def _blocks(
             raise FileError(f"{paths[place]}: cannot be read: {error.strerror or error}") from error
 
 
+def _sealed(uploads: NDArray[np.uint8], task: Task) -> NDArray[np.uint8]:
+    """The sealed reports of uploads: upload, report, byte."""
+    reports = task.plan.reports
+    header = task.upload_bytes - reports * SEALED.itemsize
+    return uploads[:, header:].reshape(len(uploads), reports, SEALED.itemsize)
+
+
 def _place(paths: list[Path], ends: NDArray[np.int64], number: int) -> str:
     """Where an upload is, for a person."""
     place = int(np.searchsorted(ends, number, side="right"))
@@ -192,3 +201,25 @@ def _repeats(
             )
         dropped.append(other)
     return np.array(sorted(dropped), dtype=np.int64)
+
+
+def _refuse_copied_reports(
+    paths: list[Path], ends: NDArray[np.int64], task: Task, keys: NDArray[np.uint64], dropped: NDArray[np.int64]
+) -> None:
+    """Refuse a sealed report that is in two uploads, or twice in one: its user's value would show in the estimate."""
+    kept = np.delete(np.arange(len(keys)), dropped)
+    ordered = np.sort(keys[kept], axis=None)
+    alike = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(alike):
+        return
+    known: dict[bytes, int] = {}
+    for number in kept[np.isin(keys[kept], alike).any(axis=1)].tolist():  # what begins alike need not go on so
+        _, uploads = next(_blocks(paths, ends, task.upload_bytes, range(number, number + 1), 1))
+        for report in map(bytes, _sealed(uploads, task)[0]):
+            if report in known:
+                raise ReportsError(
+                    f"{_place(paths, ends, known[report])} and {_place(paths, ends, number)}: hold the same sealed "
+                    "report, which would count twice and show its user's value; one is copied: find out which, and "
+                    "remove it"
+                )
+            known[report] = number

@@ -1,4 +1,4 @@
-"""`shufflesum shuffle`: a folder of reports, or of clients' uploads, to one in a uniformly random order."""
+"""`shufflesum shuffle`: folders of reports, or of clients' uploads, to one in a uniformly random order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shufflesum.wire import Task
 __all__ = ["command"]
 
 
-@click.command("shuffle", short_help="A folder of reports to one in random order.")
-@click.argument("reports", type=click.Path(path_type=Path))
+@click.command("shuffle", short_help="Folders of reports to one in random order.")
+@click.argument("reports", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
 @click.option(
     "--task", "task_file", type=click.Path(path_type=Path), help="The task of sealed reports; needed for uploads."
@@ -26,11 +26,11 @@ __all__ = ["command"]
 @click.option(
     "--ledger",
     type=click.Path(path_type=Path),
-    help="The shuffler's list of what it released.  [default: _released.json among the reports]",
+    help="The shuffler's list of what it released.  [default: _released.json in each folder of REPORTS]",
 )
 @engine_options
 def command(
-    reports: Path,
+    reports: tuple[Path, ...],
     output: Path,
     task_file: Path | None,
     kind: Any,
@@ -43,15 +43,16 @@ def command(
 ) -> None:
     """Write the reports of REPORTS to a new folder in a uniformly random order, so that no trace of theirs is left.
 
-    REPORTS is a folder from shufflesum randomize, plain or sealed; several such folders' files may be put together, if
-    they are of one plan. With --task it may be a folder of uploads as clients send them (*.upload). What does not fit
-    into --memory is spilled beside the output and removed in the end. Nothing is written for a batch smaller than the
-    plan's, nor for one that shares some but not all reports with an earlier one: late files wait for the next batch,
-    in a folder of their own, and --ledger names the list of what was released. A run that was
+    REPORTS is a folder from shufflesum randomize, plain or sealed, or several such folders of one plan, one from each
+    data owner: together they are one batch. With --task they may be folders of uploads as clients send them (*.upload).
+    What does not fit into --memory is spilled beside the output and removed in the end. Nothing is written for a batch
+    smaller than the plan's, nor for one that shares some but not all reports with an earlier one: late files wait for
+    the next batch, in a folder of their own, and --ledger names the list of what was released. A run that was
     interrupted goes on where it was when the same command is given again.
 
     \b
-    Example: shufflesum shuffle reports -o shuffled --memory 2GB
+    Examples: shufflesum shuffle reports -o shuffled --memory 2GB
+              shufflesum shuffle hospital-a hospital-b hospital-c -o shuffled
     """
     check_engine(engine, master)
     task = None if task_file is None else Task.load(task_file)
@@ -70,7 +71,7 @@ def command(
     from shufflesum.batch.sources import open_source
 
     with warnings_as_notes():
-        source = open_source(reports, task=task)
+        source = open_source(*reports, task=task)
         with progress_bar("reports", source.rows) as progress:
             done = shuffle_source(
                 source,

@@ -1,0 +1,109 @@
+"""Several owners' folders of reports as one batch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from tests.batch.report_folders import grid_rows, noiseless_plan, write_folder
+
+from shufflesum.batch.datasets import open_dataset
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.inputs import open_users
+from shufflesum.batch.local import randomize
+from shufflesum.batch.permute import shuffle
+from shufflesum.batch.released import LEDGER
+from shufflesum.errors import ParameterError, ReportsError
+
+PLAN = noiseless_plan(users=30)
+LATE = "Late files wait for the next batch"
+
+
+def owner(folder: Path, rows: int = 12, seed: int = 1) -> Path:
+    """What an owner of some users sends; alone too few for the plan."""
+    values, _ = grid_rows(rows, PLAN, seed)
+    np.save(folder.with_suffix(".npy"), values)
+    randomize(open_users(folder.with_suffix(".npy")), folder, PLAN)
+    return folder
+
+
+@pytest.fixture
+def owners(tmp_path: Path) -> list[Path]:
+    return [owner(tmp_path / name, seed=seed) for seed, name in enumerate(("a", "b", "c"))]
+
+
+def rows_of(*folders: Path) -> Counter[tuple[int, int]]:
+    tables = [parquet.read_table(path).to_pydict() for folder in folders for path in folder.glob("*.parquet")]
+    return Counter(row for table in tables for row in zip(table["coordinate"], table["value"], strict=True))
+
+
+def test_all_reports_of_all_owners_are_in_it_once(owners: list[Path], tmp_path: Path) -> None:
+    done = shuffle(owners, tmp_path / "shuffled")
+    assert done.reports == 3 * 12 * 3
+    assert rows_of(tmp_path / "shuffled") == rows_of(*owners)
+    batches = [open_dataset(folder, stage="reports").identity.batch_ids[0] for folder in owners]
+    assert done.identity.batch_ids == tuple(sorted(batches))
+
+
+def test_one_owner_alone_has_too_few(owners: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ReportsError, match="there are 36 reports"):
+        shuffle(owners[:1], tmp_path / "shuffled")
+    assert not (tmp_path / "shuffled").exists()
+
+
+def test_a_lost_part_of_one_owner_is_noticed(owners: list[Path], tmp_path: Path) -> None:
+    document = json.loads((owners[1] / "_shufflesum.json").read_text())
+    document["files"].append({"name": "part-00001.parquet", "rows": 3, "bytes": 500})
+    (owners[1] / "_shufflesum.json").write_text(json.dumps(document))
+    with pytest.raises(ReportsError, match=r"b: part-00001.parquet is missing"):
+        shuffle(owners, tmp_path / "shuffled")
+
+
+def test_every_folder_remembers_the_release(owners: list[Path], tmp_path: Path) -> None:
+    done = shuffle(owners, tmp_path / "shuffled")
+    told = [json.loads((folder / LEDGER).read_text())["releases"] for folder in owners]
+    assert [[release["shuffles"] for release in releases] for releases in told] == [[[done.identity.shuffle_id]]] * 3
+    late = owner(tmp_path / "late", seed=9)
+    for others in ([*owners, late], [owners[2], owner(tmp_path / "large", 40)]):
+        with pytest.raises(ReportsError, match=LATE):
+            shuffle(others, tmp_path / "again")
+    assert not (late / LEDGER).exists()
+    assert shuffle(owners[::-1], tmp_path / "again").reports == done.reports
+
+
+def test_one_ledger_serves_all_owners(owners: list[Path], tmp_path: Path) -> None:
+    shuffle(owners, tmp_path / "shuffled", ledger=tmp_path / "released.json")
+    assert not any((folder / LEDGER).exists() for folder in owners)
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again", ledger=tmp_path / "released.json")
+
+
+def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ReportsError, match="a: is given 2 times"):
+        shuffle([*owners, tmp_path / "b" / ".." / "a"], tmp_path / "shuffled")
+    shutil.copytree(owners[0], tmp_path / "copy")
+    with pytest.raises(ReportsError, match="count twice"):
+        shuffle([*owners, tmp_path / "copy"], tmp_path / "shuffled")
+    other = write_folder(tmp_path / "other", Identity.for_plan(noiseless_plan(users=31)), ([0], [0]))
+    with pytest.raises(ReportsError, match=r"a and .*other: reports of plan \w+ and of plan \w+ cannot be mixed"):
+        shuffle([*owners, other], tmp_path / "shuffled")
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "uploads" / "1.upload").touch()
+    with pytest.raises(ReportsError, match="a: holds no uploads, but others here do"):
+        shuffle([*owners, tmp_path / "uploads"], tmp_path / "shuffled")
+    with pytest.raises(ParameterError, match="no folder"):
+        shuffle([], tmp_path / "shuffled")
+    assert not (tmp_path / "shuffled").exists()
+
+
+def test_spark_takes_several_folders_too(owners: list[Path], tmp_path: Path) -> None:
+    spark = pytest.importorskip("shufflesum.batch.spark", exc_type=ImportError)
+    assert spark.shuffle_folder(owners, tmp_path / "shuffled").rows == 108
+    assert rows_of(tmp_path / "shuffled") == rows_of(*owners)
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again")
