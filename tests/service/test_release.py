@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from shufflesum.errors import ReportsError
 from shufflesum.service import release
 from shufflesum.service.release import AnalyzerAddress, Releaser, permuted
-from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, open_store
+from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, open_store, split
 from shufflesum.wire import SEALED_BYTES, Task
 
 ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
@@ -31,51 +32,73 @@ def numbers(sealed: bytes) -> list[int]:
     return [int(number) for number in np.ascontiguousarray(rows[:, :4]).view(">u4").ravel()]
 
 
-def chunked(sealed: bytes, sizes: list[int]) -> Callable[[], Iterator[bytes]]:
-    def read() -> Iterator[bytes]:
-        start = 0
-        for size in sizes:
-            yield sealed[start * SEALED_BYTES : (start + size) * SEALED_BYTES]
-            start += size
-
-    return read
+def chunked(sealed: bytes, sizes: list[int]) -> Iterator[bytes]:
+    start = 0
+    for size in sizes:
+        yield sealed[start * SEALED_BYTES : (start + size) * SEALED_BYTES]
+        start += size
 
 
-@pytest.mark.parametrize("bucket", [1, 7, 1000, 10**6])
-def test_every_report_comes_once_however_small_the_buckets(bucket: int) -> None:
-    read = chunked(reports(1000), [1, 0, 499, 500])
-    assert sorted(numbers(b"".join(permuted(read, 1000, bucket=bucket)))) == list(range(1000))
+@pytest.mark.parametrize("piece", [1, 7, 499, 1000, 10**6])
+def test_every_report_comes_once_however_small_the_pieces(piece: int) -> None:
+    sent = permuted(chunked(reports(1000), [1, 0, 499, 500]), 1000, piece=piece)
+    assert sorted(numbers(b"".join(sent))) == list(range(1000))
 
 
-def orders(draws: int, bucket: int) -> list[int]:
+def orders(draws: int, piece: int = 4) -> list[int]:
     """How often each of the 24 orders of four reports comes."""
-    read = chunked(reports(4), [3, 1])
-    seen = [ORDERS[tuple(numbers(b"".join(permuted(read, 4, bucket=bucket))))] for _ in range(draws)]
+    seen = []
+    for _ in range(draws):
+        sent = b"".join(permuted(chunked(reports(4), [1, 1, 1, 1]), 4, piece=piece))
+        seen.append(ORDERS[tuple(numbers(sent))])
     return [int(count) for count in np.bincount(seen, minlength=24)]
 
 
-@pytest.mark.parametrize("bucket", [1, 2, 4])
-def test_all_orders_are_equally_likely(bucket: int) -> None:
+def test_all_orders_are_equally_likely() -> None:
     """A true shuffle is rejected with probability 1e-6."""
-    assert chi_square(orders(3000, bucket), np.full(24, 1 / 24)) > FALSE_ALARM
+    assert chi_square(orders(3000), np.full(24, 1 / 24)) > FALSE_ALARM
 
 
-def test_a_shuffle_that_never_leaves_its_bucket_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shuffle_that_moves_too_little_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chi_square(orders(3000, piece=3), np.full(24, 1 / 24)) < FALSE_ALARM
     monkeypatch.setattr(release, "_permutation", lambda count, _: np.arange(count, dtype=np.uint32))
-    assert chi_square(orders(3000, 2), np.full(24, 1 / 24)) < FALSE_ALARM
+    assert chi_square(orders(3000), np.full(24, 1 / 24)) < FALSE_ALARM
 
 
-def test_no_more_than_about_a_bucket_is_gathered_at_a_time() -> None:
-    piece = reports(4096)
-    largest = 0
+def test_pieces_are_cut_by_the_reports_alone_and_each_is_permuted(tmp_path: Path) -> None:
+    """What a piece holds does not depend on who came first; its order is another one each time."""
+    task = Deployment.small(tmp_path, users=40).task
+    sealed = [fake_upload(task).sealed for _ in range(40)]
+    sent = []
+    for name, arrived in (("a", sealed), ("b", sealed[::-1]), ("c", sorted(sealed))):
+        store = open_store(f"sqlite:{tmp_path / name}", task)
+        store.add([Entry(1, secrets.token_bytes(16), report) for report in arrived])
+        batch = store.close_round(40)
+        assert batch is not None
+        pieces = permuted(chunked(b"".join(store.sealed(batch)), [1] * 40), 40, piece=10)
+        sent.append([split(piece) for piece in pieces])
+        store.close()
+    members = [[frozenset(piece) for piece in pieces] for pieces in sent]
+    assert members[0] == members[1] == members[2]
+    assert [len(piece) for piece in sent[0]] == [10] * 4
+    # The same order twice has a probability of 1e-26.
+    assert sent[0] != sent[1]
+    assert sent[0] != sent[2]
 
-    def read() -> Iterator[bytes]:
+
+def test_no_more_than_about_a_piece_is_gathered_at_a_time() -> None:
+    read = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal read
         for _ in range(32):
-            yield piece
+            read += 4096
+            yield reports(4096)
 
-    for sent in permuted(read, 32 * 4096, bucket=4096):
-        largest = max(largest, len(sent) // SEALED_BYTES)
-    assert largest < 2 * 4096
+    done = 0
+    for sent in permuted(chunks(), 32 * 4096, piece=8192):
+        assert read - done <= 8192
+        done += len(sent) // SEALED_BYTES
 
 
 def test_a_batch_that_others_changed_is_not_sent() -> None:

@@ -145,6 +145,31 @@ def test_headers_without_an_end_are_cut_off(busy: Busy) -> None:
     assert server.request("GET", "/healthz").status == 200
 
 
+@pytest.mark.parametrize("kind", ["one", "many"])
+def test_trailers_without_an_end_are_cut_off(busy: Busy, kind: str) -> None:
+    deployment, server = busy
+    head = f"POST /tasks/{deployment.task.id}/uploads HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    endless = b"a" * 1_000_000 if kind == "one" else b"a: b\r\n" * 150_000
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head.encode() + b"1\r\nx\r\n0\r\nX: ")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(64):
+                connection.sendall(endless)
+            raise AssertionError("the server took 64 MB of trailers")
+    assert server.request("GET", "/healthz").status == 200
+
+
+def test_a_body_may_come_in_chunks_with_trailers(busy: Busy) -> None:
+    deployment, server = busy
+    body = fake_upload(deployment.task).encode()
+    head = f"POST /tasks/{deployment.task.id}/uploads HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = b"".join(b"1\r\n" + bytes([byte]) + b"\r\n" for byte in body)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        for _ in range(2):
+            connection.sendall(head.encode() + chunks + b"0\r\nA: b\r\n\r\n")
+            assert _status(connection) in (201, 409)
+
+
 def _hurry() -> None:
     connections._HEAD_SECONDS = 1.0
     http_module._BODY_SECONDS = 1.0

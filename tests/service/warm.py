@@ -12,4 +12,4 @@ from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES
 
 shuffle(Randomizer(unprotected_plan(users=1, shape=2, reports=2, levels=2), clip=True).randomize(np.zeros((1, 2))))
-list(permuted(lambda: iter([bytes(2 * SEALED_BYTES)]), 2))
+list(permuted([bytes(2 * SEALED_BYTES)], 2))

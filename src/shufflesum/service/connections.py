@@ -1,4 +1,4 @@
-"""One connection of a client: bounded in the size and time of what comes before a request's body."""
+"""One connection of a client: bounded in the size and time of everything but a request's body."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ __all__ = ["COMPLETE", "BoundedProtocol"]
 
 COMPLETE = "complete"  # true in the state of a request that has arrived to its end
 
-_HEAD_BYTES = 64 * 1024
+_ASIDE_BYTES = 64 * 1024
 _HEAD_SECONDS = 30.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Ends a connection whose request line and headers grow too large or take too long.
+    """Ends a connection whose request line and headers, or what else is no body, grow too large or take too long.
 
     The parser beneath keeps whatever it is sent, so without this a few connections could fill the memory.
     """
 
     _watch: asyncio.TimerHandle
     _since: float | None = None  # when a request's head was first expected; None while there is no such wait
-    _head: int | None = None  # bytes of the head that has begun
+    _begun: bool = False  # a request that has not come to its end yet
+    _body_came: bool = False
+    _aside: int = 0  # bytes of that request since it began, or since a piece of its body came
 
     def connection_made(self, transport: Any) -> None:
         """A client is here: its request is expected."""
@@ -42,30 +44,36 @@ class BoundedProtocol(HttpToolsProtocol):
         """A request begins."""
         super().on_message_begin()
         self._expect_head()
-        self._head = 0
+        self._begun, self._aside = True, 0
 
     def on_headers_complete(self) -> None:
         """The head is complete; the body is bounded by whoever reads it."""
-        self._since = self._head = None
+        self._since = None
         super().on_headers_complete()
         if self.parser.should_upgrade():
             # The parser stops here and would take the body for the next request.
             self.cycle.keep_alive = False
 
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body came, which whoever reads it counts."""
+        self._body_came = True
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """The body is complete: nobody needs to watch the clock while reading it."""
+        self._begun = False
         self.scope["state"][COMPLETE] = True
         super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came; refuse a head that goes on and on."""
+        """Bytes came; refuse headers, trailers or the likes that go on and on."""
+        self._body_came = False
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._head is not None:
-            self._head += len(data)
-            if self._head > _HEAD_BYTES:
-                self.send_400_response(f"more than {_HEAD_BYTES} bytes before the body")
+        self._aside = self._aside + len(data) if self._begun and not self._body_came else 0
+        if self._aside > _ASIDE_BYTES:
+            self.send_400_response(f"more than {_ASIDE_BYTES} bytes that are no part of a body")
         elif self._since is None and (self.cycle is None or self.cycle.response_complete):
             # The rest of a refused body, or an empty line: it ended the wait for a next request, and begins none.
             self._expect_head()

@@ -13,6 +13,8 @@ from shufflesum.service.store import Entry, Outcome, Store, StoreError
 __all__ = ["Intake"]
 
 _GROUP = 1024  # uploads a transaction
+_GROUP_BYTES = 1 << 22  # of their sealed reports
+_PENDING_BYTES = 1 << 26
 _GATHER_SECONDS = 0.01
 _ANSWER_SECONDS = 20.0
 
@@ -20,13 +22,14 @@ _ANSWER_SECONDS = 20.0
 class Intake:
     """Gathers uploads that arrive while the store is busy and writes them together.
 
-    Each is answered after its transaction is durable. No more than `most_pending` wait at a time; `stored` is called
-    after each transaction that stored something.
+    Each is answered after its transaction is durable. No more than `most_pending`, of `upload_bytes` each, wait at a
+    time, and no more than 64 MB; `stored` is called after each transaction that stored something.
     """
 
-    def __init__(self, store: Store, *, most_pending: int, stored: Callable[[], None]) -> None:
+    def __init__(self, store: Store, *, upload_bytes: int, most_pending: int, stored: Callable[[], None]) -> None:
         self._store = store
-        self._most_pending = most_pending
+        self._group = max(1, min(_GROUP, _GROUP_BYTES // upload_bytes))
+        self._most_pending = max(1, min(most_pending, _PENDING_BYTES // upload_bytes))
         self._stored = stored
         self._waiting: list[tuple[Entry, asyncio.Future[Outcome]]] = []
         self._pending = 0
@@ -61,7 +64,7 @@ class Intake:
         while True:
             await self._arrived.wait()
             await self._gather()
-            group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+            group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
             if not self._waiting:
                 self._arrived.clear()
             writing = loop.run_in_executor(self._thread, self._store.add, [entry for entry, _ in group])
@@ -84,7 +87,7 @@ class Intake:
         """Let those in who are at the door: a thread that writes takes turns with this one, which slows both."""
         patience = asyncio.get_running_loop().time() + _GATHER_SECONDS
         seen = 0
-        while seen < len(self._waiting) < _GROUP and asyncio.get_running_loop().time() < patience:
+        while seen < len(self._waiting) < self._group and asyncio.get_running_loop().time() < patience:
             seen = len(self._waiting)
             await asyncio.sleep(0)  # a request is read in one turn of the loop
             await asyncio.sleep(0)  # and handled in the next

@@ -36,7 +36,7 @@ class PostgresStore(SqlStore):
     Nothing is connected until the first call, so a server can start before its database.
     """
 
-    binary, keyed, mark = "bytea", "", "%s"
+    binary, mark = "bytea", "%s"
 
     def __init__(self, address: str, task: Task) -> None:
         try:
@@ -61,9 +61,12 @@ class PostgresStore(SqlStore):
             application_name="shufflesum",
         )
         try:
-            # Rows must come in the same order at every reading, and a commit must mean that it is on disk.
-            connection.execute("SET synchronize_seqscans = off")
+            # A commit must mean that it is on disk.
             connection.execute("SET synchronous_commit = on")
+            # A connection that broke unnoticed gives way to the next one within a minute, not within hours.
+            connection.execute("SET tcp_keepalives_idle = 30")
+            connection.execute("SET tcp_keepalives_interval = 5")
+            connection.execute("SET tcp_keepalives_count = 5")
             connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
         except BaseException:
             connection.close()
@@ -126,7 +129,7 @@ class PostgresStore(SqlStore):
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
-        query = sql.SQL("SELECT id FROM {}").format(sql.Identifier(f"report_{batch.round_number:d}"))
+        query = sql.SQL("SELECT id FROM {} ORDER BY id").format(sql.Identifier(f"report_{batch.round_number:d}"))
         try:
             with (
                 contextlib.closing(self._connect()) as connection,
@@ -139,8 +142,17 @@ class PostgresStore(SqlStore):
         except psycopg.Error as error:
             raise _unavailable(error) from error
 
-    def tidy(self) -> None:
-        """Nothing is left over: PostgreSQL removes dropped tables with the transaction."""
+    def _make_table(self, cursor: Cursor, table: str, column: str) -> None:
+        cursor.execute(sql.SQL(f"CREATE TABLE {table} ({column})"))
+        # Statistics quote values, which would stay in the catalogue when the table is dropped.
+        cursor.execute(sql.SQL(f"ALTER TABLE {table} ALTER COLUMN {column.split(maxsplit=1)[0]} SET STATISTICS 0"))
+
+    def _table_names(self, cursor: Cursor) -> list[str]:
+        rows = cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (self._schema,)).fetchall()
+        return [row[0] for row in rows]
+
+    def _sweep(self) -> bool:
+        return True  # PostgreSQL removes the files of dropped tables with the transaction
 
     def close(self) -> None:
         """Let go of the connection, and with it of the right to be the only server."""

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from shufflesum.errors import FileError, MissingExtraError, ReportsError
@@ -33,8 +31,8 @@ except ImportError as error:
 
 __all__ = ["AnalyzerAddress", "Releaser", "permuted"]
 
-_BUCKET = 1 << 20  # reports permuted in memory at a time: 54 MiB, twice for a moment
-_PIECE = 1 << 14  # reports sent at a time
+_PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, twice for a moment
+_SENT = 1 << 14  # reports sent at a time
 _WORDS = 1 << 16
 _PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds
 _IDLE_SECONDS = 5.0
@@ -42,32 +40,39 @@ _AFTER_EXPIRY = timedelta(hours=1)  # a clock that is a little wrong must not de
 _GRACE = timedelta(days=7)  # after expiry, for a batch that the analyzer does not take
 
 
-def permuted(read: Callable[[], Iterator[bytes]], reports: int, *, bucket: int = _BUCKET) -> Generator[bytes]:
-    """All sealed reports in a uniformly random order, in bounded memory however many there are.
+def permuted(sealed: Iterable[bytes], reports: int, *, piece: int = _PIECE) -> Generator[bytes]:
+    """All sealed reports in a random order that tells nothing but which reports there are.
 
-    Every report draws a bucket, independently and uniformly; bucket after bucket is gathered by reading everything
-    again, permuted in memory and handed out. The order within and between buckets being uniform, so is the whole.
-    `read` must give the same bytes at every call; the draws are made again from a key that only this call knows.
+    They come from the store sorted by their own bytes, so that neither order nor company of their arrival is left in
+    it. Pieces of a million are permuted uniformly, with secure randomness, one after another: smaller batches as a
+    whole, and of larger ones never more than a piece is held in memory.
     """
-    buckets = 1
-    while buckets * bucket < reports:
-        buckets *= 2  # a power of two, so that a word's low bits are exactly uniform
-    key, nonce = os.urandom(32), os.urandom(16)
     source = SecureSource()
-    for number in range(buckets):
-        keystream = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
-        chosen, seen = [], 0
-        for chunk in read():
-            rows = np.frombuffer(chunk, dtype=np.uint8).reshape(-1, SEALED_BYTES)
-            drawn = np.frombuffer(keystream.update(bytes(4 * len(rows))), dtype=np.uint32)
-            seen += len(rows)
-            chosen.append(rows[drawn & np.uint32(buckets - 1) == number])
-        if seen != reports:
-            raise ReportsError(f"the store holds {seen} reports of this batch, not {reports}; it was changed by others")
-        gathered = np.concatenate(chosen)
+    seen = 0
+    for gathered in _gather(sealed, piece):
+        seen += len(gathered)
         order = _permutation(len(gathered), source)
-        for start in range(0, len(order), _PIECE):
-            yield gathered[order[start : start + _PIECE]].tobytes()
+        for start in range(0, len(order), _SENT):
+            yield gathered[order[start : start + _SENT]].tobytes()
+    if seen != reports:
+        raise ReportsError(f"the store holds {seen} reports of this batch, not {reports}; it was changed by others")
+
+
+def _gather(sealed: Iterable[bytes], piece: int) -> Iterator[NDArray[np.uint8]]:
+    held: list[bytes] = []
+    count = 0
+    for chunk in sealed:
+        held.append(chunk)
+        count += len(chunk) // SEALED_BYTES
+        if count >= piece:
+            yield _rows(held)
+            held, count = [], 0
+    if held:
+        yield _rows(held)
+
+
+def _rows(chunks: list[bytes]) -> NDArray[np.uint8]:
+    return np.frombuffer(b"".join(chunks), dtype=np.uint8).reshape(-1, SEALED_BYTES)
 
 
 def _permutation(count: int, source: SecureSource) -> NDArray[np.uint32]:
@@ -163,6 +168,7 @@ class Releaser:
         self._wanted.clear()
 
     async def _step(self) -> bool:
+        await asyncio.to_thread(self._store.tidy)
         batch = await asyncio.to_thread(self._store.pending)
         if batch is None:
             smallest = self._task.smallest_batch
@@ -173,7 +179,6 @@ class Releaser:
                 await asyncio.to_thread(self._store.forget)
                 self._forgotten = True
                 log.info("task expired, everything left of it is deleted")
-            await asyncio.to_thread(self._store.tidy)
             return False
         try:
             await self._deliver(batch)
@@ -219,7 +224,7 @@ class Releaser:
             raise _NotTaken(name or f"status {answer.status_code}")
 
     async def _body(self, batch: Batch, reports: int) -> AsyncIterator[bytes]:
-        pieces = permuted(lambda: self._store.sealed(batch), reports)
+        pieces = permuted(self._store.sealed(batch), reports)
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
                 yield piece

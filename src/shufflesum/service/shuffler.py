@@ -48,8 +48,8 @@ _REFUSALS = {
 class ShufflerOptions:
     """How a shuffler runs: its analyzer, its tokens if it needs any, and when it releases.
 
-    `release_at` is a number of users, no fewer than the task's smallest batch; `most_pending` uploads may wait to be
-    written before others are turned away for a moment.
+    `release_at` is a number of users, no fewer than the task's smallest batch; `most_pending` uploads, and
+    64 MB, may wait to be written before others are turned away for a moment.
     """
 
     analyzer: AnalyzerAddress
@@ -88,7 +88,12 @@ class _Shuffler:
             released=self._count_release,
             failed=failures.inc,
         )
-        self.intake = Intake(store, most_pending=options.most_pending, stored=self.releaser.look)
+        self.intake = Intake(
+            store,
+            upload_bytes=task.upload_bytes,
+            most_pending=options.most_pending,
+            stored=self.releaser.look,
+        )
 
     def _count_release(self, batch: Batch) -> None:
         self._releases.inc()

@@ -1,8 +1,8 @@
 """What both stores do alike: rounds, upload ids and sealed reports in tables, changed in transactions.
 
 Uploads are first written one after another, to a list of arrivals: that is quick. Once there are many, and before a
-round is closed, upload ids and reports are put into tables of their own, each in the order of its random bytes. So a
-known id or report is found at once, and what stays tells neither when it came nor what came with it.
+round is closed, upload ids and reports are put away in tables of their own, sorted by their random bytes, so that a
+known id or report is found at once and reports are kept apart from the ids they came with.
 
 Each round has tables of its own, which are dropped as a whole. The upload ids that stay are then copied to a new table:
 where a row lies must not tell when it came.
@@ -18,14 +18,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shufflesum.service.store import Batch, Entry, Outcome, Status, decide, split
+from shufflesum.service.store import Batch, Entry, Outcome, Status, StoreError, decide, split
 from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 __all__ = ["Cursor", "SqlStore"]
 
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
 
-_MOST_RECENT = 1 << 16  # reports in the list of arrivals
+_MOST_RECENT = 1 << 16  # reports in the list of arrivals before they are put away
+_MOST_OVERDUE = 8  # times as many where that fails
+_ROUND_TABLES = ("arrived", "report", "spent")
 
 
 @dataclass(slots=True)
@@ -44,13 +46,13 @@ class SqlStore(abc.ABC):
     """A `Store` over a database that speaks SQL; what the two databases say differently is left to them."""
 
     binary: str  # the type of a column of bytes
-    keyed: str  # what follows a table that has nothing but its key
     mark: str  # how a parameter is written
 
     def __init__(self, task: Task) -> None:
         self._task = task
         self._mutex = threading.RLock()
         self._recent: _Recent | None = None  # None where it has to be read from the store
+        self._patience = 1  # how many times _MOST_RECENT may wait
         self._untidy = True  # whoever used it before may have been killed halfway through a deletion
 
     @abc.abstractmethod
@@ -70,8 +72,16 @@ class SqlStore(abc.ABC):
         """Add rows of one value each to a table."""
 
     @abc.abstractmethod
-    def tidy(self) -> None:
-        """Finish a deletion that was interrupted; see `Store.tidy`."""
+    def _make_table(self, cursor: Cursor, table: str, column: str) -> None:
+        """Make a table of one column."""
+
+    @abc.abstractmethod
+    def _table_names(self, cursor: Cursor) -> list[str]:
+        """All tables of the store."""
+
+    @abc.abstractmethod
+    def _sweep(self) -> bool:
+        """Get rid of what dropped tables left in files; False where it has to be tried again."""
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Cursor]:
@@ -86,24 +96,29 @@ class SqlStore(abc.ABC):
 
     def add(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Store uploads; see `Store.add`."""
-        with self._changing() as cursor:
-            number, _ = self._open_state(cursor)
-            recent = self._arrived(cursor, number)
-            ids = [entry.upload_id for entry in entries]
-            known = self._present(cursor, "seen", ids) | recent.ids.intersection(ids)
-            tokens = [entry.token for entry in entries if entry.token is not None]
-            spent = self._present(cursor, f"spent_{number}", tokens) if number is not None and tokens else set()
-            reports = [report for entry in entries if entry.round_number == number for report in entry.reports]
-            there = self._present(cursor, f"report_{number}", reports) if reports else set()
-            sealed = there | recent.reports.intersection(reports)
-            outcomes = decide(entries, number, known, spent, sealed)
-            stored = [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is Outcome.STORED]
-            if number is not None and stored:
-                self._enter(cursor, number, stored)
+        with self._mutex:
+            self._put_away_in_time()
+            with self._changing() as cursor:
+                number, _ = self._open_state(cursor)
+                outcomes = self._outcomes(cursor, entries, number)
+                stored = [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is Outcome.STORED]
+                if number is not None and stored:
+                    self._enter(cursor, number, stored)
         return outcomes
 
+    def _outcomes(self, cursor: Cursor, entries: Sequence[Entry], number: int | None) -> list[Outcome]:
+        recent = self._arrived(cursor, number)
+        ids = [entry.upload_id for entry in entries]
+        known = self._present(cursor, "seen", ids) | recent.ids.intersection(ids)
+        fresh = [entry for entry in entries if entry.round_number == number and entry.upload_id not in known]
+        tokens = [entry.token for entry in fresh if entry.token is not None]
+        reports = [report for entry in fresh for report in entry.reports]
+        spent = self._present(cursor, f"spent_{number}", tokens) if tokens else set()
+        sealed = self._present(cursor, f"report_{number}", reports) if reports else set()
+        return decide(entries, number, known, spent, sealed | recent.reports.intersection(reports))
+
     def _enter(self, cursor: Cursor, number: int, entries: Sequence[Entry]) -> None:
-        """Add uploads to the open round's list of arrivals, and empty that when it is long."""
+        """Add uploads to the open round's list of arrivals."""
         self._insert(cursor, f"arrived_{number:d}", [entry.upload_id + entry.sealed for entry in entries])
         self._insert(cursor, f"spent_{number:d}", [entry.token for entry in entries if entry.token is not None])
         cursor.execute(
@@ -112,8 +127,22 @@ class SqlStore(abc.ABC):
         recent = self._arrived(cursor, number)
         for entry in entries:
             recent.add(entry.upload_id, entry.reports)
-        if len(recent.reports) >= _MOST_RECENT:
-            self._put_away(cursor, number)
+
+    def _put_away_in_time(self) -> None:
+        """Empty a long list of arrivals; where that fails, a longer one will do for a while."""
+        if self._recent is None or len(self._recent.reports) < self._patience * _MOST_RECENT:
+            return
+        try:
+            with self._changing() as cursor:
+                number, _ = self._open_state(cursor)
+                if number is not None:
+                    self._put_away(cursor, number)
+        except StoreError:
+            if self._patience == _MOST_OVERDUE:
+                raise
+            self._patience += 1
+        else:
+            self._patience = 1
 
     def _arrived(self, cursor: Cursor, number: int | None) -> _Recent:
         """What the open round's list of arrivals holds."""
@@ -164,31 +193,43 @@ class SqlStore(abc.ABC):
 
     def acknowledge(self, batch: Batch) -> None:
         """Delete a batch; see `Store.acknowledge`."""
+        self._untidy = True
         with self._changing() as cursor:
             if self._pending(cursor) != batch:
                 return
-            self._drop_round(cursor, batch.round_number, "released")
+            self._end_round(cursor, batch.round_number, "released")
             self._make_ids(cursor, "sorted", batch.round_number)
             cursor.execute("INSERT INTO sorted SELECT id FROM seen ORDER BY id")
             cursor.execute("DROP TABLE seen")
             cursor.execute("ALTER TABLE sorted RENAME TO seen")
-        self._untidy = True
         self.tidy()
 
     def forget(self, *, pending: bool = False) -> None:
         """Delete everything; see `Store.forget`."""
+        self._untidy = True
         with self._changing() as cursor:
             number, _ = self._open_state(cursor)
             if number is not None:
-                self._drop_round(cursor, number, "expired")
+                self._end_round(cursor, number, "expired")
                 self._recent = _Recent()
             if pending and (batch := self._pending(cursor)) is not None:
-                self._drop_round(cursor, batch.round_number, "expired")
+                self._end_round(cursor, batch.round_number, "expired")
             cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
             cursor.execute("DROP TABLE seen")
             self._make_ids(cursor, "seen", self._task.rounds + 1)
-        self._untidy = True
         self.tidy()
+
+    def tidy(self) -> None:
+        """Finish a deletion that was interrupted; see `Store.tidy`."""
+        if not self._untidy:
+            return
+        with self._mutex:
+            with self._reading() as cursor:
+                needed = {row[0] for row in cursor.execute("SELECT number FROM round WHERE state IN ('open', 'fixed')")}
+                left = [table for table in self._table_names(cursor) if _round_of(table) not in {None, *needed}]
+                for table in left:
+                    cursor.execute(f"DROP TABLE {table}")
+            self._untidy = not self._sweep()
 
     def _make_tables(self, cursor: Cursor) -> None:
         cursor.execute(
@@ -199,20 +240,19 @@ class SqlStore(abc.ABC):
 
     def _make_ids(self, cursor: Cursor, table: str, number: int) -> None:
         # PostgreSQL keeps the key's name when a table is renamed, so that each needs another.
-        cursor.execute(f"CREATE TABLE {table} (id {self.binary} CONSTRAINT ids_{number:d} PRIMARY KEY){self.keyed}")
+        self._make_table(cursor, table, f"id {self.binary} CONSTRAINT ids_{number:d} PRIMARY KEY")
+
+    def _make_list(self, cursor: Cursor, number: int) -> None:
+        self._make_table(cursor, f"arrived_{number:d}", f"upload {self.binary} NOT NULL")
 
     def _open_round(self, cursor: Cursor, number: int) -> None:
         self._make_list(cursor, number)
-        cursor.execute(f"CREATE TABLE report_{number:d} (id {self.binary} PRIMARY KEY){self.keyed}")
-        cursor.execute(f"CREATE TABLE spent_{number:d} (id {self.binary} PRIMARY KEY){self.keyed}")
+        self._make_table(cursor, f"report_{number:d}", f"id {self.binary} PRIMARY KEY")
+        self._make_table(cursor, f"spent_{number:d}", f"id {self.binary} PRIMARY KEY")
         cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
 
-    def _make_list(self, cursor: Cursor, number: int) -> None:
-        cursor.execute(f"CREATE TABLE arrived_{number:d} (upload {self.binary} NOT NULL)")
-
-    def _drop_round(self, cursor: Cursor, number: int, state: str) -> None:
-        for table in ("arrived", "report", "spent"):
-            cursor.execute(f"DROP TABLE {table}_{number:d}")
+    def _end_round(self, cursor: Cursor, number: int, state: str) -> None:
+        """Give a round up; `tidy` drops its tables."""
         cursor.execute(f"UPDATE round SET state = {self.mark} WHERE number = {self.mark}", (state, number))
 
     def _open_state(self, cursor: Cursor) -> tuple[int | None, int]:
@@ -222,3 +262,9 @@ class SqlStore(abc.ABC):
     def _pending(self, cursor: Cursor) -> Batch | None:
         row = cursor.execute("SELECT batch_id, number, users FROM round WHERE state = 'fixed'").fetchone()
         return None if row is None else Batch(*row)
+
+
+def _round_of(table: str) -> int | None:
+    """The round that a table is of, if any."""
+    kind, _, number = table.rpartition("_")
+    return int(number) if kind in _ROUND_TABLES else None

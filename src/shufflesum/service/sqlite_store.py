@@ -1,7 +1,7 @@
 """The shuffler's store in one SQLite file: nothing to set up, durable, and emptied for good.
 
 `secure_delete` overwrites what was deleted, and the write-ahead log is cut to nothing after each deletion,
-as are the free pages.
+as are the free pages. Temporary files are made in the folder of the store and nowhere else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SqliteStore(SqlStore):
     One process at a time may have it open.
     """
 
-    binary, keyed, mark = "BLOB", " WITHOUT ROWID", "?"
+    binary, mark = "BLOB", "?"
 
     def __init__(self, path: str | Path, task: Task) -> None:
         super().__init__(task)
@@ -81,6 +81,8 @@ class SqliteStore(SqlStore):
             cached_statements=8 * _AT_ONCE,
         )
         try:
+            folder = str(self._path.parent).replace("'", "''")
+            connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
@@ -99,23 +101,19 @@ class SqliteStore(SqlStore):
                 if self._connection is None:
                     self._connection = self._connect()
                 yield self._connection
-            except sqlite3.Error as error:
+            except BaseException as error:
                 self._disconnect()
-                raise StoreError(f"the store {self._path} cannot be used now: {error}") from error
+                if isinstance(error, sqlite3.Error):
+                    raise StoreError(f"the store {self._path} cannot be used now: {error}") from error
+                raise
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
         with self._working() as connection:
             cursor = connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
-            try:
-                yield cursor
-                cursor.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    with contextlib.suppress(sqlite3.Error):
-                        cursor.execute("ROLLBACK")
-                raise
+            yield cursor
+            cursor.execute("COMMIT")  # closing a connection rolls back what was not committed
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Cursor]:
@@ -152,16 +150,21 @@ class SqliteStore(SqlStore):
         except sqlite3.Error as error:
             raise StoreError(f"the store {self._path} cannot be read now: {error}") from error
 
-    def tidy(self) -> None:
-        """Cut the write-ahead log to nothing, and free pages out of the file, where a deletion has not done so yet."""
-        if self._untidy:
-            with self._working() as connection:
-                tidy = _cut_log(connection)  # first: what was deleted is overwritten before its pages leave the file
-                if tidy and connection.execute("PRAGMA freelist_count").fetchone() != (0,):
-                    # The list of free pages would tell in which order an index grew, and so something of who came when.
-                    connection.execute("VACUUM")
-                    tidy = _cut_log(connection)
-            self._untidy = not tidy
+    def _make_table(self, cursor: sqlite3.Cursor, table: str, column: str) -> None:
+        # A table that has nothing but its key is kept in the order of that.
+        cursor.execute(f"CREATE TABLE {table} ({column}){' WITHOUT ROWID' * ('PRIMARY KEY' in column)}")
+
+    def _table_names(self, cursor: sqlite3.Cursor) -> list[str]:
+        return [name for (name,) in cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()]
+
+    def _sweep(self) -> bool:
+        with self._working() as connection:
+            tidy = _cut_log(connection)  # first: what was deleted is overwritten before its pages leave the file
+            if tidy and connection.execute("PRAGMA freelist_count").fetchone() != (0,):
+                # The list of free pages would tell in which order an index grew, and so something of who came when.
+                connection.execute("VACUUM")
+                tidy = _cut_log(connection)
+        return tidy
 
     def close(self) -> None:
         """Let go of the file."""

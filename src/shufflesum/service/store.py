@@ -93,7 +93,7 @@ class Store(Protocol):
         ...
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
-        """The batch's sealed reports, some at a time, in an order that is the same at every call."""
+        """The batch's sealed reports, some at a time, sorted by their bytes: in no order of arrival."""
         ...
 
     def acknowledge(self, batch: Batch) -> None:
