@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -33,14 +34,14 @@ from shufflesum.service.store import Entry, open_store
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES, encode_reports, open_many, seal_info, seal_many
 
-UPLOADS, CONNECTIONS = 30_000, 64
+UPLOADS, CONNECTIONS, RUNS = 20_000, 64, 5
 OPENED, DISTINCT, BARE_ROUNDS = 120_000, 2_000, 15
 STORED, MEGABYTES = 1_000_000, 500
 REPEATS = 3
 
 
 def ingest() -> list[Row]:
-    """Single-user uploads with t = 1: our shuffler against the bare server, alternately."""
+    """Single-user uploads with t = 1: our shuffler against the bare server, alternately; the median of pairs."""
     ours: list[float] = []
     bare: list[float] = []
     busy = {"ours": 0.0, "bare": 0.0}
@@ -48,19 +49,19 @@ def ingest() -> list[Row]:
         deployment = Deployment.small(Path(name), users=10**9)
         path = f"/tasks/{deployment.task.id}/uploads"
         with deployment.shuffler("http://127.0.0.1:1") as shuffler, _bare_server(Path(name) / "bytes") as (port, pid):
-            for _ in range(REPEATS):
+            for _ in range(RUNS):
                 bodies = [fake_upload(deployment.task).encode() for _ in range(UPLOADS)]
                 before = _busy(shuffler.pid), _busy(pid)
                 ours.append(_upload_rate(shuffler.port, path, bodies))
                 bare.append(_upload_rate(port, path, bodies))
                 busy["ours"] += _busy(shuffler.pid) - before[0]
                 busy["bare"] += _busy(pid) - before[1]
-    ratio = max(ours) / max(bare)
+    ratio = median(mine / other for mine, other in zip(ours, bare, strict=True))
     return [
         Row(
             f"shuffler: uploads of one user with t = 1, {CONNECTIONS} connections, against a bare server that writes "
             "the same bytes durably",
-            f"{ratio:.2f}x ({max(ours):,.0f} against {max(bare):,.0f} uploads a second; "
+            f"{ratio:.2f}x ({median(ours):,.0f} against {median(bare):,.0f} uploads a second; "
             f"{busy['bare'] / busy['ours']:.2f}x for each second of the server's processor time)",
             "at least 0.5x",
             ratio >= 0.5,

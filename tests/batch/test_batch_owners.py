@@ -101,6 +101,7 @@ def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: 
     assert not (tmp_path / "shuffled").exists()
 
 
+@pytest.mark.slow
 def test_spark_takes_several_folders_too(owners: list[Path], tmp_path: Path) -> None:
     spark = pytest.importorskip("shufflesum.batch.spark", exc_type=ImportError)
     assert spark.shuffle_folder(owners, tmp_path / "shuffled").rows == 108

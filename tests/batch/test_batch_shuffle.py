@@ -77,36 +77,36 @@ def orders(reports: Path, layout: Layout, randomness: RandomSource, times: int) 
         (reports / LEDGER).unlink()
 
 
-IN_MEMORY = Layout(rows=5, buckets=1, parts=1, run_rows=5, in_memory=True, workers=1)
-SPILLED = Layout(rows=5, buckets=2, parts=2, run_rows=2, in_memory=False, workers=1)
-SEVERAL = Layout(rows=5, buckets=4, parts=2, run_rows=1, in_memory=False, workers=1)
+IN_MEMORY = Layout(rows=4, buckets=1, parts=1, run_rows=4, in_memory=True, workers=1)
+SPILLED = Layout(rows=4, buckets=2, parts=2, run_rows=2, in_memory=False, workers=1)
+SEVERAL = Layout(rows=4, buckets=4, parts=2, run_rows=1, in_memory=False, workers=1)
 
 
 def permutation_chance(folder: Path, layout: Layout, randomness: RandomSource, times: int) -> float:
-    place = {order: i for i, order in enumerate(permutations(range(5)))}
-    observed = np.zeros(120)
-    for order in orders(numbered_folder(folder / "reports", 2, 3), layout, randomness, times):
+    place = {order: i for i, order in enumerate(permutations(range(4)))}
+    observed = np.zeros(24)
+    for order in orders(numbered_folder(folder / "reports", 1, 3), layout, randomness, times):
         observed[place[tuple(order)]] += 1
-    return chi_square(observed, np.full(120, 1 / 120))
+    return chi_square(observed, np.full(24, 1 / 24))
 
 
 @pytest.mark.parametrize("layout", [IN_MEMORY, SPILLED], ids=["in memory", "two buckets"])
-def test_every_permutation_of_five_reports_is_equally_likely_through_files(folder: Path, layout: Layout) -> None:
-    """Chi-square over 120 permutations at false alarm 1e-6."""
-    assert permutation_chance(folder, layout, SeededSource(1), 600) > FALSE_ALARM
+def test_every_permutation_of_four_reports_is_equally_likely_through_files(folder: Path, layout: Layout) -> None:
+    """Chi-square over 24 permutations at false alarm 1e-6."""
+    assert permutation_chance(folder, layout, SeededSource(1), 250) > FALSE_ALARM
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [IN_MEMORY, SPILLED, SEVERAL], ids=["in memory", "two buckets", "four buckets"])
-def test_every_permutation_of_five_reports_is_equally_likely_in_many_shuffles(folder: Path, layout: Layout) -> None:
-    """Chi-square over 120 permutations at false alarm 1e-6."""
+def test_every_permutation_of_four_reports_is_equally_likely_in_many_shuffles(folder: Path, layout: Layout) -> None:
+    """Chi-square over 24 permutations at false alarm 1e-6."""
     assert permutation_chance(folder, layout, SeededSource(2), 6000) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("layout", [IN_MEMORY, SPILLED], ids=["in memory", "two buckets"])
 def test_a_shuffle_with_biased_words_is_found_out(folder: Path, layout: Layout) -> None:
     """The twin: the same code with words that lack two bits."""
-    assert permutation_chance(folder, layout, WordsBelow(1), 600) < FALSE_ALARM
+    assert permutation_chance(folder, layout, WordsBelow(1), 250) < FALSE_ALARM
 
 
 class Unscattered:

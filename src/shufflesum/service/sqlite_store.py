@@ -26,6 +26,7 @@ __all__ = ["SqliteStore"]
 _LOCK_SECONDS = 10.0
 _BUSY_SECONDS = 5.0
 _ROWS = 16_384  # reports read at a time
+_CACHE_KB = 16_384
 _AT_ONCE = 256  # values in one statement
 
 
@@ -83,6 +84,7 @@ class SqliteStore(SqlStore):
         try:
             folder = str(self._path.parent).replace("'", "''")
             connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")

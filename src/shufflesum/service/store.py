@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -32,7 +33,7 @@ class Outcome(enum.Enum):
     COPIED = "copied"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """One upload to be stored: its sealed reports, and the digest of the token that paid for it, if any."""
 
@@ -41,7 +42,7 @@ class Entry:
     sealed: bytes
     token: bytes | None = None
 
-    @property
+    @cached_property
     def reports(self) -> list[bytes]:
         """The sealed reports one by one."""
         return split(self.sealed)
