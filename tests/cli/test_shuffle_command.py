@@ -180,13 +180,17 @@ def test_a_polite_kill_leaves_work_that_the_same_command_finishes(folder: Path, 
         while not list(partial.glob("*.npy")) and process.poll() is None:
             time.sleep(0.005)
         process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert b"note: .shuffled.partial keeps what is done" in process.stderr.read()
     assert process.returncode == 143
     assert not (folder / "shuffled").exists()
     assert (folder / ".shuffled.partial").exists()
     other = command("shuffle", "reports", "-o", "shuffled", "--memory", "1GB")
     assert other.code == 2
     assert "--restart" in other.err
-    assert command(*arguments).code == 0
+    done = command(*arguments)
+    assert done.code == 0
+    assert "found .shuffled.partial, which an interrupted run left" in done.err
     assert not (folder / ".shuffled.partial").exists()
     assert open_dataset(folder / "shuffled", stage="shuffled").rows == 4 << 20
     shutil.rmtree(folder / "shuffled")

@@ -23,7 +23,7 @@ from shufflesum.batch.files import (
 )
 from shufflesum.batch.identity import Identity, Stage
 from shufflesum.batch.manifest import check_manifest, write_manifest
-from shufflesum.batch.staging import StagedFolder, describe_inputs
+from shufflesum.batch.staging import StagedFolder, describe_inputs, is_interruption, partial_path
 from shufflesum.errors import ReportsError
 
 __all__ = [
@@ -33,8 +33,10 @@ __all__ = [
     "StagedFolder",
     "WriteError",
     "describe_inputs",
+    "is_interruption",
     "join_datasets",
     "open_dataset",
+    "partial_path",
     "read_batches",
     "write_manifest",
     "write_part",

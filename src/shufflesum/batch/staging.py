@@ -18,7 +18,7 @@ from shufflesum.batch.identity import Identity
 from shufflesum.batch.manifest import MANIFEST, write_manifest
 from shufflesum.errors import FileError, ReportsError, ShufflesumError
 
-__all__ = ["StagedFolder", "describe_inputs"]
+__all__ = ["StagedFolder", "describe_inputs", "is_interruption", "partial_path"]
 
 _WORK = "_work.json"
 
@@ -44,7 +44,7 @@ class StagedFolder:
     ) -> None:
         self.output = Path(output)
         self.identity = identity
-        self.path = self.output.with_name(f".{self.output.name}.partial")
+        self.path = partial_path(self.output)
         self._work = json.loads(json.dumps(work))
         self._restart = restart
         self._lock = -1
@@ -146,7 +146,7 @@ class StagedFolder:
         try:
             if error is None:
                 self._finish()
-            elif not _is_interruption(error):
+            elif not is_interruption(error):
                 shutil.rmtree(self.path, ignore_errors=True)
         finally:
             self._release()
@@ -176,7 +176,12 @@ class StagedFolder:
             self._lock = -1
 
 
-def _is_interruption(error: BaseException) -> bool:
+def partial_path(output: Path) -> Path:
+    """Where an output is made."""
+    return output.with_name(f".{output.name}.partial")
+
+
+def is_interruption(error: BaseException) -> bool:
     """Whether the same command can be expected to succeed later; what is wrong with the input will stay wrong."""
     if isinstance(error, ShufflesumError):
         return isinstance(error, WriteError)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
 from shufflesum.wire import Task
 
-__all__ = ["check_engine", "engine_options", "load_target", "memory_size", "target_options"]
+__all__ = ["check_engine", "engine_options", "load_target", "memory_size", "taking_up", "target_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _UNITS = ("", "K", "M", "G", "T")
@@ -81,3 +82,23 @@ def check_engine(engine: str, master: str | None) -> None:
     for name in ("memory", "workers"):
         if engine == "spark" and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise ParameterError(f"--{name} is for --engine local; give Spark its own, with its configuration")
+
+
+@contextmanager
+def taking_up(output: Path, *, restart: bool) -> Iterator[None]:
+    """Say where a run that is interrupted leaves its work, and that the next one has found it."""
+    from shufflesum.batch.datasets import is_interruption, partial_path
+
+    partial = partial_path(output)
+    if partial.exists() and not restart:
+        click.echo(f"note: found {partial}, which an interrupted run left", err=True)
+    try:
+        yield
+    except BaseException as error:
+        if is_interruption(error) and partial.exists():
+            click.echo(
+                f"note: {partial} keeps what is done, and the same command goes on from there; remove it if you give "
+                "the work up: it may hold reports in the order they came",
+                err=True,
+            )
+        raise

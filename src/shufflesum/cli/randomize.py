@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shufflesum.cli.batch_options import check_engine, engine_options, load_target, target_options
+from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
 from shufflesum.cli.options import console, progress_bar, warnings_as_notes
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
@@ -97,7 +97,7 @@ def command(
     from shufflesum.batch import local
     from shufflesum.batch.inputs import open_users
 
-    with warnings_as_notes():
+    with warnings_as_notes(), taking_up(output, restart=restart):
         rows = open_users(users, columns=names, header=header, user_column=user_column, array=array)
         with progress_bar("rows", rows.rows) as progress:
             dataset = local.randomize(

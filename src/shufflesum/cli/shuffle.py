@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shufflesum.cli.batch_options import check_engine, engine_options
+from shufflesum.cli.batch_options import check_engine, engine_options, taking_up
 from shufflesum.cli.options import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.wire import Task
@@ -70,7 +70,7 @@ def command(
     from shufflesum.batch.permute import shuffle_source
     from shufflesum.batch.sources import open_source
 
-    with warnings_as_notes():
+    with warnings_as_notes(), taking_up(output, restart=restart):
         source = open_source(*reports, task=task)
         with progress_bar("reports", source.rows) as progress:
             done = shuffle_source(
