@@ -145,6 +145,20 @@ def test_reports_outside_the_domain_are_rejected_and_counted(session: Any, tmp_p
         spark.analyze(spark.read(session, folder, "shuffled"), PLAN)
 
 
+def test_a_batch_with_too_many_strays_has_no_estimate(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    plan = unprotected_plan(users=4, shape=2, reports=2, levels=1)
+    honest, stray = ([0, 1] * 4, [0] * 8), ([0, 0] * 4, [1] * 8)  # the latter's reports are all of one coordinate
+    for name, parts, refused in (("honest", [honest, honest], False), ("strays", [honest, stray], True)):
+        folder = write_folder(tmp_path / name, Identity.for_plan(plan).shuffled(), *parts)
+        if refused:
+            with pytest.raises(ReportsError, match="at least 4 of 8 users strayed from the protocol"):
+                spark.analyze(spark.read(session, folder, "shuffled"), plan)
+        else:
+            assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
+
+
 def test_columns_of_numbers_and_arrays_mean_the_same(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 

@@ -29,6 +29,7 @@ from shufflesum.contract import Plan
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError, ReportsError
 from shufflesum.estimation import Estimate, estimate
+from shufflesum.honesty import why_broken
 from shufflesum.protocol import Counts, Randomizer
 from shufflesum.tables.columns import choose_columns
 
@@ -180,8 +181,12 @@ def count(frame: DataFrame, plan: Plan) -> Counts:
 
 
 def analyze(frame: DataFrame, plan: Plan) -> Estimate:
-    """The estimate from shuffled reports; refused for another plan, unshuffled reports, or too few of them."""
-    return estimate(count(frame, plan))
+    """The estimate from the shuffled reports of a whole batch.
+
+    Refused for another plan, unshuffled reports, too few of them, or more users who strayed from the protocol than the
+    plan's honest fraction allows.
+    """
+    return _estimate(count(frame, plan))
 
 
 def read(spark: SparkSession, path: str | os.PathLike[str], stage: Stage) -> DataFrame:
@@ -263,7 +268,15 @@ def count_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None
 def analyze_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None = None) -> Estimate:
     """`analyze` of a folder of shuffled reports; two equal files are refused."""
     file_digests(open_dataset(path, stage="shuffled"))
-    return estimate(count_folder(path, plan, master=master))
+    return _estimate(count_folder(path, plan, master=master))
+
+
+def _estimate(counts: Counts) -> Estimate:
+    found = estimate(counts)
+    users = (counts.accepted + counts.rejected) // counts.plan.reports
+    if (why := why_broken(counts, users)) is not None:
+        raise ReportsError(f"{why}; there is no estimate: plan with a smaller honest fraction, and collect anew")
+    return found
 
 
 def _randomized(
