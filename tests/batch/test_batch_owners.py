@@ -94,7 +94,7 @@ def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: 
         shuffle([*owners, other], tmp_path / "shuffled")
     (tmp_path / "uploads").mkdir()
     (tmp_path / "uploads" / "1.upload").touch()
-    with pytest.raises(ReportsError, match="a: holds no uploads, but others here do"):
+    with pytest.raises(ReportsError, match=r"a: has no uploads, but .*uploads has"):
         shuffle([*owners, tmp_path / "uploads"], tmp_path / "shuffled")
     with pytest.raises(ParameterError, match="no folder"):
         shuffle([], tmp_path / "shuffled")

@@ -98,6 +98,16 @@ def test_one_file_shares_the_ledger_of_its_folder(reports: Path, tmp_path: Path)
         shuffle(reports, tmp_path / "after")
 
 
+def test_links_share_the_ledger_of_the_files_they_point_to(reports: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    for file in list(reports.iterdir()):
+        (tmp_path / "links" / file.name).symlink_to(file)
+    shuffle(tmp_path / "links", tmp_path / "before")
+    add(reports, "late")
+    with pytest.raises(ReportsError, match=LATE):
+        shuffle(reports, tmp_path / "after")
+
+
 def test_nothing_is_released_that_was_not_written_down(reports: Path, tmp_path: Path) -> None:
     """The ledger breaks while the shuffle runs: no output; mended, the same command goes on."""
 

@@ -145,6 +145,16 @@ def test_folders_of_uploads_are_one_batch(tmp_path: Path) -> None:
         shuffle(two, tmp_path / "later", task=TASK)
 
 
+def test_another_content_under_a_released_id_is_refused(tmp_path: Path) -> None:
+    uploads = sealed()
+    folder = save(tmp_path / "uploads", uploads)
+    shuffle(folder, tmp_path / "one", task=TASK)
+    replaced = Upload(TASK.id, 1, Upload.decode(uploads[0], TASK).upload_id, Upload.decode(sealed()[0], TASK).sealed)
+    (folder / "000.upload").write_bytes(b"".join([replaced.encode(), *uploads[1:]]))
+    with pytest.raises(ReportsError, match="Late files wait"):
+        shuffle(folder, tmp_path / "two", task=TASK)
+
+
 def test_two_shuffles_of_the_same_uploads_are_of_one_batch(tmp_path: Path) -> None:
     uploads = sealed()
     one = open_uploads([save(tmp_path / "one", uploads)], TASK).identity
@@ -205,7 +215,7 @@ def test_bad_uploads_are_refused_by_name(tmp_path: Path, spoil: Callable[[Path],
 def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
     task = ManyRounds(TASK.name, PLAN, TASK.analyzer_key, TASK.shuffler, TASK.expires)
     folder = save(tmp_path / "uploads", sealed(task=task), sealed(ROWS[:2], task, 2))
-    with pytest.raises(ReportsError, match=r"uploads of the rounds \[1, 2\]; a batch is of one round"):
+    with pytest.raises(ReportsError, match=r"001.upload, upload 1: is of round 2, others .* a batch is of one round"):
         open_uploads([folder], task)
     (folder / "000.upload").unlink()
     assert open_uploads([folder], task).identity.round_number == 2

@@ -345,6 +345,8 @@ def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
             entries += new
             assert len(entries) < 100
         assert len(entries) > 20
+        with pytest.raises(StoreError):
+            store.add(new)
     assert store.add(entries) == [REPLAYED] * len(entries)
     fill(store, place.task, 1)
     assert store.status().users == len(entries) + 1

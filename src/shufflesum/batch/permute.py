@@ -26,7 +26,6 @@ from shufflesum.batch.datasets import (
     Format,
     StagedFolder,
     WriteError,
-    describe_inputs,
     write_part,
 )
 from shufflesum.batch.identity import Identity
@@ -45,7 +44,7 @@ from shufflesum.batch.scatter import (
     scatter,
     spill,
 )
-from shufflesum.batch.sources import ReportSource, Unit, open_source
+from shufflesum.batch.sources import ReportSource, Unit, folders_of, open_source, refuse_changed
 from shufflesum.batch.steps import record_batch
 from shufflesum.contract import check_choice
 from shufflesum.errors import FileError, ReportsError
@@ -143,12 +142,11 @@ def run(
 ) -> Shuffled:
     """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
     check_choice("format", format, get_args(Format))
-    inputs = describe_inputs(source.paths)
-    releases = Ledger(source.members(), {file.parent for file in source.paths}, ledger)
+    releases = Ledger(source.members(), folders_of(source), ledger)
     releases.check()
     work = {
         "step": "shuffle",
-        "inputs": inputs,
+        "inputs": source.inputs,
         "format": format,
         "cut": [layout.buckets, layout.parts, layout.run_rows, layout.in_memory],
     }
@@ -165,8 +163,7 @@ def run(
             # First of all what vouches for the rest: half of it must never be taken for the whole.
             (folder.path / _SPILL / _BOOT).unlink()
             shutil.rmtree(folder.path / _SPILL)
-        if describe_inputs(source.paths) != inputs:
-            raise FileError(f"{source.paths[0].parent}: was changed while it was read; work on a copy")
+        refuse_changed(source)
         releases.record(folder.identity.shuffle_id)
     return Shuffled(Path(output), folder.identity, layout.rows, layout.parts, source.repeated)
 

@@ -68,16 +68,16 @@ class Ledger:
                 if not os.access(path.parent, os.W_OK):
                     raise PermissionError(None, "no permission to write there")
             for path in self._all:
-                self._find(self._releases(path))
+                self._find(path, self._releases(path))
 
     def record(self, shuffle_id: str | None) -> None:
         """Add a release, checked again; it is on the disk when this returns."""
         with self._locked():
             for path in self._all:
-                self._find(self._releases(path))
+                self._find(path, self._releases(path))
             for path in self._written:
                 releases = self._releases(path)
-                if (known := self._find(releases)) is None:
+                if (known := self._find(path, releases)) is None:
                     known = (self._members, [])
                     releases.append(known)
                 if shuffle_id not in known[1]:  # a run that was interrupted after this has it there already
@@ -89,9 +89,13 @@ class Ledger:
         """Alone with the ledgers in their folders: each is replaced, so a lock on the file itself would not last."""
         try:
             with ExitStack() as locks:
-                for folder in sorted({path.parent for path in self._written}):  # in order, so that no two wait in turns
+                opened = {}
+                for folder in {path.parent for path in self._written}:
                     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
                     locks.callback(os.close, lock)
+                    status = os.fstat(lock)
+                    opened[status.st_dev, status.st_ino] = lock  # one folder may have two names
+                for _, lock in sorted(opened.items()):  # in order, so that no two wait in turns
                     fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
         except OSError as error:
@@ -102,8 +106,8 @@ class Ledger:
                 f"{error.strerror or error}; name a file in a folder you may write to (--ledger, ledger=)"
             ) from error
 
-    def _find(self, releases: list[tuple[Members, list[str]]]) -> tuple[Members, list[str]] | None:
-        """The release of exactly these members, if there was one; others with some of them are refused."""
+    def _find(self, path: Path, releases: list[tuple[Members, list[str]]]) -> tuple[Members, list[str]] | None:
+        """The release of exactly these members in a ledger, if there was one; others with some of them are refused."""
         ids = self._members.ids
         where = ", ".join(map(str, self._folders))
         for released, shuffles in releases:
@@ -112,7 +116,7 @@ class Ledger:
                 return released, shuffles
             if common:
                 raise ReportsError(
-                    f"{where}: some of these reports were released before, by shuffle {shuffles[0][:12]}, "
+                    f"{where}: some of these reports were released before, by shuffle {shuffles[0][:12]} (see {path}), "
                     "together with others or without these; the difference of two outputs would show the users in only "
                     "one of them. Late files wait for the next batch: keep them in a folder of their own"
                 )

@@ -13,17 +13,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shufflesum.batch.datasets import Dataset, ReportFile, join_datasets, open_dataset, read_batches
+from shufflesum.batch.datasets import (
+    Dataset,
+    ReportFile,
+    describe_inputs,
+    join_datasets,
+    open_dataset,
+    read_batches,
+)
+from shufflesum.batch.files import report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.local import file_digests
 from shufflesum.batch.released import Members
 from shufflesum.batch.scatter import PLAIN, SEALED, Items
 from shufflesum.batch.steps import reports_of, sealed_bytes
 from shufflesum.batch.uploads import holds_uploads, open_uploads
-from shufflesum.errors import ParameterError, ReportsError
+from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.wire import Task
 
-__all__ = ["FileSource", "ReportSource", "Unit", "items_of", "open_source"]
+__all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "items_of", "open_source", "refuse_changed"]
 
 Unit = Any  # a piece of the input, in the words of its source
 
@@ -46,6 +54,10 @@ class ReportSource(Protocol):
         """The files that they are in."""
 
     @property
+    def inputs(self) -> list[list[Any]]:
+        """What these files were before the first was read; see `describe_inputs`."""
+
+    @property
     def repeated(self) -> int:
         """How many uploads came twice and count once."""
 
@@ -64,6 +76,7 @@ class FileSource:
     """Folders of report files, plain or sealed."""
 
     dataset: Dataset
+    inputs: list[list[Any]]
     repeated: int = 0
 
     @property
@@ -129,20 +142,23 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
 
     Each of several folders is checked against its own manifest; together they are one batch.
     """
-    folders = [Path(path) for path in paths]
+    folders = sorted(Path(path) for path in paths)
     if not folders:
         raise ParameterError("no folder of reports is given; name one or more")
     for folder, count in Counter(folder.resolve() for folder in folders).items():
         if count > 1:
             raise ReportsError(f"{folder}: is given {count} times; its reports would count as often: name it once")
-    with_uploads = [holds_uploads(folder) for folder in folders]
-    if any(with_uploads):
-        for folder, uploads in zip(folders, with_uploads, strict=True):
-            if not uploads:
-                raise ReportsError(f"{folder}: holds no uploads, but others here do; shuffle them apart")
+    with_uploads = [folder for folder in folders if folder.exists() and holds_uploads(folder)]
+    if with_uploads:
+        for folder in folders:
+            if folder not in with_uploads:
+                raise ReportsError(f"{folder}: has no uploads, but {with_uploads[0]} has; shuffle them apart")
         if task is None:
-            raise ReportsError(f"{folders[0]}: holds uploads of a task's clients; say which task with --task task.json")
+            raise ReportsError(
+                f"{with_uploads[0]}: holds uploads of a task's clients; say which task with --task task.json"
+            )
         return open_uploads(folders, task)
+    inputs = describe_inputs([path for folder in folders for path in report_paths(folder)])
     dataset = join_datasets([open_dataset(folder, stage="reports") for folder in folders])
     if task is not None and dataset.identity.task_id != task.id:
         told = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
@@ -150,7 +166,19 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
             f"{folders[0]}: these reports are {told}, not for task {task.id[:12]}; leave out --task, or mend it"
         )
     _refuse_copies(dataset)
-    return FileSource(dataset)
+    return FileSource(dataset, inputs)
+
+
+def refuse_changed(source: ReportSource) -> None:
+    """Refuse files that are no longer what they were before the first was read."""
+    for before, now in zip(source.inputs, describe_inputs(source.paths), strict=True):
+        if before != now:
+            raise FileError(f"{before[0]}: was changed while it was read; work on a copy")
+
+
+def folders_of(source: ReportSource) -> set[Path]:
+    """Where the files are, and where they really are if they are links."""
+    return {folder for path in source.paths for folder in (path.parent, path.resolve().parent)}
 
 
 def _refuse_copies(dataset: Dataset) -> None:

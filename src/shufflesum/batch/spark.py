@@ -20,14 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.batch.datasets import Dataset, describe_inputs, open_dataset
+from shufflesum.batch.datasets import Dataset, open_dataset
 from shufflesum.batch.identity import Identity, Stage
 from shufflesum.batch.local import check_target, file_digests
 from shufflesum.batch.released import Ledger
-from shufflesum.batch.sources import FileSource, open_source
+from shufflesum.batch.sources import FileSource, folders_of, open_source, refuse_changed
+from shufflesum.batch.uploads import holds_uploads
 from shufflesum.contract import Plan
 from shufflesum.domain import Missing
-from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError, ReportsError
+from shufflesum.errors import DataError, MissingExtraError, ParameterError, ReportsError
 from shufflesum.estimation import Estimate, estimate
 from shufflesum.honesty import why_broken
 from shufflesum.protocol import Counts, Randomizer
@@ -243,17 +244,18 @@ def shuffle_folder(
 
     What was released is remembered in the file `ledger`, by default `_released.json` in each input folder.
     """
-    source = open_source(*([path] if isinstance(path, str | os.PathLike) else path))
-    if not isinstance(source, FileSource):
-        raise ParameterError(f"{source.paths[0]}: Spark shuffles report files; uploads are for --engine local")
-    inputs = describe_inputs(source.paths)
-    releases = Ledger(source.members(), {file.parent for file in source.paths}, ledger)
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    for place in map(Path, paths):
+        if place.exists() and holds_uploads(place):
+            raise ParameterError(f"{place}: Spark shuffles report files; uploads are for --engine local")
+    source = open_source(*paths)
+    assert isinstance(source, FileSource)
+    releases = Ledger(source.members(), folders_of(source), ledger)
     releases.check()
     spark, after = session(master), source.identity.shuffled()
     with staged_folder(output, after) as folder:
         _shuffled(frame_of(spark, source.dataset), source.identity, after, folder)
-        if describe_inputs(source.paths) != inputs:
-            raise FileError(f"{source.dataset.path}: was changed while it was read; work on a copy")
+        refuse_changed(source)
         releases.record(after.shuffle_id)
     return open_dataset(output, stage="shuffled")
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.released import Members
 from shufflesum.batch.scatter import SEALED, Items
+from shufflesum.batch.staging import describe_inputs
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.wire import Task, Upload, UploadError
 
@@ -41,9 +43,11 @@ class UploadSource:
     task: Task
     identity: Identity
     paths: list[Path]
+    inputs: list[list[Any]]
     ends: NDArray[np.int64]
     dropped: NDArray[np.int64]
     ids: NDArray[np.uint64]
+    content: str
 
     @property
     def users(self) -> int:
@@ -61,8 +65,8 @@ class UploadSource:
         return self.users * self.task.plan.reports
 
     def members(self) -> Members:
-        """The ids of its uploads, for the ledger of what was released."""
-        return Members.of(self.ids.tobytes().hex())
+        """The ids of its uploads, and a digest of what is in them, for the ledger of what was released."""
+        return Members.of(self.ids.tobytes().hex(), self.content)
 
     def units(self, rows: int) -> list[range]:
         """Ranges of uploads with about so many reports each."""
@@ -84,13 +88,15 @@ def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
 
     A file holds one or more encoded uploads, one after another. An upload sent again, the same byte for byte, is
     counted once. The same id with other bytes, another round or another task is refused, and so are sealed reports
-    that were copied from one upload to another: they would count twice. While this is found out, some 50 bytes for each
-    user and 30 for each report are held in memory.
+    that were copied from one upload to another: they would count twice. While this is found out, some 80 bytes for each
+    user and 24 for each report are held in memory.
     """
     paths = [path for place in places for path in _paths(place)]
+    inputs = describe_inputs(paths)
     ends = np.cumsum([_count(file, task) for file in paths])
     ids = np.empty((int(ends[-1]), 2), dtype="<u8")
     keys = np.empty((len(ids), task.plan.reports), dtype="<u8")  # how each sealed report begins
+    digests = np.empty(len(ids), dtype="S32")
     rounds: set[int] = set()
     at_once = max(1, _READ_BYTES // task.upload_bytes)
     for first, uploads in _blocks(paths, ends, task.upload_bytes, range(len(ids)), at_once):
@@ -100,13 +106,14 @@ def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
             except UploadError as error:
                 raise ReportsError(f"{_place(paths, ends, number)}: {error}") from error
             ids[number] = np.frombuffer(upload.upload_id, dtype="<u8")
+            digests[number] = hashlib.sha256(upload.sealed).hexdigest()[:32]
             rounds.add(upload.round_number)
+            if len(rounds) > 1:
+                raise ReportsError(
+                    f"{_place(paths, ends, number)}: is of round {upload.round_number}, others before it are not; a "
+                    "batch is of one round: keep each in its folder"
+                )
         keys[first : first + len(uploads)] = _sealed(uploads, task)[:, :, : keys.itemsize].copy().view("<u8")[:, :, 0]
-        if len(rounds) > 1:
-            raise ReportsError(
-                f"{places[0]}: has uploads of the rounds {sorted(rounds)}; a batch is of one round: keep each in its "
-                "folder"
-            )
     order = np.lexsort((ids[:, 1], ids[:, 0]))
     again = np.zeros(len(ids), dtype=np.bool_)  # in that order: the same id as the one before
     again[1:] = (ids[order[1:]] == ids[order[:-1]]).all(axis=1)
@@ -114,7 +121,8 @@ def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
     _refuse_copied_reports(paths, ends, task, keys, dropped)
     different = ids[order[~again]]
     identity = replace(Identity.for_task(task, rounds.pop()), batch_ids=(_batch_id(different, task),))
-    return UploadSource(task, identity, paths, ends, dropped, different)
+    content = hashlib.sha256(digests[order[~again]].tobytes()).hexdigest()
+    return UploadSource(task, identity, paths, inputs, ends, dropped, different, content)
 
 
 def _batch_id(ids: NDArray[np.uint64], task: Task) -> str:
@@ -215,7 +223,7 @@ def _refuse_copied_reports(
     known: dict[bytes, int] = {}
     for number in kept[np.isin(keys[kept], alike).any(axis=1)].tolist():  # what begins alike need not go on so
         _, uploads = next(_blocks(paths, ends, task.upload_bytes, range(number, number + 1), 1))
-        for report in map(bytes, _sealed(uploads, task)[0]):
+        for report in map(bytes, _sealed(uploads, task)[0][np.isin(keys[number], alike)]):
             if report in known:
                 raise ReportsError(
                     f"{_place(paths, ends, known[report])} and {_place(paths, ends, number)}: hold the same sealed "

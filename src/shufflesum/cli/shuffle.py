@@ -68,10 +68,12 @@ def command(
         _say(output, dataset.rows, len(dataset.files))
         return
     from shufflesum.batch.permute import shuffle_source
-    from shufflesum.batch.sources import open_source
+    from shufflesum.batch.sources import FileSource, open_source
 
     with warnings_as_notes(), taking_up(output, restart=restart):
         source = open_source(*reports, task=task)
+        if isinstance(source, FileSource) and not source.dataset.whole:
+            click.echo("note: where a folder has no _shufflesum.json, nobody notices files that it lacks", err=True)
         with progress_bar("reports", source.rows) as progress:
             done = shuffle_source(
                 source,

@@ -31,7 +31,7 @@ except ImportError as error:
 
 __all__ = ["AnalyzerAddress", "Releaser", "permuted"]
 
-_PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, twice for a moment
+_PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, three times for a moment
 _SENT = 1 << 14  # reports sent at a time
 _WORDS = 1 << 16
 _PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds

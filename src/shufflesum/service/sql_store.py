@@ -130,7 +130,11 @@ class SqlStore(abc.ABC):
 
     def _put_away_in_time(self) -> None:
         """Empty a long list of arrivals; where that fails, a longer one will do for a while."""
-        if self._recent is None or len(self._recent.reports) < self._patience * _MOST_RECENT:
+        if self._recent is None:
+            with self._reading() as cursor:
+                self._arrived(cursor, self._open_state(cursor)[0])
+        assert self._recent is not None
+        if len(self._recent.reports) < self._patience * _MOST_RECENT:
             return
         try:
             with self._changing() as cursor:
@@ -193,8 +197,8 @@ class SqlStore(abc.ABC):
 
     def acknowledge(self, batch: Batch) -> None:
         """Delete a batch; see `Store.acknowledge`."""
-        self._untidy = True
         with self._changing() as cursor:
+            self._untidy = True
             if self._pending(cursor) != batch:
                 return
             self._end_round(cursor, batch.round_number, "released")
@@ -206,8 +210,8 @@ class SqlStore(abc.ABC):
 
     def forget(self, *, pending: bool = False) -> None:
         """Delete everything; see `Store.forget`."""
-        self._untidy = True
         with self._changing() as cursor:
+            self._untidy = True
             number, _ = self._open_state(cursor)
             if number is not None:
                 self._end_round(cursor, number, "expired")
