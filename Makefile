@@ -38,7 +38,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.run-installed: .venv/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[files,plots,service]'
 	touch $@
 
 .venv/.dev-installed: .venv/.run-installed

@@ -77,6 +77,8 @@ def test_a_crowd_too_small_is_noted_in_plain_words(command: Command) -> None:
         ("-o file/below", "cannot make the folder file/below: Not a directory"),
         ("-o file", "cannot make the folder file: File exists"),
         ("-o taken", "taken/heartbeat.png: is not a regular file"),
+        ("--service -o here", "--output is not for --service"),
+        ("--service --epsilon 2", "--epsilon is not for --service"),
     ],
 )
 def test_a_refused_demo_writes_nothing(command: Command, folder: Path, arguments: str, said: str) -> None:

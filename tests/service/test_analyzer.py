@@ -27,6 +27,7 @@ from shufflesum import Plan, Reports
 from shufflesum.errors import ParameterError
 from shufflesum.service.analyzer import AnalyzerServer
 from shufflesum.service.analyzer_store import open_results
+from shufflesum.service.store import StoreError, open_store
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import Opener, Task, encode_reports, generate_private_key, seal_info
 from shufflesum.wire.sealing import seal_many
@@ -289,6 +290,17 @@ def test_a_store_that_is_gone_means_not_yet_and_comes_back_without_help(tmp_path
         (tmp_path / "away").rename(folder)
         assert remote.http.get("/readyz").status_code == 200
         assert remote.post(body, batch=batch)[0] == 201
+
+
+def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path / 'store.db'}"
+    open_store(address, TASK).close()
+    before = (tmp_path / "store.db").read_bytes()
+    with pytest.raises(ParameterError, match=r"store.db is a shuffler's store; give the analyzer a --store of its own"):
+        open_results(address, TASK)
+    assert (tmp_path / "store.db").read_bytes() == before
+    with pytest.raises(StoreError, match=r"the analyzer's store .*no/such/file cannot be used \(FileNotFoundError\)"):
+        open_results(f"sqlite:{tmp_path}/no/such/file", TASK)
 
 
 def test_a_store_that_cannot_write_acknowledges_nothing(tmp_path: Path) -> None:

@@ -182,6 +182,10 @@ def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch:
             assert "299 rows were accepted for round 1; 1 had contributed before" in " ".join(sent.output.split())
             again = CliRunner().invoke(send_command.command, [*task, str(tmp_path / "rows.npy")])
             assert isinstance(again.exception, ContributedError)
+            np.save(tmp_path / "more.npy", np.concatenate([rows, rows[:5]]))
+            late = CliRunner().invoke(send_command.command, [*task, "--round", "1", str(tmp_path / "more.npy")])
+            assert isinstance(late.exception, RefusedError)
+            assert "note: 300 of the 305 rows count in round 1" in late.output
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
             answer = CliRunner().invoke(estimate_command.command, [*task, "--json", analyzer.url])
             (found,) = json.loads(answer.output)["rounds"]

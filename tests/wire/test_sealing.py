@@ -258,6 +258,13 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
         write_key_pair(tmp_path / "missing" / "a", KEY)
 
 
+def test_a_public_key_in_the_place_of_the_private_one_is_told_by_its_kind(tmp_path: Path) -> None:
+    _, public = write_key_pair(tmp_path / "analyzer", generate_private_key())
+    public.chmod(0o644)
+    with pytest.raises(FileError, match="it holds a public key; give the private key"):
+        load_private_key(public)
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601, 0o644, 0o777])
 def test_a_private_key_that_others_can_get_at_is_refused(tmp_path: Path, mode: int) -> None:
     private, _ = write_key_pair(tmp_path / "a", KEY)

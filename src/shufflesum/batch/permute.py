@@ -122,7 +122,7 @@ def shuffle_source(
     if source.rows < identity.smallest_batch:
         raise ReportsError(
             f"there are {source.rows} reports, but the plan hides a user among {identity.users} users with "
-            f"{identity.reports} reports each; wait for {identity.smallest_batch - source.rows} more"
+            f"{identity.reports} reports each; wait for {identity.smallest_batch - source.rows} more reports"
         )
     dtype = SEALED if identity.sealed else PLAIN
     layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=cores() if workers is None else workers)

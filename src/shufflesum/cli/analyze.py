@@ -79,7 +79,10 @@ def command(
     private_key = None if key_file is None else load_private_key(key_file)
     plan = target if isinstance(target, Plan) else target.plan
     if shuffled is None and (state_file is None or not state_file.exists()):
-        raise ParameterError("give SHUFFLED, the folder to count, or --state with a file of counts from before")
+        missing = "" if state_file is None else f"{state_file} does not exist; "
+        raise ParameterError(
+            f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before"
+        )
     work = _Work(engine, master, memory, workers)
     from shufflesum.batch.state import CountsState
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from shufflesum.aggregate import aggregate_batches
 from shufflesum.cli.options import console, progress_bar, upwards, warnings_as_notes
 from shufflesum.cli.run import print_estimate
-from shufflesum.errors import FileError
+from shufflesum.errors import FileError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.demo import run_service_demo
@@ -20,10 +21,17 @@ from shufflesum.tables import StagedOutputs
 __all__ = ["command"]
 
 _SAMPLES = 100
+_SERVICE_USERS = 2000
 
 
 @click.command("demo", short_help="Aggregate a synthetic crowd privately and draw the result.")
-@click.option("--users", type=click.IntRange(min=100), default=50_000, show_default=True, help="Size of the crowd.")
+@click.option(
+    "--users",
+    type=click.IntRange(min=100),
+    default=50_000,
+    show_default=True,
+    help=f"Size of the crowd; with --service {_SERVICE_USERS} unless given.",
+)
 @click.option("--epsilon", type=float, default=1.0, show_default=True)
 @click.option("--delta", type=float, default=1e-6, show_default=True)
 @click.option(
@@ -36,7 +44,11 @@ def command(users: int, epsilon: float, delta: float, output: Path, service: boo
     The beats come from a model of the P, Q, R, S and T waves, so the truth is known and nobody's data is used.
     """
     if service:
-        run_service_demo(console)
+        context = click.get_current_context()
+        given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+        if unheeded := sorted(given - {"service", "users"}):
+            raise ParameterError(f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan")
+        run_service_demo(console, users=users if "users" in given else _SERVICE_USERS)
         return
     require_plots()
     console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from shufflesum.cli.options import console, progress_bar, task_option
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError
+from shufflesum.service.web import RefusedError, UnreachableError
 from shufflesum.tables import Table, open_table
 from shufflesum.wire import Task
 
@@ -79,7 +80,12 @@ def command(
     with Client(task, ledger=ledger, patience=patience, allow_plain_http=allow_plain_http, authorities=ca) as client:
         round_number = client.open_round() if round_number is None else round_number
         if row is None:
-            _send_all(client, table, labels, tokens, round_number)
+            try:
+                _send_all(client, table, labels, tokens, round_number)
+            except (RefusedError, UnreachableError):
+                if count := client.contributions(labels, round_number):
+                    click.echo(f"note: {count:,} of the {table.rows:,} rows count in round {round_number}", err=True)
+                raise
             return
         vector = _row(table, row).reshape(task.plan.shape)  # first, because it refuses a row that is not there
         token = None if tokens is None else tokens[-1]
@@ -108,7 +114,8 @@ def _send_all(
     if not sent:
         raise ContributedError(
             f"all {known:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
-            "counts once in a round: give another --round, or another --ledger if these are other people"
+            f"counts once in a round: give another {'--round, or another ' * (task.rounds > 1)}--ledger if these are "
+            "other people"
         )
     passed_over = f"; {known:,} had contributed before and were passed over" if known else ""
     console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")

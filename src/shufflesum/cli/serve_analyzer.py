@@ -56,7 +56,7 @@ def command(
                  --store sqlite:analyzer.sqlite --port 8081
     """
     # First, because it says which extra is missing.
-    from shufflesum.service.http import ServerOptions, configure_logging, load_secret, run_server  # isort: skip
+    from shufflesum.service.http import ServerOptions, configure_logging, load_secret, log, run_server  # isort: skip
     from shufflesum.service.analyzer import AnalyzerServer
     from shufflesum.service.analyzer_store import open_results
 
@@ -70,4 +70,6 @@ def command(
         release_anyway=release_anyway,
     )
     configure_logging()
+    if task.expired:
+        log.warning("the task has expired: no new rounds are to be expected")
     run_server(server.app(), options, role="analyzer")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,10 @@ class ResultStore:
     """
 
     def __init__(
-        self, task: Task, connect: Callable[[], Any], failures: tuple[type[Exception], ...], mark: str
+        self, task: Task, where: str, connect: Callable[[], Any], failures: tuple[type[Exception], ...], mark: str
     ) -> None:
         self._task = task
+        self._where = where
         self._connect = connect
         self._failures = failures
         self._mark = mark  # how the database writes a parameter
@@ -119,8 +120,8 @@ class ResultStore:
         except self._failures as error:
             # Only the kind: a driver's message may quote an address with its password.
             raise StoreError(
-                f"the analyzer's store cannot be used ({type(error).__name__}); nothing was kept: see that it can be "
-                "reached and written to, then try again"
+                f"the analyzer's store {self._where} cannot be used ({type(error).__name__}); nothing was kept: see "
+                "that it can be reached and written to, then try again"
             ) from error
 
 
@@ -142,7 +143,10 @@ def _open_sqlite(path: Path, task: Task) -> ResultStore:
         connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of the journal too, before we say yes
         return connection
 
-    return ResultStore(task, connect, (sqlite3.Error, OSError), "?")
+    with suppress(sqlite3.Error, OSError), closing(connect()) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'round'").fetchone():
+            raise ParameterError(f"{path} is a shuffler's store; give the analyzer a --store of its own")
+    return ResultStore(task, str(path), connect, (sqlite3.Error, OSError), "?")
 
 
 def _open_postgres(address: str, task: Task) -> ResultStore:
@@ -159,4 +163,4 @@ def _open_postgres(address: str, task: Task) -> ResultStore:
         connection.execute("SET synchronous_commit = on")
         return connection
 
-    return ResultStore(task, connect, (psycopg.Error, OSError), "%s")
+    return ResultStore(task, "in PostgreSQL", connect, (psycopg.Error, OSError), "%s")

@@ -155,6 +155,10 @@ class Client:
             raise RefusedError("bad-answer", f"{self.task.shuffler} did not say which round is open", final=True)
         return found
 
+    def contributions(self, users: Sequence[str], round_number: int) -> int:
+        """How many of these users the shuffler has acknowledged in a round, as the ledger remembers."""
+        return sum(body is None for body in self._ledger.known(self.task, users, round_number).values())
+
     def close(self) -> None:
         """Close connections, and the ledger if this client opened it."""
         self._http.close()

@@ -60,7 +60,7 @@ class _Server:
         raise ShufflesumError(f"a server of the demo did not start; it said: {self.log.read_text()[-500:]}")
 
 
-def run_service_demo(console: Console, *, users: int = 2000) -> None:
+def run_service_demo(console: Console, *, users: int) -> None:
     """Start shuffler and analyzer, send a synthetic crowd, print the estimate and what each party saw, stop all."""
     importlib.import_module("shufflesum.service.http")  # says which extra is missing, before anything is started
     plan = make_plan(users=users, shape=_SAMPLES, epsilon=1.0, delta=1e-6, reports=_REPORTS)

@@ -302,6 +302,8 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
     except (OSError, ssl.SSLError) as error:
         raise FileError(f"the TLS certificate {options.tls_cert} and key cannot be used: {error}") from error
     server = _Server(config)
+    if options.tls_cert is None and not _loopback(options.host):
+        log.warning("plain http on an address that others can reach; give --tls-cert, or put a proxy with TLS before")
     with _listen(options) as listener:
         port = listener.getsockname()[1]
         scheme = "https" if options.tls_cert else "http"

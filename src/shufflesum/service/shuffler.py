@@ -61,7 +61,8 @@ class ShufflerOptions:
         """Refuse what contradicts the task."""
         if self.release_at is not None and self.release_at < task.smallest_batch:
             raise ParameterError(
-                f"release_at is {self.release_at}; this task releases nothing below {task.smallest_batch} users"
+                f"release_at (--release-at) is {self.release_at}; this task releases nothing below "
+                f"{task.smallest_batch} users"
             )
         if self.most_pending < 1:
             raise ParameterError(f"most_pending is {self.most_pending}; at least one upload must be able to wait")
@@ -193,4 +194,6 @@ def run_shuffler(task: Task, store: str, options: ShufflerOptions, server: Serve
     configure_logging()
     app = shuffler_app(task, open_store(store, task), options)
     log.info("shuffler starts", task=task.id, smallest_batch=task.smallest_batch, rounds=task.rounds)
+    if task.expired:
+        log.warning("the task has expired: uploads are refused, a full round is released, the rest deleted")
     run_server(app, server, role="shuffler")

@@ -71,8 +71,8 @@ def web_client(
         raise ParameterError(f"the address is {url!r}; it must start with https:// (or http:// on this machine)")
     if parts.scheme == "http" and not here and not allow_plain_http:
         raise ParameterError(
-            f"{url} is plain HTTP to another machine: whoever listens sees who takes part; use https://, or insist "
-            "with allow_plain_http=True (--allow-plain-http)"
+            f"{url} is plain HTTP to another machine: whoever is in between can read and change it; use https://, or "
+            "insist with allow_plain_http=True (--allow-plain-http)"
         )
     try:
         context = ssl.create_default_context(cafile=None if authorities is None else str(authorities))

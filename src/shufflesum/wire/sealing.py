@@ -252,14 +252,7 @@ def _load_key(path: Path, kind: str) -> bytes:
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            if kind == "private" and mode & 0o077:
-                raise FileError(
-                    f"{path}: others than the owner may use this private key (mode {stat.S_IMODE(mode):04o}); "
-                    f"it must be 0600: chmod 600 {path}, and make a new key if somebody may have read it"
-                )
             text = file.read(_MAX_KEY_FILE)
-    except FileError:
-        raise
     except OSError as error:
         raise FileError(f"cannot read the {kind} key {path}: {error.strerror or error}") from error
     label, _, digits = text.decode("ascii", "replace").strip().partition(" ")
@@ -267,6 +260,11 @@ def _load_key(path: Path, kind: str) -> bytes:
         other = next((name for name, known in _LABELS.items() if known == label), None)
         found = f"it holds a {other} key" if other else "it is no key file of shufflesum keygen"
         raise FileError(f"{path}: {found}; give the {kind} key, NAME{'.key' if kind == 'private' else '.pub'}")
+    if kind == "private" and mode & 0o077:
+        raise FileError(
+            f"{path}: others than the owner may use this private key (mode {stat.S_IMODE(mode):04o}); "
+            f"it must be 0600: chmod 600 {path}, and make a new key if somebody may have read it"
+        )
     try:
         raw = bytes.fromhex(digits)
     except ValueError as error:
