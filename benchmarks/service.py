@@ -92,10 +92,11 @@ def opening() -> list[Row]:
                 start = time.perf_counter()
                 _post_batch(analyzer, deployment, number, sealed * (OPENED // DISTINCT))
                 ours.append(OPENED / (time.perf_counter() - start))
-    # The first batch starts the analyzer's processes.
-    rate, one, all_cores = max(ours[1:]), max(alone), max(together)
-    possible = all_cores / (cores * one)
-    ratio = rate / (cores * one)
+    # The first batch starts the analyzer's processes. Rates of one minute are compared, and the median pair counts.
+    rate, one, all_cores = median(ours[1:]), median(alone[1:]), median(together[1:])
+    possible = median(all_of / (cores * single) for all_of, single in zip(together[1:], alone[1:], strict=True))
+    ratio = median(mine / (cores * single) for mine, single in zip(ours[1:], alone[1:], strict=True))
+    share = median(mine / all_of for mine, all_of in zip(ours[1:], together[1:], strict=True))
     return [
         Row(
             f"analyzer: a batch of {OPENED:,} reports opened and counted on {cores} cores, against the bare HPKE open "
@@ -107,9 +108,9 @@ def opening() -> list[Row]:
         ),
         Row(
             "the same, against bare processes that do nothing but open, one on each core",
-            f"{rate / all_cores:.2f}x ({all_cores:,.0f} reports a second)",
+            f"{share:.2f}x ({all_cores:,.0f} reports a second)",
             "at least 0.85x",
-            rate >= 0.85 * all_cores,
+            share >= 0.85,
         ),
     ]
 
