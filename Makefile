@@ -38,13 +38,13 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.run-installed: .venv/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[files,plots,service]'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -e '.[files,plots,service]'
 	touch $@
 
 .venv/.dev-installed: .venv/.run-installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
 .venv/.bench-installed: .venv/.dev-installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -e '.[bench]'
 	touch $@

@@ -129,7 +129,7 @@ def test_reports_at_the_ends_of_parts_are_any_reports(folder: Path, randomness: 
     layout = Layout(rows=32, buckets=4, parts=4, run_rows=8, in_memory=False, workers=1)
     ends, steps = np.zeros(32), np.zeros(31)
     source, output = open_source(reports), folder / "shuffled"
-    for _ in range(300):
+    for _ in range(150):
         run(source, output, layout, randomness=lambda: randomness)
         parts = [parquet.read_table(path)["coordinate"].to_pylist() for path in sorted(output.glob("part-*"))]
         for part in filter(None, parts):

@@ -71,5 +71,5 @@ def command(
     )
     configure_logging()
     if task.expired:
-        log.warning("the task has expired: no new rounds are to be expected")
+        log.warning("task has expired already, no new rounds are to be expected")
     run_server(server.app(), options, role="analyzer")

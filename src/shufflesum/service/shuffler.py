@@ -195,5 +195,5 @@ def run_shuffler(task: Task, store: str, options: ShufflerOptions, server: Serve
     app = shuffler_app(task, open_store(store, task), options)
     log.info("shuffler starts", task=task.id, smallest_batch=task.smallest_batch, rounds=task.rounds)
     if task.expired:
-        log.warning("the task has expired: uploads are refused, a full round is released, the rest deleted")
+        log.warning("task has expired already, uploads are refused")
     run_server(app, server, role="shuffler")
