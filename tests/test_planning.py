@@ -127,6 +127,7 @@ def test_the_planners_choice_is_no_worse_than_any_small_choice_by_hand() -> None
             assert chosen <= by_hand.expected_error.total * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values"), [("users", [2000, 2100, 10_000, 50_000]), ("epsilon", [0.5, 0.55, 2.0, 4.0])]
 )
