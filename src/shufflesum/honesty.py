@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
+from shufflesum.errors import ReportsError
 from shufflesum.privacy import honest_users
 from shufflesum.protocol import Counts
 
-__all__ = ["strayed_users", "why_broken"]
+__all__ = ["refuse_broken", "strayed_users", "why_broken"]
 
 
 def strayed_users(counts: Counts, users: int) -> int:
@@ -40,3 +41,9 @@ def why_broken(counts: Counts, users: int) -> str | None:
         f"least {strayed} of {users} users strayed from the protocol, where the honest fraction "
         f"{plan.honest_fraction:g} allows {allowed}"
     )
+
+
+def refuse_broken(counts: Counts, users: int) -> None:
+    """Refuse a whole batch of `users` for which the plan's guarantee does not hold."""
+    if (why := why_broken(counts, users)) is not None:
+        raise ReportsError(f"{why}; there is no estimate: plan with a smaller honest fraction, and collect anew")

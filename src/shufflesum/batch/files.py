@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ __all__ = [
     "Format",
     "ReportFile",
     "WriteError",
+    "find_copy",
     "open_report_file",
     "parquet_settings",
     "read_batches",
@@ -31,6 +33,7 @@ Format = Literal["parquet", "arrow"]
 
 PART_KEY = "shufflesum.part"
 _READ_BYTES = 1 << 20
+_COMPARED = 1 << 10  # the first bytes tell most files apart
 _GROUP_ROWS = {False: 1 << 20, True: 1 << 16}  # plain, sealed: some megabytes, the least that can be read at once
 
 
@@ -78,6 +81,23 @@ def report_paths(path: Path) -> list[Path]:
     if not found:
         raise FileError(f"{path}: is a folder without report files; give the output of shufflesum randomize or shuffle")
     return found
+
+
+def find_copy(files: Iterable[Path]) -> tuple[Path, Path] | None:
+    """Two files with the same bytes, if there are such."""
+    by_size: dict[int, list[Path]] = {}
+    for file in files:
+        by_size.setdefault(file.stat().st_size, []).append(file)
+    for same_size in by_size.values():
+        by_start: dict[bytes, list[Path]] = {}
+        for file in same_size if len(same_size) > 1 else ():
+            with file.open("rb") as stream:
+                alike = by_start.setdefault(stream.read(_COMPARED), [])
+            for other in alike:
+                if filecmp.cmp(file, other, shallow=False):
+                    return other, file
+            alike.append(file)
+    return None
 
 
 def open_report_file(path: Path) -> tuple[ReportFile, Identity]:

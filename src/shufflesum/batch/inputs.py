@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from shufflesum.batch.files import find_copy
 from shufflesum.contract import Plan
 from shufflesum.errors import DataError, FileError
 from shufflesum.tables import READABLE, Table, open_table
@@ -132,12 +132,8 @@ def _visible(folder: Path) -> list[Path]:
 
 def _refuse_copies(files: Sequence[Path]) -> None:
     """Refuse two files with the same bytes: their users would be randomized twice, at twice the epsilon."""
-    by_size: dict[int, list[Path]] = {}
-    for file in files:
-        for other in by_size.setdefault(file.stat().st_size, []):
-            if filecmp.cmp(file, other, shallow=False):
-                raise FileError(f"{file}: is a copy of {other.name}, and each user is randomized once; move it away")
-        by_size[file.stat().st_size].append(file)
+    if (copy := find_copy(files)) is not None:
+        raise FileError(f"{copy[1]}: is a copy of {copy[0].name}, and each user is randomized once; move it away")
 
 
 def _user_chunks(file: Path, table: Table, user_column: str) -> Iterator[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from shufflesum.batch.datasets import (
     open_dataset,
     read_batches,
 )
-from shufflesum.batch.files import report_paths
+from shufflesum.batch.files import find_copy, report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.local import file_digests
 from shufflesum.batch.released import Members
@@ -34,8 +33,6 @@ from shufflesum.wire import Task
 __all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "items_of", "open_source", "refuse_changed"]
 
 Unit = Any  # a piece of the input, in the words of its source
-
-_COMPARED = 1 << 16
 
 
 class ReportSource(Protocol):
@@ -183,14 +180,5 @@ def folders_of(source: ReportSource) -> set[Path]:
 
 def _refuse_copies(dataset: Dataset) -> None:
     """Reports counted twice would break the guarantee, and after the shuffle nobody could tell."""
-    sizes = Counter(file.bytes for file in dataset.files)
-    seen: dict[tuple[int, bytes], list[Path]] = {}
-    for file in dataset.files:
-        if sizes[file.bytes] == 1 or file.rows == 0:
-            continue
-        with file.path.open("rb") as stream:
-            alike = seen.setdefault((file.bytes, sha256(stream.read(_COMPARED)).digest()), [])
-        for other in alike:
-            if filecmp.cmp(file.path, other, shallow=False):
-                raise ReportsError(f"{other} and {file.path} are the same: its reports would count twice; remove one")
-        alike.append(file.path)
+    if (copy := find_copy(file.path for file in dataset.files if file.rows)) is not None:
+        raise ReportsError(f"{copy[0]} and {copy[1]} are the same: its reports would count twice; remove one")

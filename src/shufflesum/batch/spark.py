@@ -30,7 +30,7 @@ from shufflesum.contract import Plan
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, MissingExtraError, ParameterError, ReportsError
 from shufflesum.estimation import Estimate, estimate
-from shufflesum.honesty import why_broken
+from shufflesum.honesty import refuse_broken
 from shufflesum.protocol import Counts, Randomizer
 from shufflesum.tables.columns import choose_columns
 
@@ -275,9 +275,7 @@ def analyze_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | No
 
 def _estimate(counts: Counts) -> Estimate:
     found = estimate(counts)
-    users = (counts.accepted + counts.rejected) // counts.plan.reports
-    if (why := why_broken(counts, users)) is not None:
-        raise ReportsError(f"{why}; there is no estimate: plan with a smaller honest fraction, and collect anew")
+    refuse_broken(counts, (counts.accepted + counts.rejected) // counts.plan.reports)
     return found
 
 

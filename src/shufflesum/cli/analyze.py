@@ -16,7 +16,7 @@ from shufflesum.cli.results import Results, result_options
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimation import Estimate, estimate
-from shufflesum.honesty import why_broken
+from shufflesum.honesty import refuse_broken
 from shufflesum.protocol import Counts
 from shufflesum.wire import Task, load_private_key
 
@@ -169,8 +169,8 @@ def _refuse_broken(dataset: Dataset, counts: Counts) -> None:
             "the guarantee rests on that",
             err=True,
         )
-    elif (why := why_broken(counts, dataset.rows // counts.plan.reports)) is not None:
-        raise ReportsError(f"{why}; there is no estimate: plan with a smaller honest fraction, and collect anew")
+    else:
+        refuse_broken(counts, dataset.rows // counts.plan.reports)
 
 
 def _note(counts: Counts, state: CountsState | None) -> None:
