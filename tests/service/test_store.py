@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import sqlite3
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
@@ -264,6 +266,63 @@ def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: P
     assert all(place.held([kept[0].sealed[:SEALED_BYTES]]))
 
 
+@pytest.mark.parametrize("rank", ["bytes", "arrival"])
+def test_a_batch_is_read_in_an_order_of_neither_bytes_nor_arrival(store: Store, place: Place, rank: str) -> None:
+    """The rank correlation of a random order is this far from zero with probability 1e-6."""
+    entries = fill(store, place.task, 400)
+    reports = [report for entry in entries for report in entry.reports]
+    expected = reports if rank == "arrival" else sorted(reports)
+    position = {report: index for index, report in enumerate(released(store, close(store)))}
+    positions = [position[report] for report in expected]
+    assert _correlation(positions) < 4.9 / math.sqrt(len(positions) - 1) < _correlation(sorted(positions))
+
+
+def _correlation(positions: list[int]) -> float:
+    return abs(float(np.corrcoef(positions, range(len(positions)))[0, 1]))
+
+
+def test_the_same_reports_are_in_another_order_in_each_store_and_the_same_when_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = new_task(tmp_path)
+    entries = [entry(task) for _ in range(20)]
+
+    def order(name: str) -> list[bytes]:
+        store = open_store(f"sqlite:{tmp_path / name}", task)
+        store.add(entries)
+        store.close()
+        again = open_store(f"sqlite:{tmp_path / name}", task)
+        batch = close(again)
+        first = released(again, batch)
+        assert released(again, batch) == first
+        again.close()
+        return first
+
+    assert order("a") != order("b")  # alike by chance once in 1e47
+    monkeypatch.setattr(secrets, "token_bytes", bytes)
+    assert order("c") == order("d")  # it was the key
+
+
+def test_the_key_of_an_order_goes_with_its_batch(tmp_path: Path) -> None:
+    task, path = new_task(tmp_path), tmp_path / "store.db"
+    store = open_store(f"sqlite:{path}", task)
+    fill(store, task)
+    batch = close(store)
+
+    def keys() -> list[bytes | None]:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return [key for (key,) in connection.execute("SELECT order_key FROM round ORDER BY number")]
+
+    first, second = keys()
+    assert first is not None
+    assert len(first) == 32
+    assert first != second
+    store.acknowledge(batch)
+    assert keys() == [None, second]
+    store.close()
+    assert first not in b"".join(file.read_bytes() for file in tmp_path.glob("store.db*"))
+
+
 def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
     entries = fill(store, place.task, USERS - 1)
     traces = [e.sealed[:SEALED_BYTES] for e in entries] + [e.upload_id for e in entries]
@@ -490,6 +549,7 @@ def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(secrets, "token_hex", lambda _: "ab" * 16)
     task = new_task(tmp_path)
     entries = [entry(task) for _ in range(400)]
+    monkeypatch.setattr(secrets, "token_bytes", bytes)  # the key of the next round's order
 
     def files(name: str, order: list[Entry], *, release: bool) -> bytes:
         store = open_store(f"sqlite:{tmp_path / name}", task)
@@ -548,8 +608,38 @@ def test_a_sqlite_store_belongs_to_one_task_and_to_its_owner(tmp_path: Path) -> 
     address = f"sqlite:{tmp_path / 'store.db'}"
     open_store(address, new_task(tmp_path)).close()
     assert os.stat(tmp_path / "store.db").st_mode & 0o077 == 0
-    with pytest.raises(FileError, match="store of its own"):
+    with pytest.raises(StoreError, match="store of its own"):
         open_store(address, new_task(tmp_path))
+
+
+def test_a_store_of_another_version_is_refused(
+    store: Store, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, place.task)
+    store.close()
+    with monkeypatch.context() as later:
+        later.setattr(sql_store, "_LAYOUT", 1000)
+        with pytest.raises(StoreError, match="not made by this version"):
+            place.open().status()
+    reopened = place.open()
+    assert reopened.status().users == USERS
+    reopened.close()
+    # The first version wrote no layout down.
+    with contextlib.closing(sqlite3.connect(tmp_path / "first.db")) as connection, connection:
+        connection.execute("CREATE TABLE meta (task TEXT NOT NULL)")
+        connection.execute("INSERT INTO meta VALUES (?)", (place.task.id,))
+    with pytest.raises(StoreError, match="not made by this version"):
+        open_store(f"sqlite:{tmp_path / 'first.db'}", place.task)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    task, path = new_task(tmp_path), tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+    with pytest.raises(StoreError, match="not made by this version"):
+        open_store(f"sqlite:{path}", task)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("customers",)]
 
 
 def test_a_commit_means_that_it_is_on_disk(tmp_path: Path, postgres: Postgres) -> None:

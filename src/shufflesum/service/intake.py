@@ -94,7 +94,8 @@ class Intake:
 
     def _fail(self, group: list[tuple[Entry, asyncio.Future[Outcome]]], error: BaseException) -> None:
         if not self._failing:
-            log.error("store unavailable", error=type(error.__cause__ or error).__name__)
+            reason = str(error) if isinstance(error, StoreError) else type(error).__name__
+            log.error("store unavailable", error=reason)
         self._failing = True
         for _, future in group:
             if not future.done():

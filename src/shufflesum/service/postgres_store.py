@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shufflesum.errors import MissingExtraError, ParameterError
-from shufflesum.service.sql_store import SqlStore
+from shufflesum.service.sql_store import PLACE_BYTES, SqlStore
 from shufflesum.service.store import Batch, StoreError
 from shufflesum.wire import Task
 
@@ -84,9 +84,7 @@ class PostgresStore(SqlStore):
             raise StoreError(f"another server uses the store of task {self._task.id[:12]}; stop that one first")
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
-            ((there,),) = cursor.execute("SELECT to_regclass('seen') IS NOT NULL").fetchall()
-            if not there:
-                self._make_tables(cursor)
+            self._take_possession(cursor, f"in schema {self._schema}")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Cursor]:
@@ -129,7 +127,9 @@ class PostgresStore(SqlStore):
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
-        query = sql.SQL("SELECT id FROM {} ORDER BY id").format(sql.Identifier(f"report_{batch.round_number:d}"))
+        query = sql.SQL("SELECT substr(id, {}) FROM {} ORDER BY id").format(
+            sql.Literal(PLACE_BYTES + 1), sql.Identifier(f"report_{batch.round_number:d}")
+        )
         try:
             with (
                 contextlib.closing(self._connect()) as connection,

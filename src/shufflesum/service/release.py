@@ -43,9 +43,9 @@ _GRACE = timedelta(days=7)  # after expiry, for a batch that the analyzer does n
 def permuted(sealed: Iterable[bytes], reports: int, *, piece: int = _PIECE) -> Generator[bytes]:
     """All sealed reports in a random order that tells nothing but which reports there are.
 
-    They come from the store sorted by their own bytes, so that neither order nor company of their arrival is left in
-    it. Pieces of a million are permuted uniformly, with secure randomness, one after another: smaller batches as a
-    whole, and of larger ones never more than a piece is held in memory.
+    They come from the store in a random order already. So that not even the store knows the one they leave in, pieces
+    of a million are permuted again, uniformly and with fresh secure randomness, one after another: smaller batches as
+    a whole, and of larger ones never more than a piece is held in memory.
     """
     source = SecureSource()
     seen = 0
@@ -145,7 +145,7 @@ class Releaser:
                 delivered = await self._step()
             except (StoreError, httpx.HTTPError, _NotTaken, ReportsError) as error:
                 self._failed()
-                reason = error.reason if isinstance(error, _NotTaken) else type(error.__cause__ or error).__name__
+                reason = type(error).__name__ if isinstance(error, httpx.HTTPError) else str(error)
                 log.warning("release failed, will be tried again", error=reason)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _PAUSES[1])
@@ -236,7 +236,3 @@ class Releaser:
 
 class _NotTaken(Exception):
     """The analyzer answered, but did not take the batch."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason

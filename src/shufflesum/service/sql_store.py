@@ -1,8 +1,10 @@
 """What both stores do alike: rounds, upload ids and sealed reports in tables, changed in transactions.
 
 Uploads are first written one after another, to a list of arrivals: that is quick. Once there are many, and before a
-round is closed, upload ids and reports are put away in tables of their own, sorted by their random bytes, so that a
-known id or report is found at once and reports are kept apart from the ids they came with.
+round is closed, upload ids and reports are put away in tables of their own, so that a known id or report is found at
+once and reports are kept apart from the ids they came with. Ids are sorted by their random bytes. Reports are sorted by
+a digest that only this store can compute, with a secret key drawn for the round: a random order of the whole round, in
+which nobody can choose a place, and which is read in one pass however large the round is.
 
 Each round has tables of its own, which are dropped as a whole. The upload ids that stay are then copied to a new table:
 where a row lies must not tell when it came.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import hashlib
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,10 +24,13 @@ from typing import Any
 from shufflesum.service.store import Batch, Entry, Outcome, Status, StoreError, decide, split
 from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
-__all__ = ["Cursor", "SqlStore"]
+__all__ = ["PLACE_BYTES", "Cursor", "SqlStore"]
 
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
 
+PLACE_BYTES = 16  # the digest that a report is sorted by, written before it
+_LAYOUT = 2  # of the tables; one more with each change that older servers would not understand
+_KEY_BYTES = 32
 _MOST_RECENT = 1 << 16  # reports in the list of arrivals before they are put away
 _MOST_OVERDUE = 8  # times as many where that fails
 _ROUND_TABLES = ("arrived", "report", "spent")
@@ -32,14 +38,19 @@ _ROUND_TABLES = ("arrived", "report", "spent")
 
 @dataclass(slots=True)
 class _Recent:
-    """The upload ids and sealed reports in the open round's list of arrivals."""
+    """The upload ids and sealed reports in the open round's list of arrivals, and the key of that round's order."""
 
+    key: bytes
     ids: set[bytes] = field(default_factory=set)
     reports: set[bytes] = field(default_factory=set)
 
     def add(self, upload_id: bytes, reports: Sequence[bytes]) -> None:
         self.ids.add(upload_id)
         self.reports.update(reports)
+
+    def placed(self, report: bytes) -> bytes:
+        """A report behind its place in the round's order."""
+        return hashlib.blake2b(report, digest_size=PLACE_BYTES, key=self.key).digest() + report
 
 
 class SqlStore(abc.ABC):
@@ -114,8 +125,10 @@ class SqlStore(abc.ABC):
         tokens = [entry.token for entry in fresh if entry.token is not None]
         reports = [report for entry in fresh for report in entry.reports]
         spent = self._present(cursor, f"spent_{number}", tokens) if tokens else set()
-        sealed = self._present(cursor, f"report_{number}", reports) if reports else set()
-        return decide(entries, number, known, spent, sealed | recent.reports.intersection(reports))
+        placed = [recent.placed(report) for report in reports]
+        kept = self._present(cursor, f"report_{number}", placed) if placed else set()
+        sealed = {report[PLACE_BYTES:] for report in kept} | recent.reports.intersection(reports)
+        return decide(entries, number, known, spent, sealed)
 
     def _enter(self, cursor: Cursor, number: int, entries: Sequence[Entry]) -> None:
         """Add uploads to the open round's list of arrivals."""
@@ -151,8 +164,10 @@ class SqlStore(abc.ABC):
     def _arrived(self, cursor: Cursor, number: int | None) -> _Recent:
         """What the open round's list of arrivals holds."""
         if self._recent is None:
-            self._recent = _Recent()
+            self._recent = _Recent(b"")
             if number is not None:
+                query = f"SELECT order_key FROM round WHERE number = {self.mark}"
+                (self._recent.key,) = cursor.execute(query, (number,)).fetchone()
                 for (upload,) in cursor.execute(f"SELECT upload FROM arrived_{number:d}").fetchall():
                     self._recent.add(upload[:UPLOAD_ID_BYTES], split(upload[UPLOAD_ID_BYTES:]))
         return self._recent
@@ -161,10 +176,10 @@ class SqlStore(abc.ABC):
         """Empty the open round's list of arrivals into the tables of upload ids and reports."""
         recent = self._arrived(cursor, number)
         self._insert(cursor, "seen", sorted(recent.ids))
-        self._insert(cursor, f"report_{number:d}", sorted(recent.reports))
+        self._insert(cursor, f"report_{number:d}", sorted(map(recent.placed, recent.reports)))
         cursor.execute(f"DROP TABLE arrived_{number:d}")
         self._make_list(cursor, number)
-        self._recent = _Recent()
+        self._recent = _Recent(recent.key)
 
     def status(self) -> Status:
         """Where the task stands."""
@@ -186,6 +201,7 @@ class SqlStore(abc.ABC):
                 f"UPDATE round SET state = 'fixed', batch_id = {self.mark} WHERE number = {self.mark}",
                 (batch.batch_id, number),
             )
+            self._recent = None
             if number < self._task.rounds:
                 self._open_round(cursor, number + 1)
         return batch
@@ -215,7 +231,7 @@ class SqlStore(abc.ABC):
             number, _ = self._open_state(cursor)
             if number is not None:
                 self._end_round(cursor, number, "expired")
-                self._recent = _Recent()
+                self._recent = None
             if pending and (batch := self._pending(cursor)) is not None:
                 self._end_round(cursor, batch.round_number, "expired")
             cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
@@ -235,9 +251,30 @@ class SqlStore(abc.ABC):
                     cursor.execute(f"DROP TABLE {table}")
             self._untidy = not self._sweep()
 
+    def _take_possession(self, cursor: Cursor, where: str) -> None:
+        """Make the tables where there are none; refuse those of another task or another version."""
+        tables = self._table_names(cursor)
+        if not tables:
+            self._make_tables(cursor)
+            return
+        made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() if "meta" in tables else []
+        if len(made_for) != 2 or made_for[0] != _LAYOUT:
+            raise StoreError(
+                f"the store {where} was not made by this version of the shuffler; let the version that made it release "
+                "what it holds, and give this one a --store of its own"
+            )
+        if made_for[1] != self._task.id:
+            raise StoreError(
+                f"the store {where} belongs to task {made_for[1][:12]}, not to {self._task.id[:12]}; "
+                "give each task a --store of its own"
+            )
+
     def _make_tables(self, cursor: Cursor) -> None:
+        cursor.execute("CREATE TABLE meta (layout INTEGER NOT NULL, task TEXT NOT NULL)")
+        cursor.execute(f"INSERT INTO meta VALUES ({self.mark}, {self.mark})", (_LAYOUT, self._task.id))
         cursor.execute(
-            "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, batch_id TEXT)"
+            "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, "
+            f"batch_id TEXT, order_key {self.binary})"
         )
         self._make_ids(cursor, "seen", 0)
         self._open_round(cursor, 1)
@@ -253,11 +290,14 @@ class SqlStore(abc.ABC):
         self._make_list(cursor, number)
         self._make_table(cursor, f"report_{number:d}", f"id {self.binary} PRIMARY KEY")
         self._make_table(cursor, f"spent_{number:d}", f"id {self.binary} PRIMARY KEY")
-        cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
+        key = secrets.token_bytes(_KEY_BYTES)
+        cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL, {self.mark})", (number, key))
 
     def _end_round(self, cursor: Cursor, number: int, state: str) -> None:
         """Give a round up; `tidy` drops its tables."""
-        cursor.execute(f"UPDATE round SET state = {self.mark} WHERE number = {self.mark}", (state, number))
+        cursor.execute(
+            f"UPDATE round SET state = {self.mark}, order_key = NULL WHERE number = {self.mark}", (state, number)
+        )
 
     def _open_state(self, cursor: Cursor) -> tuple[int | None, int]:
         row = cursor.execute("SELECT number, users FROM round WHERE state = 'open'").fetchone()

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from shufflesum._machine import sync
 from shufflesum.errors import FileError
-from shufflesum.service.sql_store import SqlStore
+from shufflesum.service.sql_store import PLACE_BYTES, SqlStore
 from shufflesum.service.store import Batch, StoreError
 from shufflesum.wire import Task
 
@@ -59,16 +59,7 @@ class SqliteStore(SqlStore):
                 f"the store {self._path} cannot be made: {error.strerror}; choose another --store"
             ) from None
         with self._transaction() as cursor:
-            if not cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                cursor.execute("CREATE TABLE meta (task TEXT NOT NULL)")
-                cursor.execute("INSERT INTO meta VALUES (?)", (self._task.id,))
-                self._make_tables(cursor)
-            (owner,) = cursor.execute("SELECT task FROM meta").fetchone()
-        if owner != self._task.id:
-            raise FileError(
-                f"the store {self._path} belongs to task {owner[:12]}, not to {self._task.id[:12]}; "
-                "give each task a --store of its own"
-            )
+            self._take_possession(cursor, str(self._path))
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: a store that vanished must not be replaced by an empty one that has forgotten every upload.
@@ -146,7 +137,9 @@ class SqliteStore(SqlStore):
         """The batch's sealed reports; see `Store.sealed`."""
         try:
             with contextlib.closing(self._connect()) as connection:
-                rows = connection.execute(f"SELECT id FROM report_{batch.round_number:d} ORDER BY id")
+                rows = connection.execute(
+                    f"SELECT substr(id, {PLACE_BYTES + 1}) FROM report_{batch.round_number:d} ORDER BY id"
+                )
                 while chunk := rows.fetchmany(_ROWS):
                     yield b"".join(report for (report,) in chunk)
         except sqlite3.Error as error:

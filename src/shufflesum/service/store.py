@@ -94,7 +94,7 @@ class Store(Protocol):
         ...
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
-        """The batch's sealed reports, some at a time, sorted by their bytes: in no order of arrival."""
+        """The batch's sealed reports, some at a time, in a random order that was drawn for the batch as a whole."""
         ...
 
     def acknowledge(self, batch: Batch) -> None:
