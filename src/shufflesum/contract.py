@@ -286,7 +286,9 @@ class Plan:
         try:
             file = decode_once(text, _PlanFile)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise PlanError(f"not a plan: {error}; make one with shufflesum.plan(...)") from error
+            raise PlanError(
+                f"not a plan: {error}; make one with shufflesum plan -o FILE, or shufflesum.plan(...)"
+            ) from error
         if file.format != FORMAT:
             raise PlanError(f"plan format {file.format!r} is not known; this version reads {FORMAT!r}")
         try:

@@ -176,6 +176,8 @@ def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch:
             early = CliRunner().invoke(estimate_command.command, [*task, analyzer.url])
             assert isinstance(early.exception, RefusedError)
             assert early.exception.problem == "no-estimate-yet"
+            astray = CliRunner().invoke(estimate_command.command, [*task, shuffler.url])
+            assert "no analyzer's address" in str(astray.exception)
             one = CliRunner().invoke(send_command.command, [*task, "--row", "7", str(tmp_path / "rows.npy")])
             assert one.exit_code == 0, one.exception
             sent = CliRunner().invoke(send_command.command, [*task, str(tmp_path / "rows.npy")])
@@ -192,8 +194,10 @@ def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch:
             assert (found["users"], found["rejected"], found["guarantee"]["holds"]) == (300, 0, True)
             # Seven standard errors: a false alarm of 1e-8 or so.
             assert np.all(np.abs(found["mean"] - rows.mean(axis=0)) < 7 * np.array(found["standard_error"]))
-            shown = CliRunner().invoke(estimate_command.command, [*task, analyzer.url])
+            picture = tmp_path / "round.svg"
+            shown = CliRunner().invoke(estimate_command.command, [*task, analyzer.url, "--plot", str(picture)])
             assert "300 users, 0 reports rejected" in shown.output
+            assert "300 users, epsilon 2.0, delta 0.0001" in picture.read_text()
             assert "epsilon 2" in shown.output
             assert analyzer.stop() == 0
             assert shuffler.stop() == 0

@@ -84,7 +84,7 @@ class CountsState:
         for path, digest in digests.items():
             if digest in self.files:
                 raise ReportsError(
-                    f"{path}: {self.path} has counted these very bytes already, as {self.files[digest]}; "
+                    f"{path}: {self.path} has counted this file, or a copy of it, already ({self.files[digest]}); "
                     "no report counts twice: give only new files"
                 )
         known = self.parts.get(identity.shuffle_id, [])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
 from shufflesum.cli.options import console, task_option, upwards
 from shufflesum.errors import FileError
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.web import fetch_estimate
 from shufflesum.tables import StagedOutputs
 from shufflesum.wire import Task
@@ -26,10 +29,17 @@ _SHOWN = 12
 @task_option
 @click.option("--json", "as_json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the analyzer's answer (.json).")
+@click.option("--plot", type=click.Path(path_type=Path), help=f"Draw the newest round: {', '.join(DRAWABLE)}.")
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
 @click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
 def command(
-    url: str, task_file: Path, as_json: bool, output: Path | None, ca: Path | None, allow_plain_http: bool
+    url: str,
+    task_file: Path,
+    as_json: bool,
+    output: Path | None,
+    plot: Path | None,
+    ca: Path | None,
+    allow_plain_http: bool,
 ) -> None:
     """Print the estimate of every released round, with its error bars and whether the guarantee holds.
 
@@ -39,6 +49,9 @@ def command(
     task = Task.load(task_file)
     with StagedOutputs() as outputs:
         staged = outputs.stage(output, (".json",)) if output else None
+        if plot:
+            require_plots()
+        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
         document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, authorities=ca)
         text = json.dumps(document, allow_nan=False)
         if staged:
@@ -46,12 +59,14 @@ def command(
                 staged.write_text(text + "\n")
             except OSError as error:
                 raise FileError(f"{output}: cannot be written: {error.strerror or error}; check the disk") from error
+        if staged_plot:
+            save_chart(_chart(task, document["rounds"][-1]), staged_plot)
     if as_json:
         click.echo(text)
     else:
         print_rounds(task, document)
-        if output:
-            console.print(f"wrote {output}", markup=False)
+        for path in filter(None, (output, plot)):
+            console.print(f"wrote {path}", markup=False)
 
 
 def print_rounds(task: Task, document: dict[str, Any]) -> None:
@@ -65,6 +80,29 @@ def print_rounds(task: Task, document: dict[str, Any]) -> None:
         )
         console.print(_promise(task, found["guarantee"]["holds"]), markup=False)
         console.print(_table(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """A round of the answer, as far as it is drawn."""
+
+    mean: NDArray[np.float64]
+    interval: tuple[NDArray[np.float64], NDArray[np.float64]]
+
+    def confidence_interval(self, _: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.interval
+
+
+def _chart(task: Task, found: dict[str, Any]) -> Any:
+    lower, upper = (np.array(end, dtype=np.float64) for end in found["confidence_interval"])
+    holds = found["guarantee"]["holds"]
+    promise = f"epsilon {upwards(task.plan.epsilon)}, delta {upwards(task.plan.delta)}"
+    return estimate_chart(
+        _Round(np.array(found["mean"], dtype=np.float64), (lower, upper)),
+        title=f"Private mean of {task.name}, round {found['round']}",
+        subtitle=f"{found['users']:,} users, {promise if holds else 'the guarantee no longer holds'}",
+        level=found["confidence_level"],
+    )
 
 
 def _promise(task: Task, holds: bool) -> str:

@@ -37,7 +37,11 @@ __all__ = ["command", "read_labels"]
     type=click.Path(path_type=Path),
     help="Upload tokens, one line for each row; with --row also one alone.",
 )
-@click.option("--ledger", type=click.Path(path_type=Path), help="Where contributions are remembered.")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    help="Where contributions are remembered.  [SHUFFLESUM_LEDGER, or ledger.sqlite in the user's data folder]",
+)
 @click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to try before giving up.")
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
 @click.option("--allow-plain-http", is_flag=True, help="Send over plain HTTP to another machine.")

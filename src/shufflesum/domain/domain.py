@@ -122,7 +122,7 @@ class Domain:
         if inside.all():
             raise DataError(
                 f"rows {first_row} to {first_row + len(coordinates) - 1}: a value was refused at its bound "
-                "by rounding; pass clip=True (--clip), or choose wider bounds (bounds=, --bounds LO HI)"
+                "by rounding; pass clip=True (--clip), or plan with wider bounds (bounds=, --bounds LO HI)"
             )
         row, place = (int(index) for index in np.argwhere(~inside)[0])
         value = coordinates[row, place]
@@ -136,7 +136,7 @@ class Domain:
         kind = "infinite" if np.isinf(value) else "out of bounds"
         raise DataError(
             f"{where}: the value {value} is {kind}, allowed is [{low}, {high}]; pass clip=True (--clip) to "
-            "move such values to the nearest bound, or choose wider public bounds (bounds=, --bounds LO HI)"
+            "move such values to the nearest bound, or plan with wider public bounds (bounds=, --bounds LO HI)"
         )
 
     def to_user_mean(self, unit_mean: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from shufflesum._machine import sync
 from shufflesum.errors import FileError
+from shufflesum.service.logs import log
 from shufflesum.service.sql_store import PLACE_BYTES, SqlStore
 from shufflesum.service.store import Batch, StoreError
 from shufflesum.wire import Task
@@ -183,11 +184,15 @@ def _lock_file(path: Path) -> int:
     except OSError as error:
         raise FileError(f"the store {path} cannot be made: {error.strerror}; choose another --store") from error
     deadline = time.monotonic() + _LOCK_SECONDS
+    waiting = False
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except OSError as error:
+            if not waiting:
+                log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
+                waiting = True
             if time.monotonic() > deadline:
                 os.close(descriptor)
                 raise FileError(f"the store {path} is in use by another server; stop that one first") from error

@@ -100,7 +100,8 @@ class TokenBook:
         if scheme.lower() != "token":
             raise Refusal(
                 "token-missing",
-                "this task needs an upload token: 'Authorization: Token ...', from whoever runs it",
+                "this task needs an upload token from whoever runs it: send --tokens FILE, token= in Python, or the "
+                "header 'Authorization: Token ...'",
                 headers={"WWW-Authenticate": "Token"},
             )
         try:

@@ -45,7 +45,12 @@ def fetch_estimate(
                 f"the analyzer {url} did not answer ({error or type(error).__name__}); see that it runs"
             ) from error
     if answer.status_code != 200:
-        raise problem_of(answer)
+        refused = problem_of(answer)
+        if refused.problem == "not-found":
+            raise RefusedError(
+                "not-found", f"{url} is no analyzer's address (a shuffler's?); ask the analyzer", final=True
+            )
+        raise refused
     try:
         document = answer.json()
         known = document["task"] == task.id and isinstance(document["rounds"], list)
