@@ -285,7 +285,7 @@ def run_until(folder: Path, done: int | None, in_memory: bool = False) -> int:
     return process.returncode
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Path, in_memory: bool) -> None:
     reports = numbered_folder(folder / "reports", 20_000, 39_999, 1)
     before = snapshot(reports)
@@ -322,7 +322,7 @@ def test_after_a_restart_of_the_machine_spilled_reports_are_not_believed(folder:
     assert sorted(read(folder / "shuffled")) == list(range(60_000))
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_full_disk_keeps_what_was_done_for_the_next_run(folder: Path, in_memory: bool) -> None:
     numbered_folder(folder / "reports", 60_000)
     room = 20_000

@@ -21,6 +21,7 @@ def beats(folder: Path) -> str:
     return "beats.npy"
 
 
+@pytest.mark.slow
 def test_a_quick_run_is_whole_and_says_that_its_beats_are_made_up(script: Command, folder: Path) -> None:
     done = script("reproduce", "--quick", "-o", "results")
     assert (done.code, done.err) == (0, "")
