@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cores", "process_pool", "sync"]
+__all__ = ["cores", "process_pool", "sync", "try_lock"]
 
 
 def cores() -> int:
@@ -26,6 +26,20 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def try_lock(descriptor: int, path: Path) -> bool:
+    """Keep an open file or folder to this process until it is closed.
+
+    False where another process has it, or where it is not the one at `path` any more: one that had it just ended.
+    """
+    import fcntl  # not on every system; all else here is
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def process_pool(processes: int, start: Callable[..., None], *arguments: Any) -> ProcessPoolExecutor:

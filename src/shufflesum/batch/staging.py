@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shufflesum._machine import sync
+from shufflesum._machine import sync, try_lock
 from shufflesum.batch.files import WriteError, open_report_file
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.manifest import MANIFEST, write_manifest
@@ -91,15 +90,9 @@ class StagedFolder:
     def _take_lock(self) -> None:
         self.path.mkdir(mode=0o700, exist_ok=True)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours, there = os.fstat(self._lock), os.stat(self.path, follow_symlinks=False)
-            moved = (ours.st_ino, ours.st_dev) != (there.st_ino, there.st_dev)  # by a run that ended just now
-        except (BlockingIOError, FileNotFoundError):
-            moved = True
-        if moved or os.path.lexists(self.output):
+        if not try_lock(self._lock, self.path) or os.path.lexists(self.output):
             raise FileError(f"{self.output}: another run is writing it; wait for that, or choose another output folder")
-        if ours.st_uid != os.geteuid():
+        if os.fstat(self._lock).st_uid != os.geteuid():
             raise FileError(f"{self.path}: belongs to another user; remove it, or choose another output folder")
         os.fchmod(self._lock, 0o700)
 

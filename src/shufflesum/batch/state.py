@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum._machine import sync
+from shufflesum._machine import sync, try_lock
 from shufflesum.batch.files import WriteError
 from shufflesum.batch.identity import Identity
 from shufflesum.contract import Plan
@@ -120,12 +119,7 @@ class CountsState:
 
     def _take_lock(self) -> None:
         self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free = os.path.samestat(os.fstat(self._lock), os.stat(self._lock_path, follow_symlinks=False))
-        except (BlockingIOError, FileNotFoundError):
-            free = False
-        if not free:
+        if not try_lock(self._lock, self._lock_path):
             os.close(self._lock)
             self._lock = -1
             raise FileError(f"{self.path}: another run is adding to it; wait until that has ended")

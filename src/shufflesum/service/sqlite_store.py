@@ -7,7 +7,6 @@ as are the free pages. Temporary files are made in the folder of the store and n
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import time
@@ -15,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from shufflesum._machine import sync
+from shufflesum._machine import sync, try_lock
 from shufflesum.errors import FileError
 from shufflesum.service.logs import log
 from shufflesum.service.sql_store import PLACE_BYTES, SqlStore
@@ -179,21 +178,19 @@ def _cut_log(connection: sqlite3.Connection) -> bool:
 
 def _lock_file(path: Path) -> int:
     """Hold PATH.lock, so that no second shuffler releases the same batch; ends with this process, however it ends."""
+    lock = path.with_name(f"{path.name}.lock")
     try:
-        descriptor = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as error:
         raise FileError(f"the store {path} cannot be made: {error.strerror}; choose another --store") from error
     deadline = time.monotonic() + _LOCK_SECONDS
     waiting = False
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except OSError as error:
-            if not waiting:
-                log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
-                waiting = True
-            if time.monotonic() > deadline:
-                os.close(descriptor)
-                raise FileError(f"the store {path} is in use by another server; stop that one first") from error
-            time.sleep(0.05)
+    while not try_lock(descriptor, lock):
+        if not waiting:
+            log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
+            waiting = True
+        if time.monotonic() > deadline:
+            os.close(descriptor)
+            raise FileError(f"the store {path} is in use by another server; stop that one first")
+        time.sleep(0.05)
+    return descriptor
