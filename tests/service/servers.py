@@ -245,7 +245,8 @@ class Received:
 class StandInAnalyzer:
     """Takes batches as an analyzer does, once per batch id, without opening them; can be told to misbehave.
 
-    `answer` is what happens to a complete batch: a status, or "drop" (taken, but the answer is lost).
+    `answer` is what happens to a complete batch: a status, "drop" (taken, but the answer is lost) or "page" (not taken,
+    and something in between answers 200).
     """
 
     def __init__(self) -> None:
@@ -284,9 +285,13 @@ class StandInAnalyzer:
                 if answer == "drop":
                     self.close_connection = True
                     return
-                self.send_response(int(answer))
-                self.send_header("Content-Length", "0")
+                status, document = (200, b"<html>") if answer == "page" else (int(answer), b"")
+                if answer in (200, 201):
+                    document = json.dumps({"batch": batch.batch_id, "status": "counted"}).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(document)))
                 self.end_headers()
+                self.wfile.write(document)
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -24,7 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.service.postgres import Postgres
 
 from shufflesum import Plan, Reports
-from shufflesum.errors import ParameterError
+from shufflesum.errors import FileError, ParameterError
+from shufflesum.estimation import estimate
 from shufflesum.service.analyzer import AnalyzerServer
 from shufflesum.service.analyzer_store import open_results
 from shufflesum.service.store import StoreError, open_store
@@ -299,8 +300,33 @@ def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> Non
     with pytest.raises(ParameterError, match=r"store.db is a shuffler's store; give the analyzer a --store of its own"):
         open_results(address, TASK)
     assert (tmp_path / "store.db").read_bytes() == before
-    with pytest.raises(StoreError, match=r"the analyzer's store .*no/such/file cannot be used \(FileNotFoundError\)"):
+    with pytest.raises(FileError, match=r"the analyzer's store .*no/such/file cannot be made: No such file"):
         open_results(f"sqlite:{tmp_path}/no/such/file", TASK)
+
+
+def test_results_that_vanished_are_not_replaced_by_an_empty_file(tmp_path: Path) -> None:
+    results = open_results(f"sqlite:{tmp_path / 'results'}", TASK)
+    (tmp_path / "results").rename(tmp_path / "away")
+    with pytest.raises(StoreError, match="cannot be used"):
+        results.check()
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_answer_is_computed_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        computed.append(arguments)
+        return estimate(*arguments, **options)
+
+    monkeypatch.setattr("shufflesum.service.analyzer.estimate", counted)
+    body = sealed(TASK, honest_cells(USERS))
+    assert remote.post(body)[0] == 201
+    first = remote.estimate()
+    assert [remote.estimate() for _ in range(3)] == [first] * 3
+    assert len(computed) == 1
+    assert remote.post(sealed(TASK, honest_cells(USERS), 2), round_number=2)[0] == 201
+    assert [found["round"] for found in remote.estimate()["rounds"]] == [1, 2]
 
 
 def test_a_store_that_cannot_write_acknowledges_nothing(tmp_path: Path) -> None:

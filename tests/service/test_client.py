@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -245,9 +246,8 @@ def test_two_clients_at_once_send_one_contribution(task: Task, tmp_path: Path) -
         assert one.claim(task, 1, {"Ada": b"first"}) == {"Ada": b"first"}
         assert two.claim(task, 1, {"Ada": b"second", "Grace": b"third"}) == {"Ada": b"first", "Grace": b"third"}
         one.acknowledge(task, 1, ["Ada"])
-        assert two.done(task, "Ada", 1)
+        assert two.known(task, ["Ada", "Grace"], 1) == {"Ada": None, "Grace": b"third"}
         assert two.claim(task, 1, {"Ada": b"fourth"}) == {"Ada": None}
-        assert not two.done(task, "Grace", 1)
 
 
 @pytest.mark.parametrize("label", ["", "  ", "x" * 1001])
@@ -356,8 +356,71 @@ def test_this_machine_and_https_need_no_permission(url: str) -> None:
     web_client(url).close()
 
 
-@pytest.mark.parametrize("document", [None, [], {"task": "another"}, {"rounds": []}])
+def answer_of(task: Task, **changes: Any) -> dict[str, Any]:
+    """An answer as an analyzer's; None takes something out of its only round."""
+    found = {
+        "round": 1,
+        "users": 1,
+        "rejected": 0,
+        "mean": [0.5, None, 0.5],
+        "sum": [0.5, None, 0.5],
+        "standard_error": [0.1, None, 0.1],
+        "confidence_interval": [[0.3, None, 0.3], [0.7, None, 0.7]],
+        "confidence_level": 0.95,
+        "guarantee": {"holds": True},
+    } | changes
+    return {"task": task.id, "rounds": [{key: value for key, value in found.items() if value is not None}]}
+
+
+def test_an_estimate_is_handed_on_as_it_came(shuffler: Shuffler, task: Task) -> None:
+    shuffler.document = answer_of(task)
+    assert fetch_estimate(task, shuffler.url) == answer_of(task)
+
+
+@pytest.mark.parametrize("document", [None, [], "x", {"task": "another"}, {"rounds": []}, {"task": None, "rounds": []}])
 def test_an_answer_that_is_no_estimate_is_refused(shuffler: Shuffler, task: Task, document: object) -> None:
-    shuffler.document = document
+    named = isinstance(document, dict) and "task" in document and document["task"] is None
+    shuffler.document = {"task": task.id, "rounds": []} if named else document
     with pytest.raises(RefusedError, match="did not answer as an analyzer"):
+        fetch_estimate(task, shuffler.url)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mean": [0.5]},
+        {"mean": ["a", "b", "c"]},
+        {"sum": None},
+        {"standard_error": [math.nan, 0.1, 0.1]},
+        {"confidence_interval": [[0.3, 0.3, 0.3]]},
+        {"confidence_interval": 7},
+        {"users": "many"},
+        {"guarantee": {}},
+        {"guarantee": {"holds": "yes"}},
+    ],
+)
+def test_an_estimate_that_is_not_whole_is_refused(shuffler: Shuffler, task: Task, changes: dict[str, Any]) -> None:
+    shuffler.document = answer_of(task, **changes)
+    with pytest.raises(RefusedError, match="did not answer as an analyzer"):
+        fetch_estimate(task, shuffler.url)
+
+
+def test_what_answers_in_the_shufflers_place_acknowledges_nothing(
+    connect: Callable[..., Client], shuffler: Shuffler
+) -> None:
+    client = connect()
+    shuffler.script = [200]
+    with pytest.raises(RefusedError, match="or in between") as refused:
+        client.upload([0.1, 0.2, 0.3])
+    assert refused.value.problem == "bad-answer"
+    assert client.upload([0.9, 0.9, 0.9]).status == "accepted"
+    assert shuffler.bodies[0] == shuffler.bodies[1]
+
+
+def test_an_answer_that_cannot_be_read_is_none(connect: Callable[..., Client], shuffler: Shuffler, task: Task) -> None:
+    shuffler.headers = {"Content-Encoding": "gzip"}
+    shuffler.document = {"open_round": 1}
+    with pytest.raises(UnreachableError):
+        connect(task_for(shuffler, plan=replace(task.plan, rounds=2)), patience=0.1).open_round()
+    with pytest.raises(UnreachableError):
         fetch_estimate(task, shuffler.url)

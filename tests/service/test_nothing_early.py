@@ -89,9 +89,11 @@ class Recorder:
         self.batches.append(Received(batch_id, round_number, users, body, handler.headers["Authorization"]))
         status, self.fault = (201 if self.fault is None else self.fault), None
         if status:
+            taken = json.dumps({"batch": batch_id, "status": "counted"}).encode() if status == 201 else b""
             handler.send_response(status)
-            handler.send_header("Content-Length", "0")
+            handler.send_header("Content-Length", str(len(taken)))
             handler.end_headers()
+            handler.wfile.write(taken)
 
     def close(self) -> None:
         self._server.shutdown()
@@ -327,7 +329,9 @@ class NothingEarly(RuleBasedStateMachine):
     @rule()
     def ask_for_release(self) -> None:
         answer = self.server.request("POST", f"/tasks/{self.task.id}/release", headers=Shared.deployment.bearer)
-        if self.waiting < SMALLEST:
+        if self.open_round is None:
+            self.check_refused(answer, "round-closed", "no round of this task is open any more")
+        elif self.waiting < SMALLEST:
             detail = f"the open round has fewer than {SMALLEST} users; wait for more"
             self.check_refused(answer, "batch-too-small", detail)
         else:

@@ -15,7 +15,7 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from shufflesum.errors import ReportsError
 from shufflesum.service import release
 from shufflesum.service.release import AnalyzerAddress, Releaser, permuted
-from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, open_store, split
+from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, StoreError, open_store, split
 from shufflesum.wire import SEALED_BYTES, Task
 
 ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
@@ -165,6 +165,39 @@ def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivere
     assert not attempt(store, task, NOBODY)
     assert store.status() == Status(open_round, late if open_round else 0, 0)
     assert store.pending() == (batch if waits else None)
+    store.close()
+
+
+def test_only_the_analyzers_own_word_ends_a_batch(tmp_path: Path) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, batch = stored(tmp_path, task, 0)
+    with StandInAnalyzer() as analyzer:
+        analyzer.answer = "page"
+        assert not attempt(store, task, analyzer.url)
+        assert store.pending() == batch
+        analyzer.answer = 201
+        assert attempt(store, task, analyzer.url)
+    assert store.pending() is None
+    store.close()
+
+
+def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, _ = stored(tmp_path, task, USERS)
+
+    def full(_: Store) -> bool:
+        raise StoreError("the disk is full")
+
+    with StandInAnalyzer() as analyzer, monkeypatch.context() as broken:
+        broken.setattr(type(store), "_sweep", full)
+        assert attempt(store, task, analyzer.url)
+        assert attempt(store, task, analyzer.url)
+        assert [received.round_number for received in analyzer.received.values()] == [1, 2]
+        with pytest.raises(StoreError, match="full"):
+            store.tidy()
+    store.tidy()
     store.close()
 
 

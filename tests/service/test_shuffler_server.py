@@ -24,7 +24,7 @@ from tests.service.postgres import Postgres
 from tests.service.servers import Answer, Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
 
 from shufflesum.cli.serve import command
-from shufflesum.errors import ParameterError, ShufflesumError
+from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.service import connections
 from shufflesum.service import http as http_module
 from shufflesum.service import shuffler as shuffler_module
@@ -287,6 +287,9 @@ def test_release_waits_for_more_users_unless_asked(tmp_path: Path, analyzer: Sta
         assert server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.bearer).status == 202
         wait_until(lambda: len(analyzer.attempts) > known)
         assert analyzer.attempts[-1].users == 4
+        wait_until(lambda: server.metric("shufflesum_batches_released_total") == 1)
+        last = server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.bearer)
+        assert last.problem == "round-closed"
 
 
 def _dependence(order: list[int]) -> float:
@@ -487,3 +490,5 @@ def test_options_that_contradict_the_task_are_refused(tmp_path: Path) -> None:
     task = Deployment.small(tmp_path).task
     with pytest.raises(ParameterError, match="at least one"):
         ShufflerOptions(AnalyzerAddress("http://127.0.0.1:1", "s"), most_pending=0).check(task)
+    with pytest.raises(FileError, match="--analyzer-ca"):
+        ShufflerOptions(AnalyzerAddress("https://127.0.0.1:1", "s", tmp_path / "no.pem")).check(task)

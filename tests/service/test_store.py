@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import secrets
@@ -30,7 +31,10 @@ from tests.service.servers import Deployment
 
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service import postgres_store, sql_store, sqlite_store
-from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, StoreError, open_store
+from shufflesum.service.http import ServerOptions
+from shufflesum.service.release import AnalyzerAddress
+from shufflesum.service.shuffler import ShufflerOptions, run_shuffler
+from shufflesum.service.store import Batch, Entry, Outcome, Status, Store, StoreError, WrongStoreError, open_store
 from shufflesum.wire import SEALED_BYTES, Task
 
 USERS, ROUNDS = 3, 2
@@ -256,14 +260,40 @@ def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: P
     token = secrets.token_bytes(32)
     entries = [*fill(store, place.task, 50), entry(place.task, token=token)]
     store.add(entries[-1:])
+    assert isinstance(store, sql_store.SqlStore)
+    assert store._recent is not None
+    order_key = store._recent.key
+    assert len(order_key) == 32
     batch = close(store)
     kept = fill(store, place.task, 1, round_number=2)
-    traces = [report for e in entries for report in e.reports] + [token]
+    traces = [*(report for e in entries for report in e.reports), token, order_key]
     assert all(place.held(traces))
     place.analyze()
     store.acknowledge(batch)
     assert not any(place.held(traces))
     assert all(place.held([kept[0].sealed[:SEALED_BYTES]]))
+
+
+def test_a_reading_that_fails_makes_nothing_forgotten(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = fill(store, place.task, 2)
+    store.close()
+    again = place.open()
+    assert again.status().users == 2
+
+    def torn(_: bytes) -> list[bytes]:
+        raise StoreError("the disk did not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sql_store, "split", torn)
+        with pytest.raises(StoreError, match="did not answer"):
+            again.add(entries)
+    assert again.add(entries) == [REPLAYED] * 2
+    fill(again, place.task, 1)
+    batch = close(again)
+    assert (batch.users, len(released(again, batch))) == (3, 6)
+    again.close()
 
 
 @pytest.mark.parametrize("rank", ["bytes", "arrival"])
@@ -301,26 +331,6 @@ def test_the_same_reports_are_in_another_order_in_each_store_and_the_same_when_r
     assert order("a") != order("b")  # alike by chance once in 1e47
     monkeypatch.setattr(secrets, "token_bytes", bytes)
     assert order("c") == order("d")  # it was the key
-
-
-def test_the_key_of_an_order_goes_with_its_batch(tmp_path: Path) -> None:
-    task, path = new_task(tmp_path), tmp_path / "store.db"
-    store = open_store(f"sqlite:{path}", task)
-    fill(store, task)
-    batch = close(store)
-
-    def keys() -> list[bytes | None]:
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            return [key for (key,) in connection.execute("SELECT order_key FROM round ORDER BY number")]
-
-    first, second = keys()
-    assert first is not None
-    assert len(first) == 32
-    assert first != second
-    store.acknowledge(batch)
-    assert keys() == [None, second]
-    store.close()
-    assert first not in b"".join(file.read_bytes() for file in tmp_path.glob("store.db*"))
 
 
 def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
@@ -608,7 +618,7 @@ def test_a_sqlite_store_belongs_to_one_task_and_to_its_owner(tmp_path: Path) -> 
     address = f"sqlite:{tmp_path / 'store.db'}"
     open_store(address, new_task(tmp_path)).close()
     assert os.stat(tmp_path / "store.db").st_mode & 0o077 == 0
-    with pytest.raises(StoreError, match="store of its own"):
+    with pytest.raises(WrongStoreError, match="store of its own"):
         open_store(address, new_task(tmp_path))
 
 
@@ -619,27 +629,65 @@ def test_a_store_of_another_version_is_refused(
     store.close()
     with monkeypatch.context() as later:
         later.setattr(sql_store, "_LAYOUT", 1000)
-        with pytest.raises(StoreError, match="not made by this version"):
-            place.open().status()
+        analyzer = AnalyzerAddress("http://127.0.0.1:1", "s" * 16)
+        with pytest.raises(WrongStoreError, match="made by another version"):
+            run_shuffler(place.task, place.address, ShufflerOptions(analyzer), ServerOptions())
     reopened = place.open()
     assert reopened.status().users == USERS
     reopened.close()
     # The first version wrote no layout down.
     with contextlib.closing(sqlite3.connect(tmp_path / "first.db")) as connection, connection:
         connection.execute("CREATE TABLE meta (task TEXT NOT NULL)")
+        connection.execute("CREATE TABLE round (number INTEGER)")
         connection.execute("INSERT INTO meta VALUES (?)", (place.task.id,))
-    with pytest.raises(StoreError, match="not made by this version"):
+    with pytest.raises(WrongStoreError, match="made by another version"):
         open_store(f"sqlite:{tmp_path / 'first.db'}", place.task)
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    task, path = new_task(tmp_path), tmp_path / "other.db"
+def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE customers (name TEXT)")
-    with pytest.raises(StoreError, match="not made by this version"):
-        open_store(f"sqlite:{path}", task)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("customers",)]
+        connection.execute("CREATE TABLE meta (name TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(WrongStoreError, match="is no shuffler's store"):
+        open_store(f"sqlite:{path}", new_task(tmp_path))
+    assert path.read_bytes() == before
+
+
+def test_one_store_is_one_lock_by_whatever_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "_LOCK_SECONDS", 0.1)
+    task = new_task(tmp_path)
+    (tmp_path / "link.db").symlink_to("store.db")
+    store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    with pytest.raises(FileError, match="stop that one first"):
+        open_store(f"sqlite:{tmp_path / 'link.db'}", task)
+    store.close()
+
+
+def test_a_disk_without_locks_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none_left)
+    with pytest.raises(FileError, match="cannot be locked: No locks available"):
+        open_store(f"sqlite:{tmp_path / 'store.db'}", new_task(tmp_path))
+
+
+def test_postgres_uploads_go_on_while_a_backup_reads(
+    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_store, "_LOCK_SECONDS", 1)
+    task = new_task(tmp_path)
+    store = open_store(postgres.address, task)
+    fill(store, task, 8)
+    with psycopg.connect(postgres.address) as backup:
+        backup.execute(f"SELECT * FROM shufflesum_{task.id[:32]}.arrived_1").fetchall()
+        fill(store, task, 2)
+    assert store.status().users == 10
+    fill(store, task, 10)
+    batch = close(store)
+    assert len(released(store, batch)) == 2 * 20
+    store.close()
 
 
 def test_a_commit_means_that_it_is_on_disk(tmp_path: Path, postgres: Postgres) -> None:
@@ -703,7 +751,7 @@ def test_a_database_that_is_away_is_an_error_that_quotes_no_password(tmp_path: P
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["store.db", "mysql://host/db", ""])
+@pytest.mark.parametrize("address", ["store.db", "mysql://host/db", "", "sqlite:"])
 def test_an_unknown_kind_of_store_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(ParameterError, match="sqlite:PATH or postgresql"):
         open_store(address, new_task(tmp_path))

@@ -62,6 +62,8 @@ class AnalyzerServer:
         self._store = store
         self._secret = secret
         self._release_anyway = release_anyway
+        self._answering = asyncio.Lock()
+        self._last_answer: tuple[list[str], bytes] | None = None
         self._taking = asyncio.Lock()  # one batch at a time has all cores, and a repetition finds it done
         self._registry = CollectorRegistry()
         self._batches = Counter("shufflesum_batches", "Batches counted", registry=self._registry)
@@ -152,11 +154,19 @@ class AnalyzerServer:
     async def _get_estimate(self, request: Request) -> Response:
         self._check_task(request)
         try:
-            # In a thread as a whole: a large answer takes a while to write.
-            answer = await asyncio.to_thread(lambda: JSONResponse(self._estimates()))
+            # In a thread as a whole, and once for all who ask: a large answer takes a while to compute and to write.
+            async with self._answering:
+                answer = await asyncio.to_thread(self._answer)
         except StoreError as error:
             raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
-        return answer
+        return Response(answer, media_type="application/json")
+
+    def _answer(self) -> bytes:
+        """The estimates of all rounds as JSON; a round's never change once it is there."""
+        batches = self._store.batches()
+        if self._last_answer is None or self._last_answer[0] != batches:
+            self._last_answer = batches, bytes(JSONResponse(self._estimates()).body)
+        return self._last_answer[1]
 
     def _estimates(self) -> dict[str, Any]:
         results = self._store.results()

@@ -12,12 +12,12 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.errors import MissingExtraError, ParameterError
+from shufflesum.errors import FileError, MissingExtraError, ParameterError
 from shufflesum.service.problems import Refusal
 from shufflesum.service.store import StoreError
 from shufflesum.wire import Task
@@ -95,6 +95,12 @@ class ResultStore:
                 )
         return not rows
 
+    def batches(self) -> list[str]:
+        """The ids of all batches so far, by round."""
+        query = f"SELECT batch FROM shufflesum_results WHERE task = {self._mark} ORDER BY round"
+        with self._transaction() as connection:
+            return [batch for (batch,) in connection.execute(query, (self._task.id,)).fetchall()]
+
     def results(self) -> list[Result]:
         """All results so far, by round."""
         with self._transaction() as connection:
@@ -137,16 +143,24 @@ def open_results(address: str, task: Task) -> ResultStore:
 
 
 def _open_sqlite(path: Path, task: Task) -> ResultStore:
-    def connect() -> sqlite3.Connection:
+    # Made here and never again: results that vanished must not be replaced by an empty file that knows of none.
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(path, timeout=_CONNECT_SECONDS)
+    except OSError as error:
+        raise FileError(
+            f"the analyzer's store {path} cannot be made: {error.strerror}; choose another --store"
+        ) from error
+    address = f"file:{quote(str(path.absolute()))}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(address, uri=True, timeout=_CONNECT_SECONDS)
         connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of the journal too, before we say yes
         return connection
 
-    with suppress(sqlite3.Error, OSError), closing(connect()) as connection:
+    with suppress(sqlite3.Error), closing(connect()) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'round'").fetchone():
             raise ParameterError(f"{path} is a shuffler's store; give the analyzer a --store of its own")
-    return ResultStore(task, str(path), connect, (sqlite3.Error, OSError), "?")
+    return ResultStore(task, str(path), connect, (sqlite3.Error,), "?")
 
 
 def _open_postgres(address: str, task: Task) -> ResultStore:

@@ -142,7 +142,7 @@ class Client:
         """The round that is open, asked of the shuffler where the task has several."""
         if self.task.rounds == 1:
             return 1
-        answer = self._insist(lambda: self._http.get(f"{self._address}/round"))
+        answer = self._insist(lambda: self._http.get(f"{self._address}/round"), 200)
         try:
             found = answer.json()["open_round"]
         except (ValueError, KeyError, TypeError):
@@ -219,7 +219,7 @@ class Client:
             headers["Authorization"] = f"Token {token}"
         address = f"{self._address}/uploads"
         try:
-            self._insist(lambda: self._http.post(address, content=body, headers=headers), stop)
+            self._insist(lambda: self._http.post(address, content=body, headers=headers), 201, stop)
         except ShufflesumError as error:
             if isinstance(error, RefusedError) and error.problem == "replayed":
                 return "repeated"  # it had arrived, and only the answer was lost
@@ -227,8 +227,10 @@ class Client:
             raise
         return "accepted"
 
-    def _insist(self, ask: Callable[[], httpx.Response], stop: threading.Event | None = None) -> httpx.Response:
-        """Ask until the answer is yes; raises the refusal that is final, or the last one when patience ends."""
+    def _insist(
+        self, ask: Callable[[], httpx.Response], yes: int, stop: threading.Event | None = None
+    ) -> httpx.Response:
+        """Ask until the status is `yes`; raises the refusal that is final, or the last one when patience ends."""
         import httpx
 
         stop = stop or threading.Event()
@@ -239,13 +241,13 @@ class Client:
             problem: RefusedError | UnreachableError
             try:
                 answer = ask()
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 problem = UnreachableError(
                     f"the shuffler {self.task.shuffler} did not answer within {self._patience:g} s "
                     f"({error or type(error).__name__}); uploads are kept: send again later, the same bytes will go"
                 )
             else:
-                if answer.status_code in (200, 201):
+                if answer.status_code == yes:
                     return answer
                 problem = problem_of(answer)
                 if problem.final:

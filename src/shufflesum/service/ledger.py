@@ -64,12 +64,6 @@ class Ledger:
             self._connection.execute(_SCHEMA)
             self._forget_expired_bytes()
 
-    def done(self, task: Task, label: str, round_number: int) -> bool:
-        """Whether a contribution was acknowledged."""
-        with self._explained(), self._lock:
-            row = self._connection.execute(_FIND, (task.id, _checked(label), round_number)).fetchone()
-        return row is not None and row[0] is None
-
     def known(self, task: Task, labels: Sequence[str], round_number: int) -> dict[str, bytes | None]:
         """Of these users, those who have contributed: None if acknowledged, else the pending bytes."""
         found: dict[str, bytes | None] = {}

@@ -25,6 +25,7 @@ except ImportError as error:
 __all__ = ["PostgresStore"]
 
 _ROWS = 16_384  # reports read at a time
+_LOCK_SECONDS = 5
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -63,6 +64,8 @@ class PostgresStore(SqlStore):
         try:
             # A commit must mean that it is on disk.
             connection.execute("SET synchronous_commit = on")
+            # Whoever reads all tables, as a backup does, must not keep uploads waiting.
+            connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
             # A connection that broke unnoticed gives way to the next one within a minute, not within hours.
             connection.execute("SET tcp_keepalives_idle = 30")
             connection.execute("SET tcp_keepalives_interval = 5")
@@ -84,7 +87,7 @@ class PostgresStore(SqlStore):
             raise StoreError(f"another server uses the store of task {self._task.id[:12]}; stop that one first")
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
-            self._take_possession(cursor, f"in schema {self._schema}")
+            self._take_possession(cursor, f"schema {self._schema}")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Cursor]:

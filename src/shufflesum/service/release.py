@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.errors import FileError, MissingExtraError, ReportsError
+from shufflesum.errors import FileError, MissingExtraError, ReportsError, ShufflesumError
 from shufflesum.protocol.draws import shuffle_in_place
 from shufflesum.protocol.randomness import SecureSource, words
 from shufflesum.service.http import log
@@ -93,11 +93,14 @@ class AnalyzerAddress:
 
     def client(self) -> httpx.AsyncClient:
         """A client for one delivery; proxies of the environment are not used."""
+        return httpx.AsyncClient(verify=self.trust(), trust_env=False)
+
+    def trust(self) -> ssl.SSLContext:
+        """The certificate authorities to be trusted."""
         try:
-            verify = ssl.create_default_context(cafile=self.certificates)
+            return ssl.create_default_context(cafile=self.certificates)
         except (OSError, ssl.SSLError) as error:
             raise FileError(f"{self.certificates} holds no certificates: {error}; see --analyzer-ca") from error
-        return httpx.AsyncClient(verify=verify, trust_env=False)
 
 
 class Releaser:
@@ -126,6 +129,7 @@ class Releaser:
         self._wanted = asyncio.Event()
         self._forgotten = False
         self._cleared = False
+        self._tidy_after = 0.0
 
     def look(self) -> None:
         """Something was stored: see whether the round is full."""
@@ -151,7 +155,8 @@ class Releaser:
                 pause = min(2 * pause, _PAUSES[1])
             except Exception as error:
                 self._failed()
-                log.error("release failed, will be tried again", error=type(error).__name__)
+                reason = str(error) if isinstance(error, ShufflesumError) else type(error).__name__
+                log.error("release failed, will be tried again", error=reason)
                 await asyncio.sleep(_PAUSES[1])
             else:
                 pause = _PAUSES[0]
@@ -168,8 +173,8 @@ class Releaser:
         self._wanted.clear()
 
     async def _step(self) -> bool:
-        await asyncio.to_thread(self._store.tidy)
         batch = await asyncio.to_thread(self._store.pending)
+        await self._tidy()
         if batch is None:
             smallest = self._task.smallest_batch
             threshold = smallest if self._task.expired else max(smallest, self._release_at)
@@ -189,6 +194,16 @@ class Releaser:
         self._released(batch)
         log.info("batch released", round=batch.round_number, users=batch.users)
         return True
+
+    async def _tidy(self) -> None:
+        """Finish deletions; where that fails, the rest goes on, because a release makes room."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._tidy_after:
+            try:
+                await asyncio.to_thread(self._store.tidy)
+            except StoreError as error:
+                log.warning("deletion unfinished, will be tried again", error=str(error))
+                self._tidy_after = now + _PAUSES[1]
 
     async def _clear(self, batch: Batch) -> None:
         """After expiry, delete what can never be released though a batch waits, and that too when its grace is over."""
@@ -219,9 +234,9 @@ class Releaser:
                 },
                 timeout=timeout,
             )
-        if answer.status_code not in (200, 201):
+        if not _taken(answer, batch):
             name, _, _ = parse_problem(answer.content)
-            raise _NotTaken(name or f"status {answer.status_code}")
+            raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status_code}")
 
     async def _body(self, batch: Batch, reports: int) -> AsyncIterator[bytes]:
         pieces = permuted(self._store.sealed(batch), reports)
@@ -232,6 +247,19 @@ class Releaser:
             # An open reading would keep the store from cutting its log. Where a thread still reads, it ends with that.
             with contextlib.suppress(ValueError):
                 pieces.close()
+
+
+def _taken(answer: httpx.Response, batch: Batch) -> bool:
+    """Whether the analyzer itself has said that it has the batch; anybody can answer 200."""
+    try:
+        document = answer.json()
+    except ValueError:
+        return False
+    return (
+        answer.status_code in (200, 201)
+        and isinstance(document, dict)
+        and (document.get("batch"), document.get("status")) in ((batch.batch_id, "counted"), (batch.batch_id, "known"))
+    )
 
 
 class _NotTaken(Exception):

@@ -29,7 +29,7 @@ from shufflesum.service.http import (
 from shufflesum.service.intake import Intake
 from shufflesum.service.problems import Refusal
 from shufflesum.service.release import AnalyzerAddress, Releaser
-from shufflesum.service.store import Batch, Entry, Outcome, Store, StoreError, open_store
+from shufflesum.service.store import Batch, Entry, Outcome, Store, StoreError, WrongStoreError, open_store
 from shufflesum.service.tokens import TokenBook
 from shufflesum.wire import Task, Upload, UploadError
 
@@ -66,6 +66,7 @@ class ShufflerOptions:
             )
         if self.most_pending < 1:
             raise ParameterError(f"most_pending is {self.most_pending}; at least one upload must be able to wait")
+        self.analyzer.trust()
 
 
 class _Shuffler:
@@ -142,8 +143,11 @@ class _Shuffler:
         check_bearer(request, self._options.analyzer.secret)
         try:
             batch = await self.releaser.close_now() or await asyncio.to_thread(self._store.pending)
+            status = await asyncio.to_thread(self._store.status)
         except StoreError:
             raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
+        if batch is None and status.open_round is None:
+            raise Refusal("round-closed", "no round of this task is open any more")
         if batch is None:
             raise Refusal(
                 "batch-too-small", f"the open round has fewer than {self._task.smallest_batch} users; wait for more"
@@ -192,8 +196,16 @@ def run_shuffler(task: Task, store: str, options: ShufflerOptions, server: Serve
     """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..."""
     options.check(task)
     configure_logging()
-    app = shuffler_app(task, open_store(store, task), options)
-    log.info("shuffler starts", task=task.id, smallest_batch=task.smallest_batch, rounds=task.rounds)
+    opened = open_store(store, task)
+    try:
+        opened.status()
+    except WrongStoreError:
+        raise
+    except StoreError as error:
+        log.warning("store unavailable, will be tried again", error=str(error))
+    app = shuffler_app(task, opened, options)
+    tokens = {} if options.tokens is None else {"tokens": len(options.tokens)}
+    log.info("shuffler starts", task=task.id, smallest_batch=task.smallest_batch, rounds=task.rounds, **tokens)
     if task.expired:
         log.warning("task has expired already, uploads are refused")
     run_server(app, server, role="shuffler")

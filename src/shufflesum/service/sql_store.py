@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shufflesum.service.store import Batch, Entry, Outcome, Status, StoreError, decide, split
+from shufflesum.service.store import Batch, Entry, Outcome, Status, StoreError, WrongStoreError, decide, split
 from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 __all__ = ["PLACE_BYTES", "Cursor", "SqlStore"]
@@ -33,7 +33,7 @@ _LAYOUT = 2  # of the tables; one more with each change that older servers would
 _KEY_BYTES = 32
 _MOST_RECENT = 1 << 16  # reports in the list of arrivals before they are put away
 _MOST_OVERDUE = 8  # times as many where that fails
-_ROUND_TABLES = ("arrived", "report", "spent")
+_ROUND_TABLES = ("arrived", "key", "report", "spent")
 
 
 @dataclass(slots=True)
@@ -164,12 +164,12 @@ class SqlStore(abc.ABC):
     def _arrived(self, cursor: Cursor, number: int | None) -> _Recent:
         """What the open round's list of arrivals holds."""
         if self._recent is None:
-            self._recent = _Recent(b"")
+            recent = _Recent(b"")
             if number is not None:
-                query = f"SELECT order_key FROM round WHERE number = {self.mark}"
-                (self._recent.key,) = cursor.execute(query, (number,)).fetchone()
+                (recent.key,) = cursor.execute(f"SELECT id FROM key_{number:d}").fetchone()
                 for (upload,) in cursor.execute(f"SELECT upload FROM arrived_{number:d}").fetchall():
-                    self._recent.add(upload[:UPLOAD_ID_BYTES], split(upload[UPLOAD_ID_BYTES:]))
+                    recent.add(upload[:UPLOAD_ID_BYTES], split(upload[UPLOAD_ID_BYTES:]))
+            self._recent = recent  # now that all of it is read
         return self._recent
 
     def _put_away(self, cursor: Cursor, number: int) -> None:
@@ -222,7 +222,7 @@ class SqlStore(abc.ABC):
             cursor.execute("INSERT INTO sorted SELECT id FROM seen ORDER BY id")
             cursor.execute("DROP TABLE seen")
             cursor.execute("ALTER TABLE sorted RENAME TO seen")
-        self.tidy()
+        self._try_to_tidy()
 
     def forget(self, *, pending: bool = False) -> None:
         """Delete everything; see `Store.forget`."""
@@ -237,7 +237,7 @@ class SqlStore(abc.ABC):
             cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
             cursor.execute("DROP TABLE seen")
             self._make_ids(cursor, "seen", self._task.rounds + 1)
-        self.tidy()
+        self._try_to_tidy()
 
     def tidy(self) -> None:
         """Finish a deletion that was interrupted; see `Store.tidy`."""
@@ -251,20 +251,27 @@ class SqlStore(abc.ABC):
                     cursor.execute(f"DROP TABLE {table}")
             self._untidy = not self._sweep()
 
+    def _try_to_tidy(self) -> None:
+        """What was given up is given up, even where there is no room to delete it just now."""
+        with contextlib.suppress(StoreError):
+            self.tidy()
+
     def _take_possession(self, cursor: Cursor, where: str) -> None:
         """Make the tables where there are none; refuse those of another task or another version."""
         tables = self._table_names(cursor)
         if not tables:
             self._make_tables(cursor)
             return
-        made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() if "meta" in tables else []
+        if not {"meta", "round"} <= set(tables):
+            raise WrongStoreError(f"{where} is no shuffler's store; give the shuffler a --store of its own")
+        made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() or ()
         if len(made_for) != 2 or made_for[0] != _LAYOUT:
-            raise StoreError(
-                f"the store {where} was not made by this version of the shuffler; let the version that made it release "
-                "what it holds, and give this one a --store of its own"
+            raise WrongStoreError(
+                f"the store {where} was made by another version of shufflesum; let that version release what it holds, "
+                "and give this one a --store of its own"
             )
         if made_for[1] != self._task.id:
-            raise StoreError(
+            raise WrongStoreError(
                 f"the store {where} belongs to task {made_for[1][:12]}, not to {self._task.id[:12]}; "
                 "give each task a --store of its own"
             )
@@ -273,8 +280,7 @@ class SqlStore(abc.ABC):
         cursor.execute("CREATE TABLE meta (layout INTEGER NOT NULL, task TEXT NOT NULL)")
         cursor.execute(f"INSERT INTO meta VALUES ({self.mark}, {self.mark})", (_LAYOUT, self._task.id))
         cursor.execute(
-            "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, "
-            f"batch_id TEXT, order_key {self.binary})"
+            "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, batch_id TEXT)"
         )
         self._make_ids(cursor, "seen", 0)
         self._open_round(cursor, 1)
@@ -290,14 +296,13 @@ class SqlStore(abc.ABC):
         self._make_list(cursor, number)
         self._make_table(cursor, f"report_{number:d}", f"id {self.binary} PRIMARY KEY")
         self._make_table(cursor, f"spent_{number:d}", f"id {self.binary} PRIMARY KEY")
-        key = secrets.token_bytes(_KEY_BYTES)
-        cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL, {self.mark})", (number, key))
+        self._make_table(cursor, f"key_{number:d}", f"id {self.binary} PRIMARY KEY")
+        self._insert(cursor, f"key_{number:d}", [secrets.token_bytes(_KEY_BYTES)])
+        cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
 
     def _end_round(self, cursor: Cursor, number: int, state: str) -> None:
         """Give a round up; `tidy` drops its tables."""
-        cursor.execute(
-            f"UPDATE round SET state = {self.mark}, order_key = NULL WHERE number = {self.mark}", (state, number)
-        )
+        cursor.execute(f"UPDATE round SET state = {self.mark} WHERE number = {self.mark}", (state, number))
 
     def _open_state(self, cursor: Cursor) -> tuple[int | None, int]:
         row = cursor.execute("SELECT number, users FROM round WHERE state = 'open'").fetchone()

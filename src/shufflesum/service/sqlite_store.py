@@ -40,12 +40,12 @@ class SqliteStore(SqlStore):
 
     def __init__(self, path: str | Path, task: Task) -> None:
         super().__init__(task)
-        self._path = Path(path).absolute()
+        self._path = Path(path).resolve()  # one store is one lock, by whatever name
         self._connection: sqlite3.Connection | None = None
         self._lock: int | None = _lock_file(self._path)
         try:
             self._create()
-            self.tidy()
+            self._try_to_tidy()
         except BaseException:
             self.close()
             raise
@@ -60,6 +60,8 @@ class SqliteStore(SqlStore):
             ) from None
         with self._transaction() as cursor:
             self._take_possession(cursor, str(self._path))
+        with self._working() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: a store that vanished must not be replaced by an empty one that has forgotten every upload.
@@ -77,7 +79,6 @@ class SqliteStore(SqlStore):
             connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
             connection.close()
@@ -180,17 +181,24 @@ def _lock_file(path: Path) -> int:
     """Hold PATH.lock, so that no second shuffler releases the same batch; ends with this process, however it ends."""
     lock = path.with_name(f"{path.name}.lock")
     try:
-        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise FileError(f"the store {path} cannot be made: {error.strerror}; choose another --store") from error
-    deadline = time.monotonic() + _LOCK_SECONDS
-    waiting = False
-    while not try_lock(descriptor, lock):
-        if not waiting:
-            log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
-            waiting = True
-        if time.monotonic() > deadline:
-            os.close(descriptor)
-            raise FileError(f"the store {path} is in use by another server; stop that one first")
-        time.sleep(0.05)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        waiting = False
+        while not try_lock(descriptor, lock):
+            if not waiting:
+                log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
+                waiting = True
+            if time.monotonic() > deadline:
+                raise FileError(f"the store {path} is in use by another server; stop that one first")
+            time.sleep(0.05)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, OSError) and not isinstance(error, FileError):
+            raise FileError(
+                f"the store {path} cannot be locked: {error.strerror}; choose a --store on a disk that can"
+            ) from error
+        raise
     return descriptor

@@ -15,11 +15,26 @@ from urllib.parse import urlsplit
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.wire import SEALED_BYTES, Task
 
-__all__ = ["Batch", "Entry", "Outcome", "Status", "Store", "StoreError", "decide", "open_store", "split"]
+__all__ = [
+    "Batch",
+    "Entry",
+    "Outcome",
+    "Status",
+    "Store",
+    "StoreError",
+    "WrongStoreError",
+    "decide",
+    "open_store",
+    "split",
+]
 
 
 class StoreError(ShufflesumError):
     """The store cannot be reached or cannot write now; nothing was acknowledged, and trying again is safe."""
+
+
+class WrongStoreError(StoreError):
+    """What is there belongs to another task, another version or somebody else; trying again will not help."""
 
 
 class Outcome(enum.Enum):
@@ -98,13 +113,17 @@ class Store(Protocol):
         ...
 
     def acknowledge(self, batch: Batch) -> None:
-        """Delete the batch's reports and spent tokens for good; its upload ids stay, in no order of arrival."""
+        """Delete the batch's reports and spent tokens for good; its upload ids stay, in no order of arrival.
+
+        What cannot be deleted at once is left to `tidy`.
+        """
         ...
 
     def forget(self, *, pending: bool = False) -> None:
         """Delete all uploads, upload ids and tokens for good and close every round: the task has expired.
 
-        A batch that was fixed and not acknowledged stays, unless `pending` says that it goes as well.
+        A batch that was fixed and not acknowledged stays, unless `pending` says that it goes as well. What cannot be
+        deleted at once is left to `tidy`.
         """
         ...
 
@@ -154,7 +173,7 @@ def decide(
 
 def open_store(address: str, task: Task) -> Store:
     """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new."""
-    if address.startswith("sqlite:"):
+    if address.startswith("sqlite:") and address != "sqlite:":
         from shufflesum.service.sqlite_store import SqliteStore
 
         return SqliteStore(address.removeprefix("sqlite:"), task)
@@ -163,5 +182,5 @@ def open_store(address: str, task: Task) -> Store:
 
         return PostgresStore(address, task)
     raise ParameterError(
-        f"store {address.partition('://')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database"
+        f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database"
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from shufflesum.errors import MissingExtraError, ParameterError, ShufflesumError
 from shufflesum.service.problems import parse_problem
 from shufflesum.wire import Task
@@ -40,7 +42,7 @@ def fetch_estimate(
 
         try:
             answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate")
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise UnreachableError(
                 f"the analyzer {url} did not answer ({error or type(error).__name__}); see that it runs"
             ) from error
@@ -52,14 +54,30 @@ def fetch_estimate(
             )
         raise refused
     try:
-        document = answer.json()
-        known = document["task"] == task.id and isinstance(document["rounds"], list)
+        document: dict[str, Any] = answer.json(parse_constant=_refuse_constant)
+        rounds = document["rounds"]
+        known = document["task"] == task.id and rounds and all(_is_estimate(found, task) for found in rounds)
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
         raise RefusedError("bad-answer", f"{url} did not answer as an analyzer of task {task.id[:12]}", final=True)
-    found: dict[str, Any] = document
-    return found
+    return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _is_estimate(found: dict[str, Any], task: Task) -> bool:
+    """Whether a round of an answer has all that is shown of it."""
+    arrays = [found["mean"], found["sum"], found["standard_error"], *found["confidence_interval"]]
+    numbers = [found["round"], found["users"], found["rejected"], found["confidence_level"]]
+    return (
+        len(arrays) == 5
+        and all(np.array(array, dtype=np.float64).shape == task.plan.shape for array in arrays)
+        and all(isinstance(number, int | float) for number in numbers)
+        and isinstance(found["guarantee"]["holds"], bool)
+    )
 
 
 def web_client(
@@ -97,6 +115,13 @@ def web_client(
 def problem_of(answer: httpx.Response) -> RefusedError:
     """A server's refusal as an error; what is no problem document is judged by its status."""
     name, detail, retry = parse_problem(answer.content)
+    if answer.status_code < 400:
+        return RefusedError(
+            "bad-answer",
+            f"{answer.request.url.host} did not answer as our servers do (status {answer.status_code}): something else "
+            "is at this address, or in between; see the address, or try from another network",
+            final=True,
+        )
     if name is None:
         # A gateway in between may be having a bad moment; a plain 4xx will not change its mind.
         passing = answer.status_code >= 500 or answer.status_code in (408, 425, 429)
