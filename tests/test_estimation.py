@@ -12,7 +12,7 @@ from tests.chances import FALSE_ALARM, mean_is, report_law
 
 from shufflesum import Analyzer, Estimate, Plan, Randomizer, Reports, Span, Symmetric, shuffle
 from shufflesum.errors import ParameterError, ReportsError
-from shufflesum.estimation import Target, UnreportedCoordinateWarning
+from shufflesum.estimation import BrokenGuaranteeWarning, Target, UnreportedCoordinateWarning
 from shufflesum.testing import SeededSource, unprotected_plan
 
 Floats = Any
@@ -69,7 +69,8 @@ def test_the_estimate_is_the_papers_debiased_mean() -> None:
 
 def test_users_are_accepted_reports_over_reports_per_user() -> None:
     plan = unprotected_plan(users=2, shape=3, reports=3)
-    estimate = Analyzer(plan).analyze(reports_for(plan, [(0, 0), (1, 1), (2, 0)] * 2 + [(0, 1), (1, 1), (7, 0)]))
+    with pytest.warns(BrokenGuaranteeWarning, match="at least 1 of 3 users strayed"):
+        estimate = Analyzer(plan).analyze(reports_for(plan, [(0, 0), (1, 1), (2, 0)] * 2 + [(0, 1), (1, 1), (7, 0)]))
     assert (estimate.users, estimate.rejected) == (2, 1)
 
 
@@ -145,7 +146,32 @@ def test_below_the_smallest_batch_nothing_is_released() -> None:
     ):
         analyzer.estimate()
     analyzer.add(reports_for(plan, [(1, 1)]))
-    assert analyzer.estimate().mean.tolist() == [0.5, 0.5]
+    with pytest.warns(BrokenGuaranteeWarning, match="2 of 6 reports were rejected"):
+        assert analyzer.estimate().mean.tolist() == [0.5, 0.5]
+
+
+def test_reports_that_no_honest_crowd_sends_are_warned_about() -> None:
+    plan = unprotected_plan(users=4, shape=2, reports=2)
+    with (
+        pytest.warns(BrokenGuaranteeWarning, match="the honest fraction 1 allows 0"),
+        pytest.warns(UnreportedCoordinateWarning),
+    ):
+        Analyzer(plan).analyze(reports_for(plan, [(0, 1)] * 8))
+
+
+def test_a_shard_counts_once_and_a_released_batch_not_again() -> None:
+    plan = unprotected_plan(users=2, shape=1)
+    released, shard, whole = Analyzer(plan), Analyzer(plan), Analyzer(plan)
+    released.analyze(reports_for(plan, [(0, 1), (0, 0)]))
+    with pytest.raises(ReportsError, match="released already"):
+        whole.merge(released)
+    shard.add(reports_for(plan, [(0, 1)]))
+    whole.merge(shard)
+    for again in (lambda: whole.merge(shard), lambda: shard.add(reports_for(plan, [(0, 1)])), shard.estimate):
+        with pytest.raises(ReportsError, match="merged into another analyzer"):
+            again()
+    with pytest.raises(ReportsError, match="1 reports were accepted"):
+        whole.estimate()
 
 
 def test_one_missing_user_is_one_too_few() -> None:

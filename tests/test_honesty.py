@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from shufflesum.contract import Plan
@@ -49,7 +48,19 @@ def test_it_is_said_when_more_strayed_than_the_honest_fraction_allows() -> None:
     assert why_broken(counts_of(10, 2, plan=lenient), 6) is not None
 
 
-def test_uniform_sampling_has_no_blocks_to_judge_by() -> None:
+def test_in_uniform_sampling_nobody_reports_a_coordinate_twice() -> None:
     plan = unprotected_plan(users=6, shape=4, reports=2, levels=3, sampling="uniform")
-    assert strayed_users(counts_of(12, 0, plan=plan), 6) == 0
-    assert np.all(plan.sampling_probabilities == 0.5)
+    assert strayed_users(counts_of(6, 6, plan=plan), 6) == 0
+    assert strayed_users(counts_of(12, 0, plan=plan), 6) == 6
+    assert strayed_users(counts_of(8, 4, plan=plan), 6) == 2
+    assert strayed_users(counts_of(6, 5, rejected=1, plan=plan), 6) == 1
+
+
+def test_whoever_reports_all_coordinates_reports_each_once_in_either_scheme() -> None:
+    for sampling in ("stratified", "uniform"):
+        plan = unprotected_plan(users=6, shape=4, reports=4, levels=3, sampling=sampling)
+        counts = Counts(plan)
+        counts.table[:, 0] = (6, 6, 7, 5)
+        assert strayed_users(counts, 6) == 1
+        counts.table[:, 0] = 6
+        assert strayed_users(counts, 6) == 0

@@ -104,6 +104,10 @@ def test_a_planned_noise_probability_is_hardly_more_than_needed() -> None:
     assert privacy.delta_upper(plan.noise_probability * 0.999, 0.95) > 1e-6
 
 
+def test_many_rounds_leave_fewer_reports_to_choose_from() -> None:
+    assert ss.plan(users=10**5, shape=1000, epsilon=1.0, delta=1e-8, rounds=2000).reports <= 500
+
+
 def test_numbers_of_numpy_plan_the_same() -> None:
     plain = ss.plan(users=3000, shape=4, epsilon=1, delta=1e-6, reports=2, levels=3, rounds=1)
     numpy = ss.plan(

@@ -17,17 +17,24 @@ from numpy.typing import NDArray
 
 from shufflesum.contract import Plan, check_choice
 from shufflesum.errors import ParameterError, ReportsError
+from shufflesum.honesty import why_broken
 from shufflesum.protocol.counts import Counts
 from shufflesum.protocol.reports import Reports
 
-__all__ = ["Analyzer", "Estimate", "Target", "UnreportedCoordinateWarning"]
+__all__ = ["Analyzer", "BrokenGuaranteeWarning", "Estimate", "Target", "UnreportedCoordinateWarning"]
 
 Target = Literal["users", "population"]
 _Floats = NDArray[np.float64]
+_QUANTILE_99 = 2.576
+_RELEASED = "released already, so it takes no more reports"
 
 
 class UnreportedCoordinateWarning(UserWarning):
     """Nobody reported some coordinate: it has no estimate, and NaN stands in its place."""
+
+
+class BrokenGuaranteeWarning(UserWarning):
+    """The reports cannot have come from as many honest users as the plan's guarantee counts on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +113,6 @@ class Estimate:
     ) -> tuple[_Floats, _Floats]:
         """Lower and upper ends that hold each true mean with at least this probability, from 10 reports on.
 
-        (At levels above 99%, with many levels and hardly any noisy report, up to a third more may miss.)
         `simultaneous` widens them so that all entries hold together with that probability. The ends are not cut at
         the bounds. Built as Agresti and Coull do, with pseudo-reports at both ends, and made safe for few reports by
         a Student quantile and a continuity correction.
@@ -118,6 +124,8 @@ class Estimate:
             tail /= math.prod(self.plan.shape)
         counts, keep = self._counts, 1 - self._gamma
         quantile = _student_quantile(tail, np.maximum(counts - 1, 1))
+        # Half a report for continuity; beyond 99% also for the skewness of a few noisy reports (docs/accuracy.md).
+        reports_more = 0.5 + np.maximum(quantile**2 - _QUANTILE_99**2, 0) / 8
         moments = _Moments.of(self._with_pseudo_reports(quantile**2), self._gamma)
         variance = self._variance(moments, target)
         # Shrinking towards the middle makes up for sampling users; where all users reported there is nothing to make
@@ -128,18 +136,21 @@ class Estimate:
             pseudo = quantile**2 * share
             with np.errstate(divide="ignore", invalid="ignore"):
                 centre = _Moments.of(self._with_pseudo_reports(pseudo), self._gamma).mean
-                half = quantile * np.sqrt(variance / (counts + pseudo)) + 0.5 / (counts + pseudo) / keep
+                half = quantile * np.sqrt(variance / (counts + pseudo)) + reports_more / (counts + pseudo) / keep
             lower.append(centre - half)
             upper.append(centre + half)
         low, high = np.minimum(*lower), np.maximum(*upper)
         centre, half = (low + high) / 2, (high - low) / 2
         domain = self.plan.domain
         middle = domain.to_user_mean(np.where(counts > 0, centre, np.nan))
-        if domain.structure.mixes:
-            width = np.sqrt(domain.to_user_variance(half**2))
-        else:
+        if not domain.structure.mixes:
             width = domain.structure.restore(half * domain.width)
-        return middle - width, middle + width
+            return middle - width, middle + width
+        # Errors of many coefficients add up like their squares, but what they were shrunk by adds up as it is: the sum
+        # is nearly normal around the unbiased mean, while a few coefficients alone need the shrunk centre.
+        width = np.sqrt(domain.to_user_variance(half**2))
+        mean = self.mean
+        return np.minimum(middle, mean) - width, np.maximum(middle, mean) + width
 
     @property
     def _gamma(self) -> float:
@@ -191,11 +202,11 @@ class Analyzer:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.counts = Counts(plan)
-        self._released = False
+        self._closed = ""  # why it takes no more reports
 
     def add(self, reports: Reports) -> None:
         """Count one piece of the batch; reports of another plan are refused, those outside the domain rejected."""
-        self._refuse_after_release()
+        self._refuse_if_closed()
         self.counts.add(reports)
 
     def merge(self, other: Analyzer) -> None:
@@ -204,8 +215,10 @@ class Analyzer:
         Shards share the work of counting. The batch must have been shuffled as a whole before it was cut into them:
         parts shuffled each on their own hide a user among fewer, and the plan's guarantee does not hold.
         """
-        self._refuse_after_release()
+        self._refuse_if_closed()
+        other._refuse_if_closed()
         self.counts.merge(other.counts)
+        other._closed = "merged into another analyzer, where it counts"
 
     def analyze(self, reports: Reports) -> Estimate:
         """The estimate from a whole batch of reports."""
@@ -217,15 +230,21 @@ class Analyzer:
     def estimate(self) -> Estimate:
         """The estimate from everything added; refused below `reports` x `users` accepted reports.
 
-        It closes the batch: a second estimate with a few reports more would show those few by the difference.
+        It closes the batch: a second estimate with a few reports more would show those few by the difference. A
+        `BrokenGuaranteeWarning` says where the reports contradict the plan's honest users.
         """
+        if self._closed != _RELEASED:
+            self._refuse_if_closed()
         released = estimate(self.counts)
-        self._released = True
+        self._closed = _RELEASED
+        sent = self.counts.accepted + self.counts.rejected
+        if (why := why_broken(self.counts, sent // self.plan.reports)) is not None:
+            warnings.warn(f"{why}; plan with a smaller honest fraction", BrokenGuaranteeWarning, stacklevel=2)
         return released
 
-    def _refuse_after_release(self) -> None:
-        if self._released:
-            raise ReportsError("this batch was released already, so it takes no more reports; start a new Analyzer")
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ReportsError(f"this batch was {self._closed}; start a new Analyzer for other reports")
 
 
 def estimate(counts: Counts, *, users: int | None = None) -> Estimate:

@@ -16,17 +16,18 @@ __all__ = ["refuse_broken", "strayed_users", "why_broken"]
 def strayed_users(counts: Counts, users: int) -> int:
     """The fewest of `users` who can have strayed from the protocol, given the table of a whole batch.
 
-    Whoever follows it has all reports accepted, and in the stratified scheme exactly one in each block. A user who
-    strays can leave a block out, or put all reports into one.
+    Whoever follows it has all reports accepted: in the stratified scheme exactly one in each block, in the uniform one
+    no two of a coordinate. A user who strays can leave a block out, or put all reports into one place.
     """
     plan = counts.plan
     fewest = math.ceil(counts.rejected / plan.reports)
+    places = counts.table.sum(axis=1)
     if plan.sampling == "stratified":
-        edges = np.arange(plan.reports) * plan.dimension // plan.reports
-        blocks = np.add.reduceat(counts.table.sum(axis=1), edges)
-        fewest = max(fewest, users - int(blocks.min()))
-        if plan.reports > 1:
-            fewest = max(fewest, math.ceil((int(blocks.max()) - users) / (plan.reports - 1)))
+        places = np.add.reduceat(places, np.arange(plan.reports) * plan.dimension // plan.reports)
+    if len(places) == plan.reports:
+        fewest = max(fewest, users - int(places.min()))
+    if plan.reports > 1:
+        fewest = max(fewest, math.ceil((int(places.max()) - users) / (plan.reports - 1)))
     return fewest
 
 

@@ -24,7 +24,7 @@ from shufflesum.privacy import published
 
 __all__ = ["UninformativePlanWarning", "alternatives", "plan", "plan_for_error"]
 
-_MOST_LEVELS = 999  # what the certified accountant covers
+_MOST_LEVELS, _MOST_COMPOSITIONS = 999, 10**6  # what the certified accountant covers
 
 
 class UninformativePlanWarning(UserWarning):
@@ -83,7 +83,7 @@ def plan(
     if accountant == "paper":
         chosen = _published(base, reports or 1, levels, sampling)
     else:
-        cap = min(max_reports or domain.dimension, domain.dimension)
+        cap = min(max_reports or domain.dimension, domain.dimension, max(1, _MOST_COMPOSITIONS // int(rounds)))
         chosen = _Search(base, [reports] if reports else _halvings(cap), [levels] if levels else None).best()
     _warn_if_uninformative(chosen)
     return chosen

@@ -10,13 +10,16 @@ from shufflesum.errors import PlanError
 
 __all__ = ["statement"]
 
+_LARGEST = 700.0  # the largest epsilon whose exponential is a number here
+
 
 def statement(plan: Plan) -> str:
     """Plain text in Markdown: who sees what, what is guaranteed for whom, on which assumptions, and what is left."""
     if plan.accountant == "none":
         raise PlanError("this plan has no privacy guarantee (accountant 'none'); there is nothing to state")
+    plan.verify()
     epsilon, delta, gamma = plan.epsilon, plan.delta, plan.noise_probability
-    factor = math.exp(min(epsilon, 700.0))
+    factor = math.exp(min(epsilon, _LARGEST))
     rounds = "one round" if plan.rounds == 1 else f"up to {plan.rounds:,} rounds"
     honest = (
         "All users are counted on to follow the protocol."
@@ -42,7 +45,7 @@ Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dim
 
 (epsilon, delta) = (**{upwards(epsilon)}**, **{upwards(delta)}**) differential privacy for **one user, that is one row of data**, over
 {rounds}: whether a user's row is what it is or anything else, no outcome becomes more likely by more than a factor of
-{upwards(factor)}, plus {upwards(delta)}. People who own several rows have less: the guarantee is per row unless rows are combined
+{upwards(factor) if epsilon <= _LARGEST else "e^" + upwards(epsilon)}, plus {upwards(delta)}. People who own several rows have less: the guarantee is per row unless rows are combined
 first. That somebody took part, and how many did, is not hidden.
 
 ## What taking part can reveal at most

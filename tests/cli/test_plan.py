@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ import pytest
 
 import shufflesum as ss
 from shufflesum._figures import upwards
+from shufflesum.contract import Guarantee
+from shufflesum.errors import PlanError
+from shufflesum.statement import statement
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -168,6 +172,17 @@ def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Comma
     assert len(page.splitlines()) < 60
     assert command("statement", "plan.json", "-o", "page.md").code == 0
     assert (folder / "page.md").read_text().strip() == page.strip()
+
+
+def test_a_plan_made_by_hand_gets_no_statement_it_does_not_keep() -> None:
+    plan = ss.plan(users=5000, shape=8, epsilon=1.0, delta=1e-6)
+    with pytest.raises(PlanError):
+        statement(replace(plan, users=50, rounds=100))
+
+
+def test_a_large_epsilon_is_stated_as_it_is() -> None:
+    plan = replace(ss.plan(users=50, shape=2, epsilon=10.0, delta=1e-6), guarantee=Guarantee(800.0, 1e-6, "exact"))
+    assert "more than a factor of\ne^800.0, plus" in statement(plan)
 
 
 def test_a_false_claim_gets_no_statement(command: Command, folder: Path) -> None:

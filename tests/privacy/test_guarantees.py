@@ -73,11 +73,15 @@ def test_a_claim_must_hold_under_its_own_accountant() -> None:
         ({"sampling": "other"}, "sampling is 'other'"),
         ({"sampling": "uniform", "reports": 2}, "needs the dimension"),
         ({"honest_fraction": 0.0}, "honest_fraction is 0.0"),
+        ({"reports": 0}, "reports is 0"),
+        ({"rounds": -2}, "rounds is -2"),
     ],
 )
 def test_impossible_protocols_are_refused(arguments: dict[str, object], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
         Protocol(users=100, levels=1, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=r"users is 0; it must lie between 1 and"):
+        Protocol(users=0, levels=1)
 
 
 def test_answers_are_remembered_across_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,10 @@ class Protocol:
     honest_fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse combinations that no plan can have; ranges are checked where they are used."""
+        """Refuse numbers and combinations that no plan can have."""
+        for name, count in (("users", self.users), ("reports", self.reports), ("rounds", self.rounds)):
+            if not 1 <= count <= 10**10:
+                raise ParameterError(f"{name} is {count}; it must lie between 1 and {10**10}")
         honest_users(self.users, self.honest_fraction)
         if self.dimension is not None and not 1 <= self.reports <= self.dimension:
             raise ParameterError(f"reports is {self.reports}; it must lie between 1 and dimension = {self.dimension}")
