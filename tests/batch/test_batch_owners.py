@@ -8,16 +8,18 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import grid_rows, noiseless_plan, write_folder
+from tests.batch.report_folders import grid_rows, noiseless_plan, noiseless_task, write_folder
 
-from shufflesum.batch.datasets import open_dataset
+from shufflesum.batch.datasets import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.inputs import open_users
 from shufflesum.batch.local import randomize
 from shufflesum.batch.permute import shuffle
 from shufflesum.batch.released import LEDGER
+from shufflesum.batch.sources import FileSource, open_source
 from shufflesum.errors import ParameterError, ReportsError
 
 PLAN = noiseless_plan(users=30)
@@ -108,3 +110,33 @@ def test_spark_takes_several_folders_too(owners: list[Path], tmp_path: Path) -> 
     assert rows_of(tmp_path / "shuffled") == rows_of(*owners)
     with pytest.raises(ReportsError, match=LATE):
         shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again")
+
+
+@pytest.mark.parametrize("memory", [10**9, 2000])
+def test_a_sealed_report_that_another_owner_copied_is_refused(tmp_path: Path, memory: int) -> None:
+    """With little memory the first bytes are compared in several passes."""
+    task = noiseless_task(PLAN)
+    folders = [tmp_path / "a", tmp_path / "b"]
+    tables = []
+    for seed, folder in enumerate(folders):
+        values, _ = grid_rows(15, PLAN, seed)
+        np.save(folder.with_suffix(".npy"), values)
+        randomize(open_users(folder.with_suffix(".npy")), folder, task)
+        tables.append(parquet.read_table(next(folder.glob("*.parquet")), columns=["sealed"]))
+    sealed_folders(folders).refuse_copied_reports(memory)
+    identity = open_dataset(folders[1], stage="reports").identity
+    shutil.rmtree(folders[1])
+    folders[1].mkdir()
+    with_copy = pa.concat_tables([tables[1].slice(1), tables[0].slice(7, 1)]).replace_schema_metadata(None)
+    write_part(folders[1], "part", with_copy.combine_chunks().to_batches(), identity)
+    with pytest.raises(ReportsError, match=r"a/.*\.parquet and .*b/part\.parquet: hold the same sealed report"):
+        sealed_folders(folders).refuse_copied_reports(memory)
+    with pytest.raises(ReportsError, match="hold the same sealed report"):
+        shuffle(folders, tmp_path / "shuffled")
+    assert not (tmp_path / "shuffled").exists()
+
+
+def sealed_folders(folders: list[Path]) -> FileSource:
+    source = open_source(*folders)
+    assert isinstance(source, FileSource)
+    return source

@@ -44,7 +44,7 @@ from shufflesum.batch.scatter import (
     scatter,
     spill,
 )
-from shufflesum.batch.sources import ReportSource, Unit, folders_of, open_source, refuse_changed
+from shufflesum.batch.sources import FileSource, ReportSource, Unit, folders_of, open_source, refuse_changed
 from shufflesum.batch.steps import record_batch
 from shufflesum.contract import check_choice
 from shufflesum.errors import FileError, ReportsError
@@ -124,6 +124,8 @@ def shuffle_source(
             f"there are {source.rows} reports, but the plan hides a user among {identity.users} users with "
             f"{identity.reports} reports each; wait for {identity.smallest_batch - source.rows} more reports"
         )
+    if isinstance(source, FileSource):
+        source.refuse_copied_reports(memory)
     dtype = SEALED if identity.sealed else PLAIN
     layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=cores() if workers is None else workers)
     return run(source, output, layout, format=format, restart=restart, ledger=ledger, progress=progress)

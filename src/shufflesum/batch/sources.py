@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shufflesum.batch.datasets import (
     Dataset,
@@ -28,9 +30,12 @@ from shufflesum.batch.scatter import PLAIN, SEALED, Items
 from shufflesum.batch.steps import reports_of, sealed_bytes
 from shufflesum.batch.uploads import holds_uploads, open_uploads
 from shufflesum.errors import FileError, ParameterError, ReportsError
-from shufflesum.wire import Task
+from shufflesum.wire import SEALED_BYTES, Task
 
 __all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "items_of", "open_source", "refuse_changed"]
+
+_KEY_ROOM = 32  # bytes of memory for each report whose first eight are compared
+_SEALED_AT_ONCE = 1 << 16
 
 Unit = Any  # a piece of the input, in the words of its source
 
@@ -116,6 +121,37 @@ class FileSource:
         for file, pieces in unit:
             for batch in read_batches(file, rows, pieces):
                 yield items_of(batch, self.identity)
+
+    def refuse_copied_reports(self, memory: int) -> None:
+        """Refuse a sealed report that is there twice: its user's value would show in the estimate.
+
+        Sealed reports begin with random bytes: the first eight of all of them are compared, in as many passes as
+        keep to `memory`, and the whole of those that begin alike.
+        """
+        passes = max(1, math.ceil(_KEY_ROOM * self.rows / memory)) if self.identity.sealed else 0
+        for turn in range(passes):
+            keys = np.sort(np.concatenate([keys[keys % passes == turn] for _, _, keys in self._sealed()]))
+            alike = np.unique(keys[1:][keys[1:] == keys[:-1]])
+            if len(alike):
+                self._refuse_alike(alike)
+
+    def _refuse_alike(self, alike: NDArray[np.uint64]) -> None:
+        known: dict[bytes, Path] = {}
+        for path, sealed, keys in self._sealed():
+            for report in map(bytes, sealed[np.isin(keys, alike)]):
+                if report in known:
+                    raise ReportsError(
+                        f"{known[report]} and {path}: hold the same sealed report, which would count twice and show "
+                        "its user's value; one is copied: find out whose, and leave that folder out"
+                    )
+                known[report] = path
+
+    def _sealed(self) -> Iterator[tuple[Path, NDArray[np.uint8], NDArray[np.uint64]]]:
+        """All sealed reports, some at a time, with the file they are in and their first bytes as numbers."""
+        for file in self.dataset.files:
+            for batch in read_batches(file, _SEALED_AT_ONCE):
+                rows = np.frombuffer(sealed_bytes(batch.column("sealed"))[0], np.uint8).reshape(-1, SEALED_BYTES)
+                yield file.path, rows, np.ascontiguousarray(rows[:, :8]).view(np.uint64).ravel()
 
 
 def items_of(batch: Any, identity: Identity) -> Items:
