@@ -170,7 +170,10 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     assert not (files / "counts.json").exists()
     # Of a part of a batch it cannot be seen, and that is said.
     (files / "mixed" / "_shufflesum.json").unlink()
-    assert "nobody can see whether enough users were honest" in command("analyze", "mixed", "--plan", "small.json").err
+    unjudged = "nobody can see whether enough users were honest"
+    assert unjudged in command("analyze", "mixed", "--plan", "small.json").err
+    assert unjudged in command("analyze", "mixed", "--plan", "small.json", "--state", "counts.json").err
+    assert unjudged in command("analyze", "--plan", "small.json", "--state", "counts.json").err
 
 
 def test_a_rewritten_file_is_known_again_and_counts_show_without_new_files(

@@ -48,6 +48,7 @@ class CountsState:
         self.batches: dict[str, str] = {}  # batch id -> shuffle id
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
         self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
+        self.judged = True  # whether all that was counted came in whole folders, whose users' honesty could be seen
         self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
         self._lock_path = self._final.with_name(f".{self._final.name}.lock")
@@ -73,7 +74,13 @@ class CountsState:
                 )
 
     def add(
-        self, counts: Counts, identity: Identity, digests: Mapping[Path, str], parts: Sequence[str | None] = ()
+        self,
+        counts: Counts,
+        identity: Identity,
+        digests: Mapping[Path, str],
+        parts: Sequence[str | None] = (),
+        *,
+        judged: bool = True,
     ) -> None:
         """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
         if identity.shuffle_id is None:
@@ -98,6 +105,7 @@ class CountsState:
         self.files |= {digest: path.name for path, digest in digests.items()}
         self.batches |= dict.fromkeys(identity.batch_ids, identity.shuffle_id)
         self.task = [identity.task_id, identity.round_number]
+        self.judged = self.judged and judged
 
     def __enter__(self) -> CountsState:
         """Lock and read the file; where there is none the counts are zero."""
@@ -167,6 +175,7 @@ class CountsState:
             "batches": self.batches,
             "parts": self.parts,
             "task": self.task,
+            "judged": self.judged,
         }
 
     def _load(self) -> None:
@@ -194,6 +203,7 @@ class CountsState:
         self.counts.rejected = content["rejected"]
         self.files, self.batches = content["files"], content["batches"]
         self.parts, self.task = content["parts"], content["task"]
+        self.judged = content.get("judged", False)
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

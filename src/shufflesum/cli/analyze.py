@@ -23,7 +23,6 @@ from shufflesum.wire import Task, load_private_key
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    from shufflesum.batch.datasets import Dataset
     from shufflesum.batch.state import CountsState
 
 __all__ = ["command"]
@@ -147,9 +146,13 @@ def _count(
             counts, digests = local.count(
                 dataset, target, private_key=private_key, memory=work.memory, workers=work.workers, progress=progress
             )
-    _refuse_broken(dataset, counts)
+    if dataset.whole:
+        refuse_broken(counts, dataset.rows // plan.reports)
     if state is not None:
-        state.add(counts, dataset.identity, digests, [file.part for file in dataset.files if file.rows])
+        parts = [file.part for file in dataset.files if file.rows]
+        state.add(counts, dataset.identity, digests, parts, judged=dataset.whole)
+    elif not dataset.whole:
+        _note_unjudged()
     return counts
 
 
@@ -161,21 +164,20 @@ def _refuse_few(reports: int, plan: Plan) -> None:
         )
 
 
-def _refuse_broken(dataset: Dataset, counts: Counts) -> None:
-    """Refuse a batch of too few honest users; parts of a batch, which have no manifest, cannot be judged."""
-    if not dataset.whole:
-        click.echo(
-            "note: without the folder's _shufflesum.json nobody can see whether enough users were honest; "
-            "the guarantee rests on that",
-            err=True,
-        )
-    else:
-        refuse_broken(counts, dataset.rows // counts.plan.reports)
+def _note_unjudged() -> None:
+    """Of parts of a batch, which have no manifest, nobody can say from how many honest users it came."""
+    click.echo(
+        "note: without the folder's _shufflesum.json nobody can see whether enough users were honest; "
+        "the guarantee rests on that",
+        err=True,
+    )
 
 
 def _note(counts: Counts, state: CountsState | None) -> None:
     if counts.rejected:
         click.echo(f"note: {counts.rejected} reports are unreadable or outside the domain, and were rejected", err=True)
+    if state is not None and not state.judged:
+        _note_unjudged()
     rounds = counts.plan.rounds
     if state is not None and state.shuffles > rounds:
         click.echo(
