@@ -41,9 +41,9 @@ clean:
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -e '.[files,plots,service]'
 	touch $@
 
-.venv/.dev-installed: .venv/.run-installed
+.venv/.dev-installed: .venv/bin/python pyproject.toml
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -e '.[dev]'
-	touch $@
+	touch .venv/.run-installed $@
 
 .venv/.bench-installed: .venv/.dev-installed
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -e '.[bench]'

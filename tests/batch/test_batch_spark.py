@@ -122,6 +122,7 @@ def test_sealed_reports_are_shuffled_unopened(tmp_path: Path) -> None:
     assert counted.rejected == 0
 
 
+@pytest.mark.slow
 def test_files_that_only_spark_can_reach_are_counted_too(session: Any, batch: Batch, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
@@ -159,6 +160,7 @@ def test_a_batch_with_too_many_strays_has_no_estimate(session: Any, tmp_path: Pa
             assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
 
 
+@pytest.mark.slow
 def test_columns_of_numbers_and_arrays_mean_the_same(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
@@ -307,6 +309,7 @@ def test_it_refuses_in_a_line(batch: Batch, case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_batches_of_the_same_plan_are_shuffled_together(batch: Batch) -> None:
     from shufflesum.batch import spark
 

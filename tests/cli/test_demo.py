@@ -60,6 +60,7 @@ def test_the_demo_needs_no_arguments(script: Command, folder: Path) -> None:
     assert (folder / "demo-output/heartbeat.png").is_file()
 
 
+@pytest.mark.slow
 def test_a_crowd_too_small_is_noted_in_plain_words(command: Command) -> None:
     done = command("demo", "--users", 100, "--epsilon", 0.01, "-o", "here")
     assert done.code == 0

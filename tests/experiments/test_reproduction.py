@@ -165,6 +165,7 @@ def test_progress_goes_from_start_to_end(finished: Finished) -> None:
     assert len(finished.percents) > 50
 
 
+@pytest.mark.slow
 def test_a_second_run_measures_nothing_and_a_failed_one_keeps_the_report(
     finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
