@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
 from shufflesum.cli.options import console, task_option, upwards
+from shufflesum.cli.results import guarantee_of
 from shufflesum.errors import FileError
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.web import fetch_estimate
@@ -95,12 +96,11 @@ class _Round:
 
 def _chart(task: Task, found: dict[str, Any]) -> Any:
     lower, upper = (np.array(end, dtype=np.float64) for end in found["confidence_interval"])
-    holds = found["guarantee"]["holds"]
-    promise = f"epsilon {upwards(task.plan.epsilon)}, delta {upwards(task.plan.delta)}"
+    promise = guarantee_of(task.plan) if found["guarantee"]["holds"] else "the guarantee no longer holds"
     return estimate_chart(
         _Round(np.array(found["mean"], dtype=np.float64), (lower, upper)),
         title=f"Private mean of {task.name}, round {found['round']}",
-        subtitle=f"{found['users']:,} users, {promise if holds else 'the guarantee no longer holds'}",
+        subtitle=f"{found['users']:,} users, {promise}",
         level=found["confidence_level"],
     )
 

@@ -21,7 +21,7 @@ from shufflesum.estimation import Estimate
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 
-__all__ = ["Results", "print_estimate", "result_options"]
+__all__ = ["Results", "guarantee_of", "print_estimate", "result_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _Names = tuple[str, ...] | None
@@ -76,7 +76,7 @@ class Results:
                     chart = estimate_chart(
                         estimate,
                         title=f"Private mean of {what}",
-                        subtitle=f"{estimate.users:,} users, {_guarantee(estimate.plan)}",
+                        subtitle=f"{estimate.users:,} users, {guarantee_of(estimate.plan)}",
                         level=self.confidence,
                     )
                     save_chart(chart, staged_plot)
@@ -106,7 +106,7 @@ def _keep_inputs(output: Path | None, *inputs: Path | None) -> None:
             raise FileError(f"{output}: is an input, and would be replaced; choose another output file")
 
 
-def _guarantee(plan: Plan) -> str:
+def guarantee_of(plan: Plan) -> str:
     """Never without the conditions it rests on, where they are not the usual ones."""
     rounds = "" if plan.rounds == 1 else f" over {plan.rounds:,} rounds"
     honest = "" if plan.honest_fraction == 1 else f" if {plan.honest_users:,} users are honest"
@@ -121,7 +121,7 @@ def print_estimate(estimate: Estimate, level: float, names: tuple[str, ...] | No
         f"{plan.levels + 1} values, replaced by noise with probability {downwards(plan.noise_probability, 4)}"
     )
     console.print(
-        f"guarantee for one row: [bold]{_guarantee(plan)}[/bold] ({plan.accountant} accountant); "
+        f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); "
         f"if the shuffler colludes: epsilon {upwards(plan.local_epsilon)}"
     )
     lower, upper = (end.reshape(-1) for end in estimate.confidence_interval(level))
