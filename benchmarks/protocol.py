@@ -135,7 +135,7 @@ def against_peers(rows: Rows) -> list[Row]:
         return [GRR_Client(value, LEVELS + 1, epsilon) for value in values]
 
     part = rows[:100_000]
-    theirs, ours = best_times(peer, lambda: Randomizer(full).randomize(part), repeats=3)
+    theirs, ours = best_times(peer, lambda: Randomizer(full).randomize(part), repeats=15)
     return [
         *result,
         at_least(
