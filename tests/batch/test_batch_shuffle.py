@@ -103,7 +103,9 @@ def test_every_permutation_of_four_reports_is_equally_likely_in_many_shuffles(fo
     assert permutation_chance(folder, layout, SeededSource(2), 6000) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("layout", [IN_MEMORY, SPILLED], ids=["in memory", "two buckets"])
+@pytest.mark.parametrize(
+    "layout", [pytest.param(IN_MEMORY, marks=pytest.mark.slow), SPILLED], ids=["in memory", "two buckets"]
+)
 def test_a_shuffle_with_biased_words_is_found_out(folder: Path, layout: Layout) -> None:
     """The twin: the same code with words that lack two bits."""
     assert permutation_chance(folder, layout, WordsBelow(1), 250) < FALSE_ALARM
@@ -122,7 +124,10 @@ class Unscattered:
             self._source.fill(out)
 
 
-@pytest.mark.parametrize(("randomness", "uniform"), [(SeededSource(3), True), (Unscattered(), False)])
+@pytest.mark.parametrize(
+    ("randomness", "uniform"),
+    [(SeededSource(3), True), pytest.param(Unscattered(), False, marks=pytest.mark.slow)],
+)
 def test_reports_at_the_ends_of_parts_are_any_reports(folder: Path, randomness: RandomSource, uniform: bool) -> None:
     """Ends of parts, and neighbours across them, are uniform (each at false alarm 5e-7); by turns they are not."""
     reports = numbered_folder(folder / "reports", 10, 1, 21)
