@@ -1,11 +1,17 @@
-"""A real PostgreSQL for the tests of the service, started once for each test process."""
+"""A real PostgreSQL for the tests of the service, started once for each test process, and stores of both kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import psycopg
 import pytest
 from tests.service.postgres import Postgres, why_no_postgres
+from tests.service.store_places import Place, new_task
+
+from shufflesum.service import sql_store
+from shufflesum.service.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +28,32 @@ def postgres(_one_postgres: Postgres) -> Postgres:
     """A PostgreSQL of this test run's own, running even if the test before has stopped it."""
     _one_postgres.start()
     return _one_postgres
+
+
+@pytest.fixture
+def short_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few uploads fill the list of arrivals."""
+    monkeypatch.setattr(sql_store, "_MOST_RECENT", 9)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    task = new_task(tmp_path)
+    if request.param == "sqlite":
+        return Place(f"sqlite:{tmp_path / 'store.db'}", task, lambda: list(tmp_path.glob("store.db*")))
+    running: Postgres = request.getfixturevalue("postgres")
+
+    def files() -> list[Path]:
+        with psycopg.connect(running.address, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+        # The database's own log is its administrator's to keep or not, and docs/deploy.md says so.
+        return [path for path in (running.data / "base").rglob("*") if path.is_file()]
+
+    return Place(running.address, task, files)
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
+    store = place.open()
+    yield store
+    store.close()

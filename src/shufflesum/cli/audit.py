@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from shufflesum._figures import downwards, upwards
-from shufflesum.audit import AuditResult, audit
+from shufflesum.audit import AuditResult, audit, subsets_overlap
 from shufflesum.cli.options import console, plan_options, progress_bar, warnings_as_notes
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
@@ -115,10 +115,9 @@ def _print_card(result: AuditResult) -> None:
         "verdict": f"[bold]{_verdict(result) if result.passed else 'FAILED'}[/bold]",
     }
     if result.passed and result.epsilon_lower < result.epsilon_upper / 2:
-        unknown = plan.sampling == "uniform" and 1 < plan.reports < plan.dimension
         lines[" "] = "but much less is proved than certified: " + (
             "for uniform sampling no lower bound is known; the law of reports was tested"
-            if unknown
+            if subsets_overlap(plan)
             else "too few reports to notice small defects; give more --seconds"
         )
     console.print(f"[bold]Audit of plan {plan.id[:16]}[/bold]")
