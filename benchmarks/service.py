@@ -24,9 +24,10 @@ from typing import Any
 import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from tests.service.servers import Deployment, ServerProcess, fake_upload, wait_until
 
-from benchmarks.timing import Row
+from benchmarks.timing import Row, best_times
 from shufflesum._machine import cores as machine_cores
 from shufflesum._machine import process_pool
 from shufflesum.protocol import Reports
@@ -94,27 +95,34 @@ def opening() -> list[Row]:
                 ours.append(OPENED / (time.perf_counter() - start))
     # The first batch starts the analyzer's processes. Rates of the same seconds are compared; the median pair counts.
     rate, one, all_cores = median(ours[1:]), median(alone[1:]), median(together[1:])
-    possible = median(all_of / (cores * single) for all_of, single in zip(together[1:], alone[1:], strict=True))
     ratio = median(mine / (cores * single) for mine, single in zip(ours[1:], alone[1:], strict=True))
     share = median(mine / all_of for mine, all_of in zip(ours[1:], together[1:], strict=True))
+    library, recipient = best_times(
+        lambda: _bare_open(sealed, key, info), lambda: open_many(sealed, key, info), repeats=REPEATS
+    )
     return [
         Row(
             f"analyzer: a batch of {OPENED:,} reports opened and counted on {cores} cores, against the bare HPKE open "
             "rate of one core, times cores",
             f"{ratio:.2f}x ({rate:,.0f} against {cores} x {one:,.0f} reports a second)",
-            "at least 0.85x" + (f"; bare processes on all cores reach {possible:.2f}x here" if possible < 1 else ""),
-            # Cores that slow each other down are no fault of the analyzer's.
-            ratio >= 0.85 or (None if possible < 0.9 else False),
+            "at least 0.85x",
+            ratio >= 0.85,
         ),
         Row(
-            "the same, against bare processes that do nothing but open, one on each core",
+            "the same, against bare processes that do nothing but open, one on each core at the same time",
             f"{share:.2f}x ({all_cores:,.0f} reports a second)",
-            "at least 0.85x",
-            share >= 0.85,
+            "",
+        ),
+        Row(
+            "opening sealed reports on one core, against the library's HPKE called for each",
+            f"{library / recipient:.2f}x",
+            "above 1x",
+            library > recipient,
         ),
     ]
 
 
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 _key: X25519PrivateKey  # in the bare processes only
 
 
@@ -126,8 +134,13 @@ def _bare_key(raw: bytes) -> None:
 def _bare_rate(sealed: bytes, info: bytes) -> float:
     start = time.perf_counter()
     for _ in range(BARE_ROUNDS):
-        assert open_many(sealed, _key, info).rejected == 0
+        _bare_open(sealed, _key, info)
     return BARE_ROUNDS * DISTINCT / (time.perf_counter() - start)
+
+
+def _bare_open(sealed: bytes, key: X25519PrivateKey, info: bytes) -> None:
+    for start in range(0, len(sealed), SEALED_BYTES):
+        _SUITE.decrypt(sealed[start : start + SEALED_BYTES], key, info)
 
 
 def memory() -> list[Row]:

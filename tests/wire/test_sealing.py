@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -29,7 +31,9 @@ from shufflesum.wire import (
     seal_many,
     write_key_pair,
 )
+from shufflesum.wire.hpke import Recipient
 
+LIBRARY = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 INFO = seal_info("5a" * 32, 1)
 PLAIN = np.arange(4 * REPORT_BYTES, dtype=np.uint8).reshape(4, REPORT_BYTES)
@@ -42,6 +46,13 @@ def rows(opened: Opened) -> list[list[int]]:
 
 def numbered(count: int) -> NDArray[np.uint8]:
     return np.arange(count, dtype=">u4").astype(">u8").view(np.uint8).reshape(count, 8)[:, 2:]
+
+
+def opened_or_refused(opening: Callable[[bytes], bytes], message: bytes) -> bytes | None:
+    try:
+        return opening(message)
+    except (InvalidTag, ValueError):
+        return None
 
 
 # --- seals ---
@@ -77,6 +88,29 @@ def test_a_report_with_any_bit_flipped_is_rejected_and_the_others_are_kept(bit: 
 @given(st.binary(min_size=SEALED_BYTES, max_size=SEALED_BYTES))
 def test_arbitrary_bytes_are_rejected_never_an_error(data: bytes) -> None:
     assert open_many(data, KEY, INFO).rejected == 1
+
+
+@given(
+    plain=st.binary(max_size=200),
+    info=st.binary(max_size=200),
+    private=st.binary(min_size=32, max_size=32),
+    flip=st.none() | st.integers(0),
+)
+def test_a_recipient_opens_what_the_library_opens_and_nothing_else(
+    plain: bytes, info: bytes, private: bytes, flip: int | None
+) -> None:
+    key = X25519PrivateKey.from_private_bytes(private)
+    message = bytearray(LIBRARY.encrypt(plain, key.public_key(), info))
+    if flip is not None:
+        message[flip // 8 % len(message)] ^= 1 << flip % 8
+    assert opened_or_refused(Recipient(key, info).open, bytes(message)) == opened_or_refused(
+        lambda sealed: LIBRARY.decrypt(sealed, key, info), bytes(message)
+    )
+
+
+@pytest.mark.parametrize("length", [0, 31, 32, 47])
+def test_a_message_too_short_to_be_a_seal_is_refused(length: int) -> None:
+    assert opened_or_refused(Recipient(KEY, INFO).open, SEALED[0].tobytes()[:length]) is None
 
 
 @pytest.mark.parametrize("point", [0, 1, 2**255 - 19, 2**255 - 20, 2**255 - 18, 2**256 - 1])
