@@ -70,7 +70,7 @@ def claimed_plans(draw: st.DrawFn) -> Plan:
 @given(plan=claimed_plans())
 def test_plans_come_back_from_json_to_the_last_bit(plan: Plan) -> None:
     text = plan.to_json()
-    back = Plan._decode(text)  # without the claim, which these plans do not keep
+    back = Plan.decode_unverified(text)  # without the claim, which these plans do not keep
     assert back == plan
     assert hash(back) == hash(plan)
     assert back.id == plan.id
@@ -136,12 +136,23 @@ def test_every_field_but_the_predictions_is_among_the_changed_ones() -> None:
         {"local_epsilon": None},
         {"expected_error": {"total": 0.0}},
         {"expected_error": json.loads(PLAN.to_json())["expected_error"] | {"total": 1e-9}},
+        {"expected_error": json.loads(PLAN.to_json())["expected_error"] | {"bias": 0.0}},
         {"bytes_per_user": {}},
     ],
 )
 def test_predictions_in_a_file_must_follow_from_its_parameters(lie: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="changed after it was made"):
         Plan.from_json(json.dumps(json.loads(PLAN.to_json()) | lie))
+
+
+def test_predictions_must_follow_in_any_unit() -> None:
+    text = ss.plan(users=3000, shape=2, epsilon=1.0, delta=1e-6, bounds=(0, 1e-7)).to_json()
+    file = json.loads(text)
+    assert 0 < file["expected_error"]["total"] < 1e-12
+    assert Plan.from_json(text).to_json() == text
+    file["expected_error"]["total"] = 0.0
+    with pytest.raises(PlanError, match="changed after it was made"):
+        Plan.from_json(json.dumps(file))
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,12 @@ def plan_for_error(
     if (users is None) == (epsilon is None):
         raise ParameterError("a target error asks for the smallest users or epsilon: leave out exactly one of the two")
 
+    if users is not None and arguments.get("accountant") == "paper":
+        raise ParameterError(
+            "the smallest epsilon cannot be looked for with accountant='paper', whose formula jumps at epsilon = 1 and "
+            "ends at 6; give epsilon and leave out users, or use accountant='exact'"
+        )
+
     def certified(value: float, near: Plan | None) -> Plan | None:
         """The plan at this many users, or this epsilon; with the reports and levels of a plan near it, if given."""
         try:

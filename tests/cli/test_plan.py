@@ -102,6 +102,10 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
         (("--dimension", "3", "--delta", "1e-6"), "--users and --epsilon"),
         ((*TARGET, "--target-error", "0.1"), "leave out exactly one"),
         (("--users", "10", "--dimension", "3", "--delta", "1e-6", "--target-error", "1e-30"), "out of reach"),
+        (
+            ("--users", "10", "--dimension", "3", "--delta", "1e-6", "--target-error", "1", "--accountant", "paper"),
+            "cannot be looked for with accountant='paper'",
+        ),
         ((*TARGET, "--levels", "0"), "levels is 0"),
         ((*TARGET, "--reports", "9"), "reports is 9"),
         ((*TARGET, "--bounds", "1", "1"), "bounds"),
@@ -183,6 +187,13 @@ def test_a_plan_made_by_hand_gets_no_statement_it_does_not_keep() -> None:
 def test_a_large_epsilon_is_stated_as_it_is() -> None:
     plan = replace(ss.plan(users=50, shape=2, epsilon=10.0, delta=1e-6), guarantee=Guarantee(800.0, 1e-6, "exact"))
     assert "more than a factor of\ne^800, plus" in statement(plan)
+
+
+def test_files_may_have_any_name(command: Command, folder: Path) -> None:
+    (folder / "a[").mkdir()
+    done = command("plan", "--users", 500, "--dimension", 2, "--epsilon", 1, "--delta", 1e-6, "-o", "a[/b].json")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "wrote a[/b].json")
+    assert (folder / "a[" / "b].json").exists()
 
 
 def test_a_false_claim_gets_no_statement(command: Command, folder: Path) -> None:

@@ -159,9 +159,9 @@ def test_bounds_beyond_single_precision_do_not_let_infinity_in() -> None:
 
 def test_unknown_policies_are_refused() -> None:
     with pytest.raises(ParameterError, match="'refuse' or 'midpoint'"):
-        Domain.of(1, (0, 1)).prepare([[0.5]], missing="zero")  # type: ignore[arg-type]
+        Domain.of(1, (0, 1)).check_missing("zero")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="not possible with a Span"):
-        Domain.of(Span([[1.0]]), (0, 1)).prepare([[0.5]], missing="midpoint")
+        Domain.of(Span([[1.0]]), (0, 1)).check_missing("midpoint")
 
 
 def test_symmetric_matrices_take_part_with_each_pair_once() -> None:

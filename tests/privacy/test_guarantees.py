@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,20 @@ def test_a_doctored_memory_cannot_lower_what_is_claimed(tmp_path: Path, monkeypa
     _memory.remember(f"epsilon {protocol} 0.1 1e-05", epsilon.upper / 2, 0.0)
     assert protocol.delta(0.1, 1.0).upper == delta.upper
     assert protocol.epsilon(0.1, 1e-5) == epsilon
+
+
+@pytest.mark.parametrize("answer", [math.nan, 0.0, -1.0, 2.0, math.inf, 1 / 3])
+def test_remembered_nonsense_is_no_answer(answer: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHUFFLESUM_CACHE", str(tmp_path))
+    protocol = Protocol(users=780, levels=2)
+    noise, delta = protocol.smallest_noise_probability(1.0, 1e-5), protocol.delta(0.1, 1.0)
+    epsilon = protocol.epsilon(0.1, 1e-5)
+    _memory.remember(f"noise {protocol} 1.0 1e-05", answer)
+    assert protocol.smallest_noise_probability(1.0, 1e-5) == noise
+    if not 0 <= answer < 1:  # a lower bound may be anything below the upper one
+        _memory.remember(f"delta {protocol} 0.1 1.0", answer)
+        _memory.remember(f"epsilon {protocol} 0.1 1e-05", epsilon.upper, answer)
+        assert (protocol.delta(0.1, 1.0), protocol.epsilon(0.1, 1e-5)) == (delta, epsilon)
 
 
 def test_a_broken_memory_is_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,7 +254,7 @@ def test_clipping_and_midpoints_are_done_where_asked_for() -> None:
     with pytest.raises(DataError, match="infinite"):
         Randomizer(plan, missing="midpoint").randomize(row)
     with pytest.raises(ParameterError, match="missing='zero'"):
-        Randomizer(plan, missing="zero").randomize(row)  # type: ignore[arg-type]
+        Randomizer(plan, missing="zero")  # type: ignore[arg-type]
 
 
 def test_structures_report_their_own_coordinates() -> None:

@@ -148,7 +148,7 @@ def test_a_batch_becomes_its_table_of_counts(remote: Remote, address: str) -> No
     (found,) = remote.estimate()["rounds"]
     values = np.arange(11) / 10
     assert found["mean"] == pytest.approx(expected @ values / expected.sum(axis=1))
-    assert (found["users"], found["rejected"], found["round"]) == (USERS, 0, 1)
+    assert (found["users"], found["rejected_reports"], found["round"]) == (USERS, 0, 1)
     assert found["guarantee"] == {
         "epsilon": None,
         "delta": 1.0,
@@ -221,7 +221,7 @@ def test_reports_sealed_for_another_round_or_outside_the_domain_are_rejected_and
     with running(TASK, address, release_anyway=True) as remote:
         assert remote.post(sealed(TASK, cells) + foreign, users=11)[0] == 201
         (found,) = remote.estimate()["rounds"]
-        assert found["rejected"] == 4
+        assert found["rejected_reports"] == 4
         assert found["users"] == 9
         assert remote.metrics()["shufflesum_reports_rejected_total"] == 4
 
@@ -247,7 +247,7 @@ def test_more_rejected_than_the_honest_fraction_allows_withholds_the_estimate(
         remote.post(body, users=10)
         (found,) = remote.estimate()["rounds"]
         assert found["guarantee"]["holds"] is holds
-        assert found["rejected"] == 2 * bad_users
+        assert found["rejected_reports"] == 2 * bad_users
 
 
 def test_a_coordinate_nobody_reported_is_null(remote: Remote) -> None:

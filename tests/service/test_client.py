@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from shufflesum import Span, Symmetric
-from shufflesum.errors import FileError, ParameterError
+from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError
 from shufflesum.service.ledger import Ledger
 from shufflesum.service.problems import PROBLEMS
@@ -265,6 +265,32 @@ def test_taking_part_does_not_depend_on_the_data(
     assert len(shuffler.bodies[0]) == task.upload_bytes
 
 
+@pytest.mark.parametrize(
+    "vector",
+    [
+        np.ma.masked_array([0.1, 0.2, 0.3], mask=[False, True, False]),
+        ["a", "b", "c"],
+        [0.1, [0.2], 0.3],
+        [0.1, 0.2j, 0.3],
+    ],
+    ids=["masked", "words", "ragged", "complex"],
+)
+def test_what_is_no_array_of_numbers_is_refused_and_nothing_sent(
+    connect: Callable[..., Client], shuffler: Shuffler, vector: Any
+) -> None:
+    with pytest.raises(DataError, match="vector: "):
+        connect().upload(vector)
+    assert shuffler.bodies == []
+
+
+def test_masked_matrices_keep_what_they_withhold(connect: Callable[..., Client], shuffler: Shuffler) -> None:
+    plan = unprotected_plan(users=1, shape=Symmetric(2), reports=3, levels=10)
+    client = connect(task_for(shuffler, plan=plan))
+    with pytest.raises(DataError, match="would lose its mask"):
+        client.upload_many(np.ma.masked_array([np.eye(2)], mask=[[[True, False], [False, False]]]), ["anna"])
+    assert shuffler.bodies == []
+
+
 @pytest.mark.parametrize("row", [[np.nan, np.inf, -1e300], [1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [5, 5, 0]])
 def test_an_array_outside_the_span_is_moved_onto_it(
     connect: Callable[..., Client], shuffler: Shuffler, row: list[float]
@@ -361,7 +387,7 @@ def answer_of(task: Task, **changes: Any) -> dict[str, Any]:
     found = {
         "round": 1,
         "users": 1,
-        "rejected": 0,
+        "rejected_reports": 0,
         "mean": [0.5, None, 0.5],
         "sum": [0.5, None, 0.5],
         "standard_error": [0.1, None, 0.1],

@@ -191,7 +191,7 @@ def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch:
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
             answer = CliRunner().invoke(estimate_command.command, [*task, "--json", analyzer.url])
             (found,) = json.loads(answer.output)["rounds"]
-            assert (found["users"], found["rejected"], found["guarantee"]["holds"]) == (300, 0, True)
+            assert (found["users"], found["rejected_reports"], found["guarantee"]["holds"]) == (300, 0, True)
             # Seven standard errors: a false alarm of 1e-8 or so.
             assert np.all(np.abs(found["mean"] - rows.mean(axis=0)) < 7 * np.array(found["standard_error"]))
             picture = tmp_path / "round.svg"

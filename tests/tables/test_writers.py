@@ -3,92 +3,86 @@ import importlib.util
 import json
 import os
 import stat
-from dataclasses import dataclass
+import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pyarrow import parquet as arrow_parquet
 
+from shufflesum.domain import Domain, Span
 from shufflesum.errors import FileError, MissingExtraError
+from shufflesum.estimation import Estimate, estimate
+from shufflesum.protocol import Counts
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
-
-PLAN = {"users": 10, "epsilon": 1.0, "accountant": "exact"}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    mean: np.ndarray
-    report_counts: np.ndarray
-    users: int = 10
-    rejected: int = 2
-
-    @property
-    def sum(self) -> np.ndarray:
-        return self.users * self.mean
-
-    @property
-    def standard_error(self) -> np.ndarray:
-        return np.asarray(np.abs(self.mean) / 8)
-
-    def confidence_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        return self.mean - level, self.mean + level
+from shufflesum.testing import unprotected_plan
 
 
-def matrix() -> Estimate:
-    return Estimate(np.array([[0.1, np.nan, 2.0], [3.0, 4.0, 5.0]]), np.array([[4, 0, 6], [7, 8, 9]]))
+def estimated(shape: Any, table: list[list[int]], rejected: int = 0) -> Estimate:
+    """The estimate from a table of counts of a plan without noise: values 0 and 1, bounds 0 and 10."""
+    plan = replace(unprotected_plan(users=1, shape=shape, levels=1), domain=Domain.of(shape, (0.0, 10.0)))
+    counts = Counts(plan)
+    counts.table[:] = table
+    counts.rejected = rejected
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nobody reported one of the entries
+        return estimate(counts)
+
+
+MATRIX = estimated((2, 3), [[3, 1], [0, 0], [1, 1], [4, 4], [1, 3], [5, 5]], rejected=2)
+NUMBER = estimated((), [[1, 1]])
+PLAN = MATRIX.plan.summary()
 
 
 def test_json_keeps_the_shape_and_turns_nan_into_null() -> None:
-    found = estimate_to_json(matrix(), 0.5)
-    assert found == {
-        "mean": [[0.1, None, 2.0], [3.0, 4.0, 5.0]],
-        "sum": [[1.0, None, 20.0], [30.0, 40.0, 50.0]],
-        "users": 10,
-        "standard_error": [[0.0125, None, 0.25], [0.375, 0.5, 0.625]],
-        "confidence_interval": [
-            [[-0.4, None, 1.5], [2.5, 3.5, 4.5]],
-            [[0.6, None, 2.5], [3.5, 4.5, 5.5]],
-        ],
-        "confidence_level": 0.5,
-        "report_counts": [[4, 0, 6], [7, 8, 9]],
-        "rejected_reports": 2,
-    }
+    found = estimate_to_json(MATRIX, 0.5)
+    assert np.isnan(MATRIX.mean[0, 1])
+    assert found["mean"] == [[2.5, None, 5.0], [5.0, 7.5, 5.0]]
+    assert found["sum"] == [[70.0, None, 140.0], [140.0, 210.0, 140.0]]
+    assert (found["users"], found["rejected_reports"], found["confidence_level"]) == (28, 2, 0.5)
+    assert found["report_counts"] == [[4, 0, 2], [8, 4, 10]]
+    lower, upper = MATRIX.confidence_interval(0.5)
+    for told, true in zip(
+        [found["standard_error"], *found["confidence_interval"]], [MATRIX.standard_error, lower, upper], strict=True
+    ):
+        np.testing.assert_array_equal(np.array(told, dtype=float), np.where(np.isfinite(true), true, np.nan))
     json.dumps(found, allow_nan=False)
 
 
-@pytest.mark.parametrize("mean", [0.5, np.nan])
-def test_json_of_a_single_number_is_a_number_or_null(mean: float) -> None:
-    found = estimate_to_json(Estimate(np.asarray(mean), np.asarray(3)))
-    assert found["mean"] == (None if np.isnan(mean) else mean)
-    assert found["report_counts"] == 3
+def test_json_of_a_single_number_is_a_number() -> None:
+    found = estimate_to_json(NUMBER)
+    assert (found["mean"], found["report_counts"]) == (5.0, 2)
 
 
 def test_the_json_file_holds_plan_and_estimate(tmp_path: Path) -> None:
-    write_estimate(tmp_path / "e.json", matrix(), PLAN, 0.9)
+    write_estimate(tmp_path / "e.json", MATRIX, 0.9)
     document = json.loads((tmp_path / "e.json").read_text())
-    assert document == {"plan": PLAN, "estimate": estimate_to_json(matrix(), 0.9)}
+    assert document == {"plan": PLAN, "estimate": estimate_to_json(MATRIX, 0.9)}
 
 
 def test_csv_and_parquet_have_one_row_per_entry(tmp_path: Path) -> None:
-    write_estimate(tmp_path / "e.csv", matrix(), PLAN, 0.5)
-    write_estimate(tmp_path / "e.parquet", matrix(), PLAN, 0.5)
+    write_estimate(tmp_path / "e.csv", MATRIX, 0.5)
+    write_estimate(tmp_path / "e.parquet", MATRIX, 0.5)
     with (tmp_path / "e.csv").open(newline="") as file:
         from_csv = list(csv.DictReader(file))
     table = arrow_parquet.read_table(tmp_path / "e.parquet")
     assert json.loads(table.schema.metadata[b"plan"]) == PLAN
+    assert table.schema.metadata[b"confidence_level"] == b"0.5"
     from_parquet = table.to_pylist()
     assert list(from_csv[0]) == list(from_parquet[0])
     assert len(from_csv) == len(from_parquet) == 6
-    assert from_parquet[3] == {
+    lower, upper = MATRIX.confidence_interval(0.5)
+    assert from_parquet[4] == {
         "index_0": 1,
-        "index_1": 0,
-        "mean": 3.0,
-        "sum": 30.0,
-        "standard_error": 0.375,
-        "lower": 2.5,
-        "upper": 3.5,
-        "report_count": 7,
+        "index_1": 1,
+        "mean": 7.5,
+        "sum": 210.0,
+        "standard_error": MATRIX.standard_error[1, 1],
+        "lower": lower[1, 1],
+        "upper": upper[1, 1],
+        "report_count": 4,
     }
     assert (from_csv[1]["mean"], from_parquet[1]["mean"], from_csv[1]["report_count"]) == ("", None, "0")
     for text, row in zip(from_csv, from_parquet, strict=True):
@@ -98,36 +92,50 @@ def test_csv_and_parquet_have_one_row_per_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_counts_that_are_not_per_entry_are_left_empty(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"e{suffix}"
-    write_estimate(path, Estimate(np.zeros((2, 2)), np.array([5, 6])), PLAN)
+    write_estimate(path, estimated(Span(np.eye(4)[:2].reshape(2, 2, 2)), [[1, 1], [2, 1]]))
     if suffix == ".csv":
+        assert len(path.read_text().splitlines()) == 5
         assert all(line.endswith(",") for line in path.read_text().splitlines()[1:])
     else:
         assert arrow_parquet.read_table(path).column("report_count").to_pylist() == [None] * 4
 
 
 def test_a_single_number_is_one_row_without_index(tmp_path: Path) -> None:
-    write_estimate(tmp_path / "e.csv", Estimate(np.asarray(0.5), np.asarray(3)), PLAN)
+    write_estimate(tmp_path / "e.csv", NUMBER)
     lines = (tmp_path / "e.csv").read_text().splitlines()
     assert lines[0].startswith("mean,sum")
     assert len(lines) == 2
 
 
 def test_npz_keeps_the_shape_and_needs_no_pickle(tmp_path: Path) -> None:
-    write_estimate(tmp_path / "e.npz", matrix(), PLAN, 0.9)
+    write_estimate(tmp_path / "e.npz", MATRIX, 0.9)
     with np.load(tmp_path / "e.npz", allow_pickle=False) as arrays:
-        assert np.array_equal(arrays["mean"], matrix().mean, equal_nan=True)
-        assert np.array_equal(arrays["upper"], matrix().mean + 0.9, equal_nan=True)
-        assert np.array_equal(arrays["report_counts"], matrix().report_counts)
-        assert (arrays["users"], arrays["confidence_level"], arrays["rejected_reports"]) == (10, 0.9, 2)
+        assert np.array_equal(arrays["mean"], MATRIX.mean, equal_nan=True)
+        assert np.array_equal(arrays["upper"], MATRIX.confidence_interval(0.9)[1], equal_nan=True)
+        assert np.array_equal(arrays["report_counts"], MATRIX.report_counts)
+        assert (arrays["users"], arrays["confidence_level"], arrays["rejected_reports"]) == (28, 0.9, 2)
         assert json.loads(str(arrays["plan"])) == PLAN
 
 
 def test_writing_to_an_unknown_suffix_or_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"'\.txt'.*\.json, \.csv, \.parquet, \.npz"):
-        write_estimate(tmp_path / "e.txt", matrix(), PLAN)
+        write_estimate(tmp_path / "e.txt", MATRIX)
     for suffix in WRITABLE:
         with pytest.raises(FileError, match="cannot be written"):
-            write_estimate(tmp_path / "none" / f"e{suffix}", matrix(), PLAN)
+            write_estimate(tmp_path / "none" / f"e{suffix}", MATRIX)
+
+
+def test_text_that_finds_no_room_is_an_error_that_names_the_final_file(tmp_path: Path) -> None:
+    with StagedOutputs() as outputs:
+        staged = outputs.stage(tmp_path / "a.json", WRITABLE)
+        staged.unlink()
+        staged.symlink_to("/dev/full")
+        with pytest.raises(FileError, match=r"a\.json: cannot be written: .* free space"):
+            outputs.write(staged, "text")
+        staged.unlink()
+        staged.touch()
+    (tmp_path / "a.json").unlink()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_staged_files_appear_together_when_the_block_ends(tmp_path: Path) -> None:

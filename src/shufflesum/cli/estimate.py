@@ -14,7 +14,6 @@ from rich.table import Table as RichTable
 
 from shufflesum.cli.options import console, task_option, upwards
 from shufflesum.cli.results import guarantee_of
-from shufflesum.errors import FileError
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.web import fetch_estimate
 from shufflesum.tables import StagedOutputs
@@ -56,10 +55,7 @@ def command(
         document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, authorities=ca)
         text = json.dumps(document, allow_nan=False)
         if staged:
-            try:
-                staged.write_text(text + "\n")
-            except OSError as error:
-                raise FileError(f"{output}: cannot be written: {error.strerror or error}; check the disk") from error
+            outputs.write(staged, text + "\n")
         if staged_plot:
             save_chart(_chart(task, document["rounds"][-1]), staged_plot)
     if as_json:
@@ -75,7 +71,7 @@ def print_rounds(task: Task, document: dict[str, Any]) -> None:
     for found in document["rounds"]:
         console.print(
             f"Task {task.name}, round {found['round']}: {found['users']:,} users, "
-            f"{found['rejected']:,} reports rejected",
+            f"{found['rejected_reports']:,} reports rejected",
             style="bold",
             markup=False,
         )

@@ -68,7 +68,7 @@ def command(
         else:
             plan = make_plan(users=users, epsilon=epsilon, **given)
         if staged:
-            staged.write_text(plan.to_json())
+            outputs.write(staged, plan.to_json())
         if staged_plot:
             _draw(plan, staged_plot)
     if as_json:
@@ -77,7 +77,7 @@ def command(
         console.print(card(plan))
         for path in (output, plot):
             if path:
-                console.print(f"wrote {path}")
+                console.print(f"wrote {path}", markup=False)
 
 
 def card(plan: Plan) -> str:

@@ -71,7 +71,7 @@ class Results:
 
             def write(estimate: Estimate, what: str, labels: _Names = None) -> None:
                 if staged_output:
-                    write_estimate(staged_output, estimate, estimate.plan.summary(), self.confidence, labels)
+                    write_estimate(staged_output, estimate, self.confidence, labels)
                 if staged_plot:
                     chart = estimate_chart(
                         estimate,

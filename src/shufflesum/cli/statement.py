@@ -26,5 +26,5 @@ def command(plan_file: Path, output: Path | None) -> None:
         click.echo(text)
         return
     with StagedOutputs() as outputs:
-        outputs.stage(output, (".md",)).write_text(text)
+        outputs.write(outputs.stage(output, (".md",)), text)
     click.echo(f"wrote {output}")

@@ -63,7 +63,7 @@ def create(plan_file: Path, shuffler: str, key_file: Path, name: str, expires: s
             shuffler=shuffler,
             expires=end,
         )
-        staged.write_text(task.to_json() + "\n")
+        outputs.write(staged, task.to_json() + "\n")
     console.print(card(task), markup=False)
     console.print(f"wrote {output}", markup=False)
 

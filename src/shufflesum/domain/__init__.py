@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shufflesum.domain._arrays import real_array
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.domain import Domain, Missing
 from shufflesum.domain.structure import (
@@ -21,6 +22,7 @@ __all__ = [
     "Span",
     "Structure",
     "Symmetric",
+    "real_array",
     "structure_from_json",
     "structure_of",
 ]

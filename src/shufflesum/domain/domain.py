@@ -80,6 +80,16 @@ class Domain:
         check_stack(stacked, self.shape)
         return stacked
 
+    def check_missing(self, missing: Missing) -> None:
+        """Refuse what cannot be done about missing values here."""
+        if missing not in ("refuse", "midpoint"):
+            raise ParameterError(f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint' (--missing)")
+        if missing == "midpoint" and self.structure.mixes:
+            raise ParameterError(
+                "missing='midpoint' is not possible with a Span, whose coefficients need every entry; "
+                "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows"
+            )
+
     def prepare(
         self, arrays: ArrayLike, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
     ) -> Floats:
@@ -91,13 +101,6 @@ class Domain:
         What is left outside the bounds is not looked for here: whoever reads the coordinates compares them
         with `limits` and calls `refuse`.
         """
-        if missing not in ("refuse", "midpoint"):
-            raise ParameterError(f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint' (--missing)")
-        if missing == "midpoint" and self.structure.mixes:
-            raise ParameterError(
-                "missing='midpoint' is not possible with a Span, whose coefficients need every entry; "
-                "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows"
-            )
         coordinates = self.structure.coordinates(arrays, first_row)
         lower, upper = self._limits(coordinates.dtype)
         if missing == "midpoint" and (gaps := np.isnan(coordinates)).any():

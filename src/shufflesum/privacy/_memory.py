@@ -3,7 +3,7 @@
 The file lives in the user's cache folder; `SHUFFLESUM_CACHE` names another folder, or `off`. Its keys hold a digest
 of the accountant's own source, so a changed accountant never meets old answers. Anybody with the user's rights
 can edit the file, so whatever is claimed on the strength of it (a noise probability, an epsilon, a delta) is certified
-again when it is recalled, which is quicker than finding it.
+again when it is recalled, which is quicker than finding it; lower bounds, which claim nothing, must lie below.
 """
 
 from __future__ import annotations

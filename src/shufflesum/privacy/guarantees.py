@@ -75,8 +75,11 @@ class Protocol:
     def delta(self, noise_probability: float, epsilon: float) -> Interval:
         """The delta that goes with epsilon."""
         question = f"delta {self} {noise_probability!r} {epsilon!r}"
-        lower = recall(question) or remember(question, self._lower("delta", noise_probability, epsilon))
-        return Interval(self.delta_upper(noise_probability, epsilon), lower[0])
+        upper = self.delta_upper(noise_probability, epsilon)
+        remembered = recall(question)
+        if remembered and 0 <= remembered[0] <= upper:
+            return Interval(upper, remembered[0])
+        return Interval(upper, *remember(question, self._lower("delta", noise_probability, epsilon)))
 
     def delta_upper(self, noise_probability: float, epsilon: float) -> float:
         """The certified half of `delta`, alone, and always computed anew."""
@@ -97,8 +100,10 @@ class Protocol:
         """The epsilon that goes with delta; a remembered one is certified again before it is returned."""
         question = f"epsilon {self} {noise_probability!r} {delta!r}"
         remembered = recall(question)
-        if remembered and math.isfinite(remembered[0]) and self.delta_upper(noise_probability, remembered[0]) <= delta:
-            return Interval(remembered[0], remembered[-1])
+        if remembered and 0 <= remembered[-1] <= remembered[0] < math.inf:
+            upper, lower = remembered[0], remembered[-1]
+            if self.delta_upper(noise_probability, upper) <= delta:
+                return Interval(upper, lower)
         upper = self._epsilon_upper(noise_probability, delta)
         return Interval(*remember(question, upper, self._lower("epsilon", noise_probability, delta)))
 
@@ -121,8 +126,10 @@ class Protocol:
         """
         question = f"noise {self} {epsilon!r} {delta!r}"
         remembered = recall(question)
-        if remembered and self.delta_upper(remembered[0], epsilon) <= delta:
-            return remembered[0]
+        if remembered and 0 < remembered[0] <= 1 and (remembered[0] * GRID).is_integer():
+            noise_probability = remembered[0]
+            if self.delta_upper(noise_probability, epsilon) <= delta:
+                return noise_probability
         return remember(question, self._search_noise_probability(epsilon, delta))[0]
 
     def _search_noise_probability(self, epsilon: float, delta: float) -> float:

@@ -118,6 +118,7 @@ class Randomizer:
     ) -> None:
         if not isinstance(plan, Plan):
             raise ParameterError(f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}")
+        plan.domain.check_missing(missing)
         self.plan = plan
         self._clip = clip
         self._missing = missing

@@ -205,12 +205,8 @@ class AnalyzerServer:
             document = estimate_to_json(estimate(self._counts(result), users=result.users), level=_LEVEL)
         return {
             "round": result.round_number,
-            "users": document["users"],
             "uploads": result.users,
-            "rejected": result.rejected,
-            **{key: document[key] for key in ("mean", "sum", "standard_error", "confidence_interval")},
-            "confidence_level": document["confidence_level"],
-            "report_counts": document["report_counts"],
+            **document,
             "guarantee": {
                 "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else None,
                 "delta": plan.delta,

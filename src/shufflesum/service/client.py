@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum.domain import Domain, Span, Symmetric
-from shufflesum.errors import ParameterError, ShufflesumError
+from shufflesum.domain import Domain, Span, Symmetric, real_array
+from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer, Reports
 from shufflesum.service.ledger import Ledger, default_ledger
 from shufflesum.service.web import RefusedError, UnreachableError, problem_of, web_client
@@ -95,7 +95,7 @@ class Client:
         contributed to that round. If an earlier attempt was not acknowledged, its bytes are sent again, whatever
         `vector` says now.
         """
-        array = np.asarray(vector)[np.newaxis]
+        array = real_array(vector, DataError, "vector")[np.newaxis]
         tokens = None if token is None else [token]
         (receipt,) = self.upload_many(array, [user], round_number=round_number, tokens=tokens)
         if receipt.status == "known":
@@ -210,7 +210,8 @@ class Client:
         return Upload.seal(self.task, self._randomize(row), round_number).encode()
 
     def _randomize(self, row: NDArray[Any]) -> Reports:
-        return self._randomizer.randomize(self._fit(row.astype(np.float64))[np.newaxis])
+        array = real_array(row, DataError, "arrays").astype(np.float64)
+        return self._randomizer.randomize(self._fit(array)[np.newaxis])
 
     def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Status:
         """Post the same bytes until they are acknowledged; a failure stops all others that have not begun."""

@@ -175,7 +175,7 @@ def _print_views(console: Console, task: Task, found: dict[str, Any], shuffler: 
     console.print("[bold]What the analyzer saw[/bold]: unlinked reports")
     console.print(
         f"  one batch of {found['uploads'] * task.plan.reports:,} reports of {SEALED_BYTES} bytes in random order, "
-        f"{found['rejected']} rejected; it keeps only how often each value came for each sample\n"
+        f"{found['rejected_reports']} rejected; it keeps only how often each value came for each sample\n"
         f"  reports for each sample: {found['report_counts']}",
         markup=False,
     )

@@ -71,7 +71,7 @@ def _refuse_constant(name: str) -> None:
 def _is_estimate(found: dict[str, Any], task: Task) -> bool:
     """Whether a round of an answer has all that is shown of it."""
     arrays = [found["mean"], found["sum"], found["standard_error"], *found["confidence_interval"]]
-    numbers = [found["round"], found["users"], found["rejected"], found["confidence_level"]]
+    numbers = [found["round"], found["users"], found["rejected_reports"], found["confidence_level"]]
     return (
         len(arrays) == 5
         and all(np.array(array, dtype=np.float64).shape == task.plan.shape for array in arrays)

@@ -7,52 +7,22 @@ import importlib.util
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._machine import sync
 from shufflesum.errors import FileError, MissingExtraError
+from shufflesum.estimation import Estimate
 
-__all__ = ["WRITABLE", "EstimateLike", "StagedOutputs", "estimate_to_json", "write_estimate"]
+__all__ = ["WRITABLE", "StagedOutputs", "estimate_to_json", "write_estimate"]
 
 WRITABLE = (".json", ".csv", ".parquet", ".npz")
-
-
-class EstimateLike(Protocol):
-    """The part of an estimate that is written to files."""
-
-    @property
-    def mean(self) -> NDArray[Any]:
-        """The mean, in the user's shape."""
-
-    @property
-    def sum(self) -> NDArray[Any]:
-        """The sum, in the user's shape."""
-
-    @property
-    def standard_error(self) -> NDArray[Any]:
-        """The mean's standard error, in the user's shape."""
-
-    @property
-    def users(self) -> int:
-        """How many users took part."""
-
-    @property
-    def report_counts(self) -> NDArray[Any]:
-        """Reports per coordinate; in the user's shape unless coordinates are not entries."""
-
-    @property
-    def rejected(self) -> int:
-        """How many reports were outside the domain."""
-
-    def confidence_interval(self, level: float = 0.95) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Lower and upper ends for the mean, in the user's shape."""
 
 
 @dataclass(slots=True)
@@ -92,6 +62,13 @@ class StagedOutputs:
         self._moves[final] = temporary
         return temporary
 
+    def write(self, staged: Path, text: str) -> None:
+        """Write the text of a staged file."""
+        try:
+            staged.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise self._cannot_be_written(error) from error
+
     def __enter__(self) -> StagedOutputs:
         """Start with nothing staged."""
         return self
@@ -117,10 +94,13 @@ class StagedOutputs:
             for folder in {final.parent for final in self._moves}:
                 sync(folder)
         except OSError as error:
-            raise FileError(
-                f"{', '.join(map(str, self._moves))}: cannot be written: {error.strerror}; "
-                "check the disk and its free space"
-            ) from error
+            raise self._cannot_be_written(error) from error
+
+    def _cannot_be_written(self, error: OSError) -> FileError:
+        return FileError(
+            f"{', '.join(map(str, self._moves))}: cannot be written: {error.strerror or error}; "
+            "check the disk and its free space"
+        )
 
 
 def _require_arrow() -> None:
@@ -128,7 +108,7 @@ def _require_arrow() -> None:
         raise MissingExtraError("writing .parquet files needs pyarrow: pip install 'shufflesum[files]'")
 
 
-def estimate_to_json(estimate: EstimateLike, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
+def estimate_to_json(estimate: Estimate, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
     """The estimate as plain lists in the user's shape, ready for JSON; what is not finite is None."""
     lower, upper = estimate.confidence_interval(level)
     named = {} if names is None else {"names": list(names)}
@@ -146,8 +126,7 @@ def estimate_to_json(estimate: EstimateLike, level: float = 0.95, names: Sequenc
 
 def write_estimate(
     path: str | os.PathLike[str],
-    estimate: EstimateLike,
-    plan_summary: Mapping[str, Any],
+    estimate: Estimate,
     level: float = 0.95,
     names: Sequence[str] | None = None,
 ) -> None:
@@ -165,21 +144,17 @@ def write_estimate(
     if write is None:
         raise FileError(f"{path}: files ending in {path.suffix!r} cannot be written; allowed are {', '.join(WRITABLE)}")
     try:
-        write(path, estimate, plan_summary, level, names)
+        write(path, estimate, level, names)
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}; check the disk") from error
 
 
-def _write_json(
-    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
-) -> None:
-    document = {"plan": dict(plan_summary), "estimate": estimate_to_json(estimate, level, names)}
+def _write_json(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
+    document = {"plan": estimate.plan.summary(), "estimate": estimate_to_json(estimate, level, names)}
     path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _write_csv(
-    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
-) -> None:
+def _write_csv(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
     columns = _columns(estimate, level, names)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -187,9 +162,7 @@ def _write_csv(
         writer.writerows(zip(*(_as_lists(column) for column in columns.values()), strict=True))
 
 
-def _write_parquet(
-    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
-) -> None:
+def _write_parquet(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
     _require_arrow()
     import pyarrow as pa
     from pyarrow import parquet
@@ -199,16 +172,14 @@ def _write_parquet(
         for name, column in _columns(estimate, level, names).items()
     }
     metadata = {
-        "plan": json.dumps(dict(plan_summary)),
+        "plan": json.dumps(estimate.plan.summary()),
         "users": str(int(estimate.users)),
-        "level": str(level),
+        "confidence_level": str(level),
     }
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
 
-def _write_npz(
-    path: Path, estimate: EstimateLike, plan_summary: Mapping[str, Any], level: float, names: Sequence[str] | None
-) -> None:
+def _write_npz(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
     lower, upper = estimate.confidence_interval(level)
     with path.open("wb") as file:
         np.savez(
@@ -223,11 +194,11 @@ def _write_npz(
             report_counts=estimate.report_counts,
             users=np.int64(estimate.users),
             rejected_reports=np.int64(estimate.rejected),
-            plan=np.array(json.dumps(dict(plan_summary))),
+            plan=np.array(json.dumps(estimate.plan.summary())),
         )
 
 
-def _columns(estimate: EstimateLike, level: float, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+def _columns(estimate: Estimate, level: float, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
     mean = np.asarray(estimate.mean)
     lower, upper = estimate.confidence_interval(level)
     counts = np.asarray(estimate.report_counts)
