@@ -277,6 +277,19 @@ def test_a_database_that_crashed_means_not_yet_and_comes_back_without_help(postg
         assert remote.post(body, batch=batch)[0] == 200
 
 
+def test_a_server_may_start_before_its_database(postgres: Postgres) -> None:
+    task = replace(TASK, name="before its database")
+    postgres.stop()
+    try:
+        results = open_results(postgres.address, task)
+        with pytest.raises(StoreError, match="in PostgreSQL cannot be used"):
+            results.check()
+    finally:
+        postgres.start()
+    results.check()
+    assert results.results() == []
+
+
 def test_a_store_that_is_gone_means_not_yet_and_comes_back_without_help(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     folder.mkdir()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.http import ServerOptions, check_url, load_secret
+from shufflesum.service.addresses import check_url
+from shufflesum.service.http import ServerOptions, load_secret
 from shufflesum.service.problems import PROBLEMS, parse_problem
 
 
@@ -34,22 +35,22 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
     "url", ["https://host.example/", "http://127.0.0.1:80", "http://localhost/x", "http://[::1]:9"]
 )
 def test_https_and_this_machine_may_be_talked_to(url: str) -> None:
-    assert check_url(url, allow_plain=False, knob="insist") == url.rstrip("/")
+    assert check_url(url, allow_plain_http=False) == url.rstrip("/")
 
 
 @pytest.mark.parametrize("url", ["http://host.example", "http://10.0.0.1", "http://127.0.0.1.example.org"])
 def test_plain_http_to_another_machine_needs_insistence(url: str) -> None:
     with pytest.raises(ParameterError, match="insist"):
-        check_url(url, allow_plain=False, knob="insist")
-    assert check_url(url, allow_plain=True, knob="insist") == url
+        check_url(url, allow_plain_http=False)
+    assert check_url(url, allow_plain_http=True) == url
 
 
 @pytest.mark.parametrize(
-    "url", ["", "ftp://x", "https://", "https://a:b@c", "https://h?q", "https://h:0", "https://h:x"]
+    "url", ["", "ftp://x", "https://", "https://a:b@c", "https://h?q", "https://h:0", "https://h:x", "http://[::1"]
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ParameterError, match="must look like"):
-        check_url(url, allow_plain=True, knob="insist")
+    with pytest.raises(ParameterError, match="must be a plain address"):
+        check_url(url, allow_plain_http=True)
 
 
 def test_half_of_tls_is_refused() -> None:

@@ -96,12 +96,13 @@ def shuffler(
     Example: shufflesum serve shuffler --task task.json --store sqlite:shuffler.db --secret-file secret \\
                  --analyzer https://analyzer.example.org
     """
-    from shufflesum.service.http import ServerOptions, check_url, load_secret
+    from shufflesum.service.addresses import check_url
+    from shufflesum.service.http import ServerOptions, load_secret
     from shufflesum.service.release import AnalyzerAddress
     from shufflesum.service.shuffler import ShufflerOptions, run_shuffler
     from shufflesum.service.tokens import TokenBook
 
-    url = check_url(analyzer_url, allow_plain=allow_plain_http, knob="insist with --allow-plain-http")
+    url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
         analyzer=AnalyzerAddress(url, load_secret(secret_file), analyzer_ca),
         tokens=None if digests is None else TokenBook.load(digests),

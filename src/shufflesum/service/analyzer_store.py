@@ -12,20 +12,25 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.errors import FileError, MissingExtraError, ParameterError
+from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.problems import Refusal
-from shufflesum.service.store import StoreError
+from shufflesum.service.store import StoreError, sqlite_path
 from shufflesum.wire import Task
 
 __all__ = ["Result", "ResultStore", "open_results"]
 
 _COLUMNS = "round, batch, users, rejected, counts"
-_CONNECT_SECONDS = 5
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS shufflesum_results (task TEXT NOT NULL, round INTEGER NOT NULL, batch TEXT NOT NULL, "
+    "users BIGINT NOT NULL, rejected BIGINT NOT NULL, counts {binary} NOT NULL, "
+    "PRIMARY KEY (task, round), UNIQUE (task, batch))"
+)
+_LOCK_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +44,15 @@ class Result:
     table: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class _Database:
+    where: str
+    connect: Callable[[], Any]
+    failures: tuple[type[Exception], ...]
+    mark: str  # how it writes a parameter
+    binary: str  # its type for bytes
+
+
 class ResultStore:
     """The results of one task in SQLite or PostgreSQL.
 
@@ -46,21 +60,11 @@ class ResultStore:
     again without help. Every method raises StoreError where the store is out of reach.
     """
 
-    def __init__(
-        self, task: Task, where: str, connect: Callable[[], Any], failures: tuple[type[Exception], ...], mark: str
-    ) -> None:
+    def __init__(self, task: Task, database: _Database) -> None:
         self._task = task
-        self._where = where
-        self._connect = connect
-        self._failures = failures
-        self._mark = mark  # how the database writes a parameter
-        with self._transaction() as connection:
-            binary = "BLOB" if mark == "?" else "BYTEA"
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS shufflesum_results (task TEXT NOT NULL, round INTEGER NOT NULL, "
-                f"batch TEXT NOT NULL, users BIGINT NOT NULL, rejected BIGINT NOT NULL, counts {binary} NOT NULL, "
-                "PRIMARY KEY (task, round), UNIQUE (task, batch))"
-            )
+        self._database = database
+        self._mark = database.mark
+        self._made = False
 
     def record(self, result: Result) -> bool:
         """Keep a batch's result, durably; False if this batch was kept before.
@@ -121,28 +125,33 @@ class ResultStore:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         try:
-            with closing(self._connect()) as connection, connection:
+            with closing(self._database.connect()) as connection, connection:
+                if not self._made:
+                    connection.execute(_TABLE.format(binary=self._database.binary))
                 yield connection
-        except self._failures as error:
+            self._made = True
+        except self._database.failures as error:
             # Only the kind: a driver's message may quote an address with its password.
             raise StoreError(
-                f"the analyzer's store {self._where} cannot be used ({type(error).__name__}); nothing was kept: see "
-                "that it can be reached and written to, then try again"
+                f"the analyzer's store {self._database.where} cannot be used ({type(error).__name__}); nothing was "
+                "kept: see that it can be reached and written to, then try again"
             ) from error
 
 
 def open_results(address: str, task: Task) -> ResultStore:
-    """The results at `sqlite:PATH` or `postgresql://...`, made where they are new."""
-    if address.startswith("sqlite:") and len(address) > len("sqlite:"):
-        return _open_sqlite(Path(address.removeprefix("sqlite:")), task)
-    if urlsplit(address).scheme in ("postgresql", "postgres"):
-        return _open_postgres(address, task)
-    raise ParameterError(
-        f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database"
-    )
+    """The results at `sqlite:PATH` or `postgresql://...`, made where they are new.
+
+    A file must be usable now; a database may be away for a while.
+    """
+    path = sqlite_path(address)
+    if path is None:
+        return ResultStore(task, _postgres(address))
+    store = ResultStore(task, _sqlite(Path(path)))
+    store.check()
+    return store
 
 
-def _open_sqlite(path: Path, task: Task) -> ResultStore:
+def _sqlite(path: Path) -> _Database:
     # Made here and never again: results that vanished must not be replaced by an empty file that knows of none.
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -153,28 +162,19 @@ def _open_sqlite(path: Path, task: Task) -> ResultStore:
     address = f"file:{quote(str(path.absolute()))}?mode=rw"
 
     def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(address, uri=True, timeout=_CONNECT_SECONDS)
+        connection = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS)
         connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of the journal too, before we say yes
         return connection
 
     with suppress(sqlite3.Error), closing(connect()) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'round'").fetchone():
             raise ParameterError(f"{path} is a shuffler's store; give the analyzer a --store of its own")
-    return ResultStore(task, str(path), connect, (sqlite3.Error,), "?")
+    return _Database(str(path), connect, (sqlite3.Error,), "?", "BLOB")
 
 
-def _open_postgres(address: str, task: Task) -> ResultStore:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingExtraError("PostgreSQL needs psycopg: pip install 'shufflesum[service]'") from error
+def _postgres(address: str) -> _Database:
+    from shufflesum.service.postgres_store import check_conninfo, connect  # isort: skip; says which extra is missing
+    from psycopg import Error
 
-    def connect() -> Any:
-        # A database in the C locale would answer text as bytes, were no encoding asked for.
-        connection = psycopg.connect(
-            address, connect_timeout=_CONNECT_SECONDS, tcp_user_timeout=10_000, client_encoding="utf8"
-        )
-        connection.execute("SET synchronous_commit = on")
-        return connection
-
-    return ResultStore(task, "in PostgreSQL", connect, (psycopg.Error, OSError), "%s")
+    check_conninfo(address)
+    return _Database("in PostgreSQL", lambda: connect(address, autocommit=False), (Error, OSError), "%s", "BYTEA")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import ipaddress
 import os
 import signal
 import socket
@@ -19,9 +18,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
+from shufflesum.service.addresses import is_loopback
 from shufflesum.service.problems import MEDIA_TYPE, PROBLEMS, Refusal
 
 try:
@@ -51,7 +50,6 @@ __all__ = [
     "ServerOptions",
     "background",
     "check_bearer",
-    "check_url",
     "configure_logging",
     "create_app",
     "header",
@@ -238,27 +236,6 @@ def check_bearer(request: Request, secret: str) -> None:
         )
 
 
-def check_url(url: str, *, allow_plain: bool, knob: str) -> str:
-    """A server's address without a trailing slash; plain HTTP only to this machine, unless `allow_plain`."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or "@" in parts.netloc or parts.query or parts.fragment:
-        raise ParameterError(f"address {url!r}; it must look like https://host.example.org:8443")
-    if parts.scheme == "http" and not allow_plain and not _loopback(parts.hostname or ""):
-        raise ParameterError(f"{url} is plain HTTP to another machine, readable on the way; use https, or {knob}")
-    return url.rstrip("/")
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 class _Server(uvicorn.Server):
     """Says where it listens once it does, and ends without an error after a polite kill."""
 
@@ -302,7 +279,7 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
     except (OSError, ssl.SSLError) as error:
         raise FileError(f"the TLS certificate {options.tls_cert} and key cannot be used: {error}") from error
     server = _Server(config)
-    if options.tls_cert is None and not _loopback(options.host):
+    if options.tls_cert is None and not is_loopback(options.host):
         log.warning("plain http on an address that others can reach; give --tls-cert, or put a proxy with TLS before")
     with _listen(options) as listener:
         port = listener.getsockname()[1]

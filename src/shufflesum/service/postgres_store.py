@@ -22,13 +22,46 @@ try:
 except ImportError as error:
     raise MissingExtraError("a PostgreSQL store needs psycopg: pip install 'shufflesum[service]'") from error
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresStore", "check_conninfo", "connect"]
 
 _ROWS = 16_384  # reports read at a time
-_LOCK_SECONDS = 5
+_CONNECT_SECONDS, _LOCK_SECONDS = 5, 5
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def check_conninfo(address: str) -> None:
+    """Refuse an address that PostgreSQL's own rules do not allow, without quoting it: it may hold a password."""
+    try:
+        psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.Error:
+        raise ParameterError(
+            "the --store address is not understood; write postgresql://user@host:port/database"
+        ) from None
+
+
+def connect(address: str, *, autocommit: bool) -> Connection:
+    """A connection whose commits are on disk, and that gives up within seconds where nothing answers."""
+    connection = psycopg.connect(
+        address,
+        autocommit=autocommit,
+        connect_timeout=_CONNECT_SECONDS,
+        tcp_user_timeout=10_000,
+        client_encoding="utf8",  # a database in the C locale would else answer text as bytes
+        application_name="shufflesum",
+    )
+    try:
+        ((fsync,),) = connection.execute("SHOW fsync").fetchall()
+        if fsync != "on":
+            raise StoreError("the database runs with fsync off and would lose what it has acknowledged; set fsync = on")
+        connection.execute("SET synchronous_commit = on")
+        # Whoever reads all tables, as a backup does, must not keep others waiting.
+        connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class PostgresStore(SqlStore):
@@ -40,32 +73,15 @@ class PostgresStore(SqlStore):
     binary, mark = "bytea", "%s"
 
     def __init__(self, address: str, task: Task) -> None:
-        try:
-            psycopg.conninfo.conninfo_to_dict(address)
-        except psycopg.Error:
-            raise ParameterError(
-                "the --store address is not understood; write postgresql://user@host:port/database"
-            ) from None
+        check_conninfo(address)
         super().__init__(task)
         self._address = address
         self._schema = f"shufflesum_{task.id[:32]}"
         self._connection: Connection | None = None
 
     def _connect(self) -> Connection:
-        # A database in the C locale would answer text as bytes, were no encoding asked for.
-        connection = psycopg.connect(
-            self._address,
-            autocommit=True,
-            connect_timeout=5,
-            tcp_user_timeout=10_000,
-            client_encoding="utf8",
-            application_name="shufflesum",
-        )
+        connection = connect(self._address, autocommit=True)
         try:
-            # A commit must mean that it is on disk.
-            connection.execute("SET synchronous_commit = on")
-            # Whoever reads all tables, as a backup does, must not keep uploads waiting.
-            connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
             # A connection that broke unnoticed gives way to the next one within a minute, not within hours.
             connection.execute("SET tcp_keepalives_idle = 30")
             connection.execute("SET tcp_keepalives_interval = 5")
@@ -78,9 +94,6 @@ class PostgresStore(SqlStore):
 
     def _prepare(self, connection: Connection) -> None:
         """Be the only server on this schema, and make its tables where there are none."""
-        ((fsync,),) = connection.execute("SHOW fsync").fetchall()
-        if fsync != "on":
-            raise StoreError("the database runs with fsync off and would lose uploads; set fsync = on")
         key = int.from_bytes(bytes.fromhex(self._task.id[:16]), signed=True)
         ((locked,),) = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchall()
         if not locked:

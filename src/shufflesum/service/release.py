@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.errors import FileError, MissingExtraError, ReportsError, ShufflesumError
+from shufflesum.errors import MissingExtraError, ReportsError, ShufflesumError
 from shufflesum.protocol.draws import shuffle_in_place
 from shufflesum.protocol.randomness import SecureSource, words
+from shufflesum.service.addresses import trust
 from shufflesum.service.http import log
 from shufflesum.service.problems import parse_problem
 from shufflesum.service.store import Batch, Store, StoreError
@@ -89,18 +89,11 @@ class AnalyzerAddress:
 
     url: str
     secret: str
-    certificates: Path | None = None
+    authorities: Path | None = None
 
     def client(self) -> httpx.AsyncClient:
         """A client for one delivery; proxies of the environment are not used."""
-        return httpx.AsyncClient(verify=self.trust(), trust_env=False)
-
-    def trust(self) -> ssl.SSLContext:
-        """The certificate authorities to be trusted."""
-        try:
-            return ssl.create_default_context(cafile=self.certificates)
-        except (OSError, ssl.SSLError) as error:
-            raise FileError(f"{self.certificates} holds no certificates: {error}; see --analyzer-ca") from error
+        return httpx.AsyncClient(verify=trust(self.authorities), trust_env=False)
 
 
 class Releaser:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope
 
 from shufflesum.errors import ParameterError
+from shufflesum.service.addresses import trust
 from shufflesum.service.http import (
     ServerOptions,
     background,
@@ -66,7 +67,7 @@ class ShufflerOptions:
             )
         if self.most_pending < 1:
             raise ParameterError(f"most_pending is {self.most_pending}; at least one upload must be able to wait")
-        self.analyzer.trust()
+        trust(self.analyzer.authorities)
 
 
 class _Shuffler:

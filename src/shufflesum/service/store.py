@@ -26,6 +26,7 @@ __all__ = [
     "decide",
     "open_store",
     "split",
+    "sqlite_path",
 ]
 
 
@@ -173,14 +174,22 @@ def decide(
 
 def open_store(address: str, task: Task) -> Store:
     """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new."""
-    if address.startswith("sqlite:") and address != "sqlite:":
+    path = sqlite_path(address)
+    if path is not None:
         from shufflesum.service.sqlite_store import SqliteStore
 
-        return SqliteStore(address.removeprefix("sqlite:"), task)
-    if urlsplit(address).scheme in ("postgresql", "postgres"):
-        from shufflesum.service.postgres_store import PostgresStore
+        return SqliteStore(path, task)
+    from shufflesum.service.postgres_store import PostgresStore
 
-        return PostgresStore(address, task)
+    return PostgresStore(address, task)
+
+
+def sqlite_path(address: str) -> str | None:
+    """The path in `sqlite:PATH`, None for `postgresql://...`; any other address of a store is refused."""
+    if address.startswith("sqlite:") and address != "sqlite:":
+        return address.removeprefix("sqlite:")
+    if urlsplit(address).scheme in ("postgresql", "postgres"):
+        return None
     raise ParameterError(
         f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database"
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from shufflesum.errors import MissingExtraError, ParameterError, ShufflesumError
+from shufflesum.errors import MissingExtraError, ShufflesumError
+from shufflesum.service.addresses import check_url, is_loopback, trust
 from shufflesum.service.problems import parse_problem
 from shufflesum.wire import Task
 
@@ -88,27 +87,14 @@ def web_client(
         import httpx
     except ImportError as error:
         raise MissingExtraError("talking to a server needs httpx: pip install 'shufflesum[service]'") from error
-    parts = urlsplit(url)
-    here = _is_loopback(parts.hostname or "")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ParameterError(f"the address is {url!r}; it must start with https:// (or http:// on this machine)")
-    if parts.scheme == "http" and not here and not allow_plain_http:
-        raise ParameterError(
-            f"{url} is plain HTTP to another machine: whoever is in between can read and change it; use https://, or "
-            "insist with allow_plain_http=True (--allow-plain-http)"
-        )
-    try:
-        context = ssl.create_default_context(cafile=None if authorities is None else str(authorities))
-    except (OSError, ssl.SSLError) as error:
-        raise ParameterError(f"the certificates in {authorities} cannot be used: {error}; give a PEM file") from error
+    check_url(url, allow_plain_http=allow_plain_http)
+    # The same for everybody: no version, no platform.
+    headers = {"User-Agent": "shufflesum", "Accept-Encoding": "identity"}
     return httpx.Client(
         timeout=timeout,
-        verify=context,
-        headers={
-            "User-Agent": "shufflesum",
-            "Accept-Encoding": "identity",
-        },  # the same for everybody: no version, no platform
-        trust_env=not here,  # no proxy between two programs of one machine
+        verify=trust(authorities),
+        headers=headers,
+        trust_env=not is_loopback(urlsplit(url).hostname or ""),  # no proxy between two programs of one machine
     )
 
 
@@ -130,12 +116,3 @@ def problem_of(answer: httpx.Response) -> RefusedError:
         passing = retry == "not-yet"
     hint = "try again later" if passing else "sending it again will not help"
     return RefusedError(name, f"{answer.request.url.host} refused ({name}): {detail[:500]}; {hint}", final=not passing)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

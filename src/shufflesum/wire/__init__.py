@@ -14,7 +14,16 @@ from shufflesum.wire.sealing import (
     seal_many,
     write_key_pair,
 )
-from shufflesum.wire.task import UPLOAD_ID_BYTES, Task, TaskError, Upload, UploadError, UploadProblem, parse_time
+from shufflesum.wire.task import (
+    UPLOAD_ID_BYTES,
+    Task,
+    TaskError,
+    Upload,
+    UploadError,
+    UploadProblem,
+    check_address,
+    parse_time,
+)
 
 __all__ = [
     "SEALED_BYTES",
@@ -27,6 +36,7 @@ __all__ = [
     "Upload",
     "UploadError",
     "UploadProblem",
+    "check_address",
     "decode_reports",
     "encode_reports",
     "generate_private_key",

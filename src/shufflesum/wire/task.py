@@ -29,7 +29,16 @@ from shufflesum.protocol import Reports, shuffle
 from shufflesum.wire.codec import decode_reports, encode_reports
 from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, Opener, check_public_key, seal_info, seal_many
 
-__all__ = ["UPLOAD_ID_BYTES", "Task", "TaskError", "Upload", "UploadError", "UploadProblem", "parse_time"]
+__all__ = [
+    "UPLOAD_ID_BYTES",
+    "Task",
+    "TaskError",
+    "Upload",
+    "UploadError",
+    "UploadProblem",
+    "check_address",
+    "parse_time",
+]
 
 FORMAT = "shufflesum-task-1"
 UPLOAD_ID_BYTES = 16
@@ -86,7 +95,7 @@ class Task:
     def __post_init__(self) -> None:
         """Refuse what could not be deployed."""
         _check_name(self.name)
-        _check_url(self.shuffler)
+        check_address("shuffler", self.shuffler)
         if self.expires.tzinfo is None or self.expires.microsecond:
             raise ParameterError(f"expires is {self.expires}; it must be a whole second with a time zone")
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
@@ -301,7 +310,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_url(url: str) -> None:
+def check_address(name: str, url: str) -> None:
+    """Refuse what is no plain address of a server, naming it."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -310,7 +320,7 @@ def _check_url(url: str) -> None:
     # A name and password in a file that is handed to every user would be no secret.
     if not usable or "@" in parts.netloc or parts.query or parts.fragment or not _plain(url):
         raise ParameterError(
-            f"shuffler is {url!r}; it must be a plain address such as https://shuffler.example.org, without a user "
+            f"{name} is {url!r}; it must be a plain address such as https://shuffler.example.org:8443, without a user "
             "name, query or fragment"
         )
 

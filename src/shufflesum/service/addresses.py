@@ -1,0 +1,43 @@
+"""Addresses of servers: what one looks like, when plain HTTP will do, and whose certificates are believed."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from shufflesum.errors import FileError, ParameterError
+from shufflesum.wire import check_address
+
+__all__ = ["check_url", "is_loopback", "trust"]
+
+
+def check_url(url: str, *, allow_plain_http: bool) -> str:
+    """A server's address without a trailing slash; plain HTTP only to this machine, unless allowed."""
+    check_address("the address", url)
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or "") and not allow_plain_http:
+        raise ParameterError(
+            f"{url} is plain HTTP to another machine: whoever is in between can read and change it; use https://, or "
+            "insist with allow_plain_http=True (--allow-plain-http)"
+        )
+    return url.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, seen from itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def trust(authorities: str | Path | None) -> ssl.SSLContext:
+    """TLS that believes the certificate authorities in a PEM file, or the system's where none is given."""
+    try:
+        return ssl.create_default_context(cafile=None if authorities is None else str(authorities))
+    except (OSError, ssl.SSLError) as error:
+        raise FileError(
+            f"{authorities} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)"
+        ) from error
