@@ -154,7 +154,7 @@ class Plan:
         return honest_users(self.users, self.honest_fraction)
 
     @property
-    def smallest_batch(self) -> int:
+    def least_reports(self) -> int:
         """The reports without which nothing is released."""
         return self.users * self.reports
 

@@ -254,10 +254,10 @@ def estimate(counts: Counts, *, users: int | None = None) -> Estimate:
     then do not make the batch smaller, and it is for the caller to see that not too many were.
     """
     plan, accepted = counts.plan, counts.accepted
-    if (accepted if users is None else users * plan.reports) < plan.smallest_batch:
+    if (accepted if users is None else users * plan.reports) < plan.least_reports:
         raise ReportsError(
             f"{accepted} reports were accepted ({counts.rejected} rejected), but this plan releases nothing below "
-            f"{plan.smallest_batch} ({plan.reports} from each of {plan.users} users); collect more, or plan for fewer "
+            f"{plan.least_reports} ({plan.reports} from each of {plan.users} users); collect more, or plan for fewer "
             "users"
         )
     if plan.noise_probability == 1:

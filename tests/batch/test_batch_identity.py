@@ -45,7 +45,7 @@ def test_text_and_schema_give_back_the_same_identity(identity: Identity) -> None
 
 
 def test_a_plan_and_a_task_say_all_that_a_shuffler_must_know() -> None:
-    assert (PLAIN.plan_id, PLAIN.users, PLAIN.reports, PLAIN.smallest_batch) == (PLAN.id, 4, 3, 12)
+    assert (PLAIN.plan_id, PLAIN.users, PLAIN.reports, PLAIN.least_reports) == (PLAN.id, 4, 3, 12)
     assert (PLAIN.stage, PLAIN.sealed, PLAIN.columns) == ("reports", False, ("coordinate", "value"))
     assert (SEALED.sealed, SEALED.round_number, SEALED.columns) == (True, 1, ("sealed",))
 

@@ -162,8 +162,8 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     plan = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, reports=3, levels=1)
     (files / "small.json").write_text(plan.to_json())
     honest = list(range(plan.reports)) * (plan.users // 2)
-    hostile = [0] * (plan.smallest_batch - len(honest))
-    write_folder(files / "made", Identity.for_plan(plan), (honest + hostile, [0] * plan.smallest_batch))
+    hostile = [0] * (plan.least_reports - len(honest))
+    write_folder(files / "made", Identity.for_plan(plan), (honest + hostile, [0] * plan.least_reports))
     shuffle_folder(files / "made", files / "mixed")
     said = refused("analyze", "mixed", "--plan", "small.json", "--state", "counts.json")
     assert f"at least {plan.users // 2} of {plan.users} users strayed" in said

@@ -92,7 +92,7 @@ class Identity:
         return self.task_id is not None
 
     @property
-    def smallest_batch(self) -> int:
+    def least_reports(self) -> int:
         """Reports (not users) below which nothing may be released."""
         return self.users * self.reports
 

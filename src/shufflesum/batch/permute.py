@@ -119,10 +119,10 @@ def shuffle_source(
     `ledger`, by default `_released.json` in each input folder: see `released.Ledger` for what it refuses.
     """
     identity = source.identity
-    if source.rows < identity.smallest_batch:
+    if source.rows < identity.least_reports:
         raise ReportsError(
             f"there are {source.rows} reports, but the plan hides a user among {identity.users} users with "
-            f"{identity.reports} reports each; wait for {identity.smallest_batch - source.rows} more reports"
+            f"{identity.reports} reports each; wait for {identity.least_reports - source.rows} more reports"
         )
     if isinstance(source, FileSource):
         source.refuse_copied_reports(memory)

@@ -315,10 +315,10 @@ def _shuffled(frame: DataFrame, before: Identity, after: Identity, folder: str) 
     spark = frame.sparkSession
     with spark_job(spark):
         rows = frame.count()
-    if rows < before.smallest_batch:
+    if rows < before.least_reports:
         raise ReportsError(
             f"there are {rows} reports, but the plan hides a user among {before.users} users with {before.reports} "
-            f"reports each; wait for {before.smallest_batch - rows} more"
+            f"reports each; wait for {before.least_reports - rows} more"
         )
     total = rows * tasks.item_type(before).itemsize
     buckets = min(_MOST_BUCKETS, 1 << max(0, math.ceil(math.log2(total / _BUCKET_BYTES))))

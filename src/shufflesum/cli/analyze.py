@@ -94,7 +94,7 @@ def command(
                 if state is not None:
                     counts = state.counts
                 _note(counts, state)
-                if state is not None and counts.accepted < plan.smallest_batch:
+                if state is not None and counts.accepted < plan.least_reports:
                     raise _NotYetError
                 found = estimate(counts)
                 write(found, (shuffled or state_file or Path()).name, None)
@@ -157,10 +157,10 @@ def _count(
 
 
 def _refuse_few(reports: int, plan: Plan) -> None:
-    if reports < plan.smallest_batch:
+    if reports < plan.least_reports:
         raise ReportsError(
             f"{reports} reports, but the plan hides a user among {plan.users} users with {plan.reports} reports each: "
-            f"at least {plan.smallest_batch}; give all files, or collect them over days with --state counts.json"
+            f"at least {plan.least_reports}; give all files, or collect them over days with --state counts.json"
         )
 
 
@@ -188,7 +188,7 @@ def _note(counts: Counts, state: CountsState | None) -> None:
 
 
 def _show_missing(counts: Counts, as_json: bool) -> None:
-    missing = counts.plan.smallest_batch - counts.accepted
+    missing = counts.plan.least_reports - counts.accepted
     if as_json:
         document = {"plan": counts.plan.summary(), "estimate": None, "reports": counts.accepted, "missing": missing}
         click.echo(json.dumps(document, allow_nan=False))

@@ -11,10 +11,10 @@ from click.core import ParameterSource
 from shufflesum.aggregate import aggregate_batches
 from shufflesum.cli.options import console, progress_bar, upwards, warnings_as_notes
 from shufflesum.cli.run import print_estimate
+from shufflesum.cli.service_demo import run_service_demo
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
-from shufflesum.service.demo import run_service_demo
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables import StagedOutputs
 

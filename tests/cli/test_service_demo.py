@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from shufflesum.service.demo import run_service_demo
+from shufflesum.cli.service_demo import run_service_demo
 
 
 def test_the_demo_shows_the_estimate_and_what_each_party_saw() -> None:
