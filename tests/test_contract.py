@@ -295,8 +295,8 @@ def test_plans_cannot_be_changed() -> None:
 
 def test_a_plan_says_what_follows_from_it() -> None:
     plan = unprotected_plan(users=100, shape=7, reports=3, levels=4, noise_probability=0.25)
-    assert plan.block_sizes.tolist() == [2, 2, 2, 2, 3, 3, 3]
-    np.testing.assert_allclose(plan.sampling_probabilities, 1 / plan.block_sizes)
+    assert plan.block_starts.tolist() == [0, 2, 4]
+    np.testing.assert_allclose(plan.sampling_probabilities, 1 / np.array([2, 2, 2, 2, 3, 3, 3]))
     assert plan.least_reports == 300
     assert plan.bytes_per_user == {"raw": 18, "sealed": 162}
     assert plan.local_epsilon == pytest.approx(3 * math.log(1 + 5 * 0.75 / 0.25))

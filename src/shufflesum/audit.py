@@ -35,7 +35,7 @@ from shufflesum.protocol.counts import Counts
 from shufflesum.protocol.randomizer import Randomizer
 from shufflesum.protocol.reports import Reports
 
-__all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "audit", "subsets_overlap"]
+__all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "audit"]
 
 Randomize = Callable[[NDArray[np.float64]], Reports]
 _Floats = NDArray[np.float64]
@@ -188,11 +188,6 @@ class _Crowd:
 _Crowds = dict[int | None, _Crowd]
 
 
-def subsets_overlap(plan: Plan) -> bool:
-    """Whether several reports are drawn from all coordinates, for which no lower bound is known."""
-    return plan.sampling == "uniform" and 1 < plan.reports < plan.dimension
-
-
 def _worst_values(plan: Plan, randomize: Randomize) -> _Values:
     """x, x' and v: where noise is least by the look of a few reports that are not used again.
 
@@ -244,12 +239,9 @@ def _epsilon_of_honest(plan: Plan, noise_probability: float) -> float:
 
     The bound looks only at how many reports of a block are x, x' or neither, as the channel does.
     """
-    if noise_probability == 1 or subsets_overlap(plan):
+    if noise_probability == 1 or plan.privacy.subsets_overlap:
         return 0.0
-    copies, single = plan.reports * plan.rounds, plan.reports == plan.dimension
-    bound = composition.composed_lower(
-        plan.honest_users, plan.levels, noise_probability, copies, single_coordinate_blocks=single
-    )
+    bound = composition.composed_lower(plan.honest_users, plan.levels, noise_probability, plan.reports * plan.rounds)
     return bound.epsilon(max(plan.delta, _LEAST_DELTA))
 
 
@@ -288,7 +280,7 @@ def _log_likelihood_ratio(plan: Plan, counts: Counts, values: _Values) -> float:
     One victim among users at v: the likelihood, relative to n users at v, is the mean over reports of the ratio of the
     two laws. For subsets of coordinates that overlap this is not exact; any score makes a valid attack.
     """
-    starts = [0] if subsets_overlap(plan) else np.arange(plan.reports) * plan.dimension // plan.reports
+    starts = [0] if plan.privacy.subsets_overlap else plan.block_starts
     blocks = np.add.reduceat(counts.table, starts, axis=0)
     x, other_x, v = honest_law(plan.levels + 1, plan.levels + 1, plan.noise_probability)[list(values)]
     tiny = np.finfo(np.float64).tiny  # a block without reports must not stop the attack

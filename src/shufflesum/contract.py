@@ -186,21 +186,18 @@ class Plan:
             "sealed": self.reports * (REPORT_BYTES + SEAL_BYTES),
         }
 
-    @cached_property
-    def block_sizes(self) -> NDArray[np.int64]:
-        """For each coordinate, how many coordinates share one report; its reporting probability is the inverse."""
-        if self.sampling == "uniform":
-            raise AttributeError("uniform sampling has no blocks; use sampling_probabilities")
-        edges = np.arange(self.reports + 1) * self.dimension // self.reports
-        sizes = np.diff(edges)
-        return np.repeat(sizes, sizes)
+    @property
+    def block_starts(self) -> NDArray[np.int64]:
+        """Where the public blocks of stratified sampling begin: one report of every user falls into each."""
+        return np.arange(self.reports) * self.dimension // self.reports
 
     @cached_property
     def sampling_probabilities(self) -> NDArray[np.float64]:
         """For each coordinate, the chance that a given user reports it."""
         if self.sampling == "uniform":
             return np.full(self.dimension, self.reports / self.dimension)
-        return 1 / self.block_sizes
+        sizes = np.diff(self.block_starts, append=self.dimension)
+        return np.repeat(1 / sizes, sizes)
 
     @cached_property
     def expected_error(self) -> ExpectedError:

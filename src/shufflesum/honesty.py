@@ -23,7 +23,7 @@ def strayed_users(counts: Counts, users: int) -> int:
     fewest = math.ceil(counts.rejected / plan.reports)
     places = counts.table.sum(axis=1)
     if plan.sampling == "stratified":
-        places = np.add.reduceat(places, np.arange(plan.reports) * plan.dimension // plan.reports)
+        places = np.add.reduceat(places, plan.block_starts)
     if len(places) == plan.reports:
         fewest = max(fewest, users - int(places.min()))
     if plan.reports > 1:

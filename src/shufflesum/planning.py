@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from numbers import Real
@@ -20,7 +20,7 @@ from shufflesum.accuracy import coordinate_error
 from shufflesum.contract import MAX_CELLS, MAX_LEVELS, Accountant, Guarantee, Plan, Sampling, check_choice, check_size
 from shufflesum.domain import Domain, Structure
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy import published
+from shufflesum.privacy import composition, published
 
 __all__ = ["UninformativePlanWarning", "alternatives", "plan", "plan_for_error"]
 
@@ -269,7 +269,8 @@ class _Search:
 
     def _guessed_error(self, reports: int, levels: int) -> float:
         base = self.base
-        gamma = _guessed_noise(base.honest_users, levels, base.epsilon, base.delta, reports * base.rounds)
+        users_per_loss = base.honest_users / ((levels + 1) * reports * base.rounds)
+        gamma = composition.guess_noise_probability(users_per_loss, base.epsilon, base.delta)
         probability = min(1.0, reports / base.dimension)
         return coordinate_error(base.users, probability, levels, gamma).total
 
@@ -289,22 +290,3 @@ def _halvings(cap: int) -> list[int]:
 def _level_grid(dimension: int) -> list[int]:
     most = min(_MOST_LEVELS, MAX_CELLS // dimension - 2)
     return sorted({k for k in (round(1.25**i) for i in range(31)) if k <= most} | set(range(1, min(8, most) + 1)))
-
-
-def _guessed_noise(honest_users: int, levels: int, epsilon: float, delta: float, copies: int) -> float:
-    """Where the normal approximation puts the noise: t T 2K (1-gamma)^2 / (n gamma) = mu^2. Only a guess."""
-    mu = _bisect(lambda mu: _gaussian_delta(mu, epsilon) - delta, 1e-6, 1e3)
-    ratio = mu * mu * honest_users / (2 * (levels + 1) * copies)
-    return 2 / (2 + ratio + math.sqrt(ratio * ratio + 4 * ratio))
-
-
-def _gaussian_delta(mu: float, epsilon: float) -> float:
-    high, low = (epsilon / mu - mu / 2) / math.sqrt(2), (epsilon / mu + mu / 2) / math.sqrt(2)
-    return 0.5 * (math.erfc(high) - math.exp(min(epsilon, 700)) * math.erfc(low))
-
-
-def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
-    return low

@@ -54,7 +54,7 @@ def test_enumeration_of_two_blocks_lies_between_the_bounds(
     )
     alone = dimension == 2
     upper = composed_upper(users, levels, gamma, 2, single_coordinate_blocks=alone)
-    lower = composed_lower(users, levels, gamma, 2, single_coordinate_blocks=alone)
+    lower = composed_lower(users, levels, gamma, 2)
     for epsilon, exact in zip(EPSILONS, truth, strict=True):
         assert lower.delta(epsilon) <= exact * (1 + 1e-9) + 1e-13
         assert upper.delta(epsilon) >= exact * (1 - 1e-12)
@@ -66,14 +66,14 @@ def test_too_little_noise_in_the_accountant_would_be_seen_by_the_enumeration() -
     truth = worst_delta(users=3, dimension=2, levels=1, noise_probability=0.5, epsilons=EPSILONS, reports=2)
     flattering = composed_upper(3, 1, 0.55, 2, single_coordinate_blocks=True)
     assert any(flattering.delta(epsilon) < exact for epsilon, exact in zip(EPSILONS, truth, strict=True))
-    pessimistic = composed_lower(3, 1, 0.4, 2, single_coordinate_blocks=True)
+    pessimistic = composed_lower(3, 1, 0.4, 2)
     assert any(pessimistic.delta(epsilon) > exact for epsilon, exact in zip(EPSILONS, truth, strict=True))
 
 
 def smallest(users: int, levels: int, epsilon: float, delta: float, copies: int, alone: bool) -> tuple[float, float]:
     return (
         smallest_noise_probability(users, levels, epsilon, delta, copies, single_coordinate_blocks=alone),
-        noise_probability_lower_bound(users, levels, epsilon, delta, copies, single_coordinate_blocks=alone),
+        noise_probability_lower_bound(users, levels, epsilon, delta, copies),
     )
 
 
@@ -113,7 +113,7 @@ def nearly_exact(users: int, values: int, gamma: float, copies: int, epsilon: fl
 def test_both_bounds_embrace_a_plain_computation_closely() -> None:
     users, gamma, copies = 4000, 0.3, 20
     upper = composed_upper(users, 3, gamma, copies, single_coordinate_blocks=True)
-    lower = composed_lower(users, 3, gamma, copies, single_coordinate_blocks=True)
+    lower = composed_lower(users, 3, gamma, copies)
     for epsilon in (0.2, 0.6, 1.0):
         plain = nearly_exact(users, 4, gamma, copies, epsilon)
         assert plain * 0.99 <= lower.delta(epsilon) <= plain * 1.001
@@ -190,12 +190,12 @@ def test_delta_falls_in_epsilon_users_and_noise_and_rises_with_reports(
     assert upper(users, gamma, 2 * copies) >= here - slack
     bound = composed_upper(users, levels, gamma, copies, single_coordinate_blocks=alone)
     assert bound.delta(epsilon + 0.1) <= bound.delta(epsilon)
-    assert composed_delta_lower(users, levels, gamma, epsilon, copies, single_coordinate_blocks=alone) <= here
+    assert composed_delta_lower(users, levels, gamma, epsilon, copies) <= here
 
 
 def test_epsilon_and_delta_are_inverse_and_directed() -> None:
     upper = composed_upper(50_000, 3, 0.2, 100, single_coordinate_blocks=True)
-    lower = composed_lower(50_000, 3, 0.2, 100, single_coordinate_blocks=True)
+    lower = composed_lower(50_000, 3, 0.2, 100)
     for delta in (1e-3, 1e-6, 1e-9, 1e-12):
         high, low = upper.epsilon(delta), lower.epsilon(delta)
         assert upper.delta(high) <= delta < upper.delta(high * (1 - 1e-9))
@@ -203,23 +203,21 @@ def test_epsilon_and_delta_are_inverse_and_directed() -> None:
         assert low < high < low * 1.005
     assert upper.epsilon(0.9) == lower.epsilon(0.9) == 0.0
     assert composed_epsilon_upper(50_000, 3, 0.2, 1e-6, 100, single_coordinate_blocks=True) == upper.epsilon(1e-6)
-    assert composed_epsilon_lower(50_000, 3, 0.2, 1e-6, 100, single_coordinate_blocks=True) == lower.epsilon(1e-6)
+    assert composed_epsilon_lower(50_000, 3, 0.2, 1e-6, 100) == lower.epsilon(1e-6)
 
 
 def test_one_report_is_what_blanket_says() -> None:
     assert composed_delta_upper(1000, 3, 0.1, 0.5, 1, single_coordinate_blocks=False) == blanket.delta_upper(
         1000, 3, 0.1, 0.5
     )
-    assert composed_epsilon_lower(1000, 3, 0.1, 1e-6, 1, single_coordinate_blocks=True) == blanket.epsilon_lower(
-        1000, 3, 0.1, 1e-6
-    )
+    assert composed_epsilon_lower(1000, 3, 0.1, 1e-6, 1) == blanket.epsilon_lower(1000, 3, 0.1, 1e-6)
     gridded = composed_upper(1000, 3, 0.1, 1, single_coordinate_blocks=False).delta(0.5)
     assert gridded == pytest.approx(blanket.delta_upper(1000, 3, 0.1, 0.5), rel=3e-3)
 
 
 def test_pure_noise_hides_everything_and_one_user_nothing_but_its_own_noise() -> None:
     assert composed_delta_upper(10, 3, 1.0, 0.5, 100, single_coordinate_blocks=True) == 0.0
-    assert composed_delta_lower(10, 3, 1.0, 0.0, 100, single_coordinate_blocks=True) <= 1e-12
+    assert composed_delta_lower(10, 3, 1.0, 0.0, 100) <= 1e-12
     # alone, each report is randomized response: delta(0) of one is 1 - gamma
     found = composed_upper(1, 1, 0.5, 2, single_coordinate_blocks=True)
     p = np.outer([0.75, 0.25], [0.75, 0.25]).ravel()
@@ -310,7 +308,7 @@ def test_dp_accounting_composes_the_exported_distribution_to_the_same_delta() ->
     single = to_dp_accounting(50_000, 3, 0.2, 1, single_coordinate_blocks=True)
     theirs = single.self_compose(100)
     ours = composed_upper(50_000, 3, 0.2, 100, single_coordinate_blocks=True)
-    below = composed_lower(50_000, 3, 0.2, 100, single_coordinate_blocks=True)
+    below = composed_lower(50_000, 3, 0.2, 100)
     for epsilon in (0.2, 0.6, 0.95):
         assert theirs.get_delta_for_epsilon(epsilon) == pytest.approx(ours.delta(epsilon), rel=0.01)
         assert theirs.get_delta_for_epsilon(epsilon) >= below.delta(epsilon)
@@ -344,7 +342,7 @@ def test_dp_accounting_agrees_about_a_concrete_pair() -> None:
         ]
         for pessimistic in (True, False)
     }
-    lower = composed_lower(users, 1, gamma, copies, single_coordinate_blocks=True)
+    lower = composed_lower(users, 1, gamma, copies)
     upper = composed_upper(users, 1, gamma, copies, single_coordinate_blocks=True)
     for epsilon in (0.3, 1.0, 2.0):
         above = max(float(one.get_delta_for_epsilon(epsilon)) for one in theirs[True])
@@ -371,7 +369,7 @@ def test_what_cannot_be_certified_is_refused_with_the_knob_to_turn() -> None:
     with pytest.raises(ParameterError, match="change reports or rounds"):
         composed_upper(100, 3, 0.5, 0, single_coordinate_blocks=False)
     with pytest.raises(PrivacyError, match="noise_probability = 0"):
-        composed_lower(100, 3, 0.0, 2, single_coordinate_blocks=False)
+        composed_lower(100, 3, 0.0, 2)
     with pytest.raises(ParameterError, match="honest_users = 0"):
         composed_upper(0, 3, 0.5, 2, single_coordinate_blocks=False)
     with pytest.raises(PrivacyError, match="raise epsilon"):

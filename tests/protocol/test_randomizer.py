@@ -64,7 +64,7 @@ def test_a_noise_probability_below_two_to_the_minus_16_is_kept_exactly() -> None
 def test_stratified_reports_take_one_coordinate_from_each_block() -> None:
     """Uniform inside each block and independent between blocks: chi-square at false alarm 1e-6."""
     plan = unprotected_plan(users=1, shape=(2, 4), reports=3)  # blocks 0-1, 2-4, 5-7
-    assert plan.block_sizes.tolist() == [2, 2, 3, 3, 3, 3, 3, 3]
+    assert plan.block_starts.tolist() == [0, 2, 5]
     reports = Randomizer(plan, source=SeededSource(2)).randomize(np.zeros((200_000, 2, 4)))
     first, second, third = reports.coordinates.reshape(-1, 3).astype(int).T
     joint = np.zeros((8, 8, 8))

@@ -11,6 +11,7 @@ from tests.chances import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer, Reports, shuffle
 from shufflesum.errors import ParameterError
+from shufflesum.protocol import permutation
 from shufflesum.testing import SeededSource, unprotected_plan
 
 
@@ -92,8 +93,10 @@ def test_a_batch_too_large_to_number_is_refused() -> None:
     zeros: Any = np.zeros(1, dtype=np.uint32)
     coordinates = np.broadcast_to(zeros, 1 << 32)
     values = np.broadcast_to(zeros.astype(np.uint16), 1 << 32)
-    with pytest.raises(ParameterError, match="4294967296 reports in one batch"):
+    with pytest.raises(ParameterError, match="4294967296 reports at once"):
         shuffle(Reports("plan", coordinates, values))
+    with pytest.raises(ParameterError, match="4294967296 reports at once"):
+        permutation(1 << 32, SeededSource(1))
 
 
 def test_the_smallest_batches_are_shuffled_too() -> None:

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.errors import ParameterError
-from shufflesum.protocol.draws import shuffle_in_place
-from shufflesum.protocol.randomness import RandomSource, words
+from shufflesum.protocol import permutation
+from shufflesum.protocol.randomness import RandomSource
 from shufflesum.wire import SEALED_BYTES
 
 __all__ = [
@@ -56,7 +56,6 @@ _RUN_BYTES = 8 << 20
 _MOST_CACHED_BUCKETS = 1 << 10  # with more of them, writing to all at once is what misses the cache
 _MOST_BUCKETS = 1 << 16
 _MOST_UNITS = 256  # their spill files are open all at once
-_WORDS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +173,8 @@ def scatter(items: Items, buckets: int, source: RandomSource) -> tuple[Items, ND
 
 def permute(items: Items, source: RandomSource) -> Items:
     """The items in a uniformly random order: Fisher and Yates's shuffle of their places."""
-    if len(items) >= 1 << 32:
-        raise ParameterError(f"{len(items)} reports in one bucket; at most 2**32 - 1 can be permuted")
-    order = np.arange(len(items), dtype=np.uint32)
-    unplaced = len(order)
-    while unplaced > 1:
-        unplaced = shuffle_in_place(order, words(source, min(unplaced, _WORDS_AT_ONCE), np.uint32), unplaced)
     out = np.empty_like(items)
-    _gather(items, order, out)
+    _gather(items, permutation(len(items), source), out)
     return out
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from shufflesum._figures import downwards, upwards
-from shufflesum.audit import AuditResult, audit, subsets_overlap
+from shufflesum.audit import AuditResult, audit
 from shufflesum.cli.options import console, plan_options, progress_bar, warnings_as_notes
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
@@ -117,7 +117,7 @@ def _print_card(result: AuditResult) -> None:
     if result.passed and result.epsilon_lower < result.epsilon_upper / 2:
         lines[" "] = "but much less is proved than certified: " + (
             "for uniform sampling no lower bound is known; the law of reports was tested"
-            if subsets_overlap(plan)
+            if plan.privacy.subsets_overlap
             else "too few reports to notice small defects; give more --seconds"
         )
     console.print(f"[bold]Audit of plan {plan.id[:16]}[/bold]")

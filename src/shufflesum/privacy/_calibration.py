@@ -11,13 +11,12 @@ from shufflesum.privacy._composed import (
     check_compositions,
     check_delta,
     check_epsilon,
-    check_protocol,
     composed_delta_lower,
     composed_delta_upper,
 )
 from shufflesum.privacy._search import GRID, crossing_probability
 
-__all__ = ["noise_probability_lower_bound", "smallest_noise_probability"]
+__all__ = ["guess_noise_probability", "noise_probability_lower_bound", "smallest_noise_probability"]
 
 _TOLERANCE = 1e-4  # relative width of the bracket around a noise probability
 
@@ -60,8 +59,6 @@ def noise_probability_lower_bound(
     epsilon: float,
     delta: float,
     compositions: int,
-    *,
-    single_coordinate_blocks: bool,
 ) -> float:
     """Return a noise probability that is certainly too small, and so is every smaller one; 0 if none is known."""
     if compositions == 1:
@@ -69,14 +66,7 @@ def noise_probability_lower_bound(
     _check(honest_users, levels, epsilon, delta, compositions)
 
     def bound(noise_probability: float) -> float:
-        return composed_delta_lower(
-            honest_users,
-            levels,
-            noise_probability,
-            epsilon,
-            compositions,
-            single_coordinate_blocks=single_coordinate_blocks,
-        )
+        return composed_delta_lower(honest_users, levels, noise_probability, epsilon, compositions)
 
     spread = 1.0 if levels == 1 else levels + 1.0
     return _bracket(bound, honest_users / (spread * compositions), epsilon, delta)[0]
@@ -84,7 +74,7 @@ def noise_probability_lower_bound(
 
 def _check(honest_users: int, levels: int, epsilon: float, delta: float, compositions: int) -> None:
     check_compositions(compositions)
-    check_protocol(honest_users, levels, 1.0)
+    blanket.check_protocol(honest_users, levels, 1.0)
     check_delta(delta)
     if check_epsilon(epsilon) == 0.0:
         raise PrivacyError("epsilon = 0: a target must be positive; raise epsilon")
@@ -93,13 +83,16 @@ def _check(honest_users: int, levels: int, epsilon: float, delta: float, composi
 def _bracket(
     bound: Callable[[float], float], users_per_loss: float, epsilon: float, delta: float
 ) -> tuple[float, float]:
-    guess = _gaussian_guess(users_per_loss, epsilon, delta)
+    guess = guess_noise_probability(users_per_loss, epsilon, delta)
     low, high = crossing_probability(bound, delta, guess, GRID, _TOLERANCE, spread=1.03)
     return low / GRID, high / GRID
 
 
-def _gaussian_guess(users_per_loss: float, epsilon: float, delta: float) -> float:
-    """Guess gamma as if the sum of losses were normal, of variance mu^2 = 2(1 - gamma)^2/(gamma users_per_loss)."""
+def guess_noise_probability(users_per_loss: float, epsilon: float, delta: float) -> float:
+    """Guess gamma as if the sum of losses were normal, of variance mu^2 = 2(1 - gamma)^2/(gamma users_per_loss).
+
+    For K values and so many compositions that is honest users / (K compositions). Only a guess: nothing is certified.
+    """
     low, high = 1e-9, 1e3
     for _ in range(60):
         mu = math.sqrt(low * high)

@@ -21,7 +21,6 @@ __all__ = [
     "check_compositions",
     "check_delta",
     "check_epsilon",
-    "check_protocol",
     "compose_profile",
     "composed_delta_lower",
     "composed_delta_upper",
@@ -104,7 +103,7 @@ def composed_upper(
     `single_coordinate_blocks` (reports = dimension) admits the tighter direct bound for levels = 1.
     """
     check_compositions(compositions)
-    check_protocol(honest_users, levels, noise_probability)
+    blanket.check_protocol(honest_users, levels, noise_probability)
     single = single_profile(honest_users, levels, noise_probability, single_coordinate_blocks=single_coordinate_blocks)
     deviation = deviation_of_loss(honest_users, levels, noise_probability)
     highest = local_epsilon(levels=levels, noise_probability=noise_probability)
@@ -151,17 +150,14 @@ def composed_lower(
     levels: int,
     noise_probability: float,
     compositions: int,
-    *,
-    single_coordinate_blocks: bool,
 ) -> ComposedLower:
     """Bound the worst case of `compositions` copies from below: by one pair of data sets, the same in all blocks.
 
     K >= 3: x against x' among users at a third value. K = 2: 0 against 1 among users at 0, either way round. With
     larger blocks all coordinates hold that value, and forgetting the coordinate leaves the same pairs.
     """
-    del single_coordinate_blocks  # the pairs exist in both cases
     check_compositions(compositions)
-    check_protocol(honest_users, levels, noise_probability)
+    blanket.check_protocol(honest_users, levels, noise_probability)
     if noise_probability == 1.0:
         return ComposedLower((GridLosses(1.0, 0, np.ones(1), 0.0, 0.0),))
     deviation = deviation_of_loss(honest_users, levels, noise_probability)
@@ -234,16 +230,11 @@ def composed_delta_lower(
     noise_probability: float,
     epsilon: float,
     compositions: int,
-    *,
-    single_coordinate_blocks: bool,
 ) -> float:
     """Return a delta below which (epsilon, delta)-privacy certainly fails for some neighbouring data sets."""
     if compositions == 1:
         return blanket.delta_lower(honest_users, levels, noise_probability, check_epsilon(epsilon))
-    blocks = single_coordinate_blocks
-    return composed_lower(honest_users, levels, noise_probability, compositions, single_coordinate_blocks=blocks).delta(
-        epsilon
-    )
+    return composed_lower(honest_users, levels, noise_probability, compositions).delta(epsilon)
 
 
 def composed_epsilon_upper(
@@ -270,21 +261,11 @@ def composed_epsilon_lower(
     noise_probability: float,
     delta: float,
     compositions: int,
-    *,
-    single_coordinate_blocks: bool,
 ) -> float:
     """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
     if compositions == 1:
         return blanket.epsilon_lower(honest_users, levels, noise_probability, delta)
-    blocks = single_coordinate_blocks
-    return composed_lower(
-        honest_users, levels, noise_probability, compositions, single_coordinate_blocks=blocks
-    ).epsilon(delta)
-
-
-def check_protocol(honest_users: int, levels: int, noise_probability: float) -> None:
-    """Refuse what `blanket` refuses."""
-    blanket.profile_upper(honest_users, levels, noise_probability, np.empty(0))
+    return composed_lower(honest_users, levels, noise_probability, compositions).epsilon(delta)
 
 
 def check_epsilon(epsilon: float) -> float:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shufflesum.errors import MissingExtraError, ParameterError
+from shufflesum.privacy import blanket
 from shufflesum.privacy._composed import (
     check_compositions,
-    check_protocol,
     compose_profile,
     deviation_of_loss,
     single_profile,
@@ -49,7 +49,7 @@ def to_dp_accounting(
     if not 0.0 < interval < math.inf:
         raise ParameterError(f"value_discretization_interval = {interval}: must be positive and finite; change it")
     check_compositions(compositions)
-    check_protocol(honest_users, levels, noise_probability)
+    blanket.check_protocol(honest_users, levels, noise_probability)
     losses = compose_profile(
         single_profile(honest_users, levels, noise_probability, single_coordinate_blocks=single_coordinate_blocks),
         deviation_of_loss(honest_users, levels, noise_probability),

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shufflesum.errors import ParameterError
+from shufflesum.privacy import blanket
 from shufflesum.privacy._binomial import binomial_window, slack
 from shufflesum.privacy._composed import (
     Profile,
     check_compositions,
     check_epsilon,
-    check_protocol,
     compose_profile,
     composed_delta_upper,
     deviation_of_loss,
@@ -53,7 +53,7 @@ def uniform_delta_upper(
         raise ParameterError(f"reports = {reports}: must lie in 1..dimension = {dimension}; change reports")
     compositions = reports * rounds
     check_compositions(compositions)
-    check_protocol(honest_users, levels, noise_probability)
+    blanket.check_protocol(honest_users, levels, noise_probability)
     check_epsilon(epsilon)
     if reports in (1, dimension):
         return composed_delta_upper(

@@ -14,7 +14,11 @@ from below with one concrete pair of neighbouring data sets. Errors of truncatio
 
 from __future__ import annotations
 
-from shufflesum.privacy._calibration import noise_probability_lower_bound, smallest_noise_probability
+from shufflesum.privacy._calibration import (
+    guess_noise_probability,
+    noise_probability_lower_bound,
+    smallest_noise_probability,
+)
 from shufflesum.privacy._composed import (
     ComposedLower,
     ComposedUpper,
@@ -37,6 +41,7 @@ __all__ = [
     "composed_epsilon_upper",
     "composed_lower",
     "composed_upper",
+    "guess_noise_probability",
     "noise_probability_lower_bound",
     "smallest_noise_probability",
     "to_dp_accounting",

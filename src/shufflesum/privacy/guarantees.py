@@ -83,7 +83,7 @@ class Protocol:
 
     def delta_upper(self, noise_probability: float, epsilon: float) -> float:
         """The certified half of `delta`, alone, and always computed anew."""
-        if self._subsets_overlap:
+        if self.subsets_overlap:
             return composition.uniform_delta_upper(
                 self._honest, self.dimension or 1, self.reports, self.levels, noise_probability, epsilon, self.rounds
             )
@@ -108,7 +108,7 @@ class Protocol:
         return Interval(*remember(question, upper, self._lower("epsilon", noise_probability, delta)))
 
     def _epsilon_upper(self, noise_probability: float, delta: float) -> float:
-        if self._subsets_overlap:
+        if self.subsets_overlap:
             return _falling_crossing(lambda epsilon: self.delta_upper(noise_probability, epsilon), delta)
         return composition.composed_epsilon_upper(
             self._honest,
@@ -133,7 +133,7 @@ class Protocol:
         return remember(question, self._search_noise_probability(epsilon, delta))[0]
 
     def _search_noise_probability(self, epsilon: float, delta: float) -> float:
-        if self._subsets_overlap:
+        if self.subsets_overlap:
             _, enough = crossing_probability(lambda gamma: self.delta_upper(gamma, epsilon), delta, 0.5, GRID, 1e-4)
             return enough / GRID
         return composition.smallest_noise_probability(
@@ -165,7 +165,7 @@ class Protocol:
         self, noise_probability: float, *, value_discretization_interval: float = 1e-4
     ) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""
-        if self._subsets_overlap:
+        if self.subsets_overlap:
             raise ParameterError("uniform sampling of several reports has no privacy loss distribution: use stratified")
         return composition.to_dp_accounting(
             self._honest,
@@ -205,22 +205,15 @@ class Protocol:
         return self.reports == self.dimension
 
     @property
-    def _subsets_overlap(self) -> bool:
+    def subsets_overlap(self) -> bool:
         """Whether users draw subsets of coordinates, so that reports do not fall into independent blocks."""
         return self.sampling == "uniform" and self.reports > 1 and not self._single_blocks
 
     def _lower(self, what: Literal["delta", "epsilon"], noise_probability: float, given: float) -> float:
-        if self._subsets_overlap:
+        if self.subsets_overlap:
             return 0.0
         bound = composition.composed_delta_lower if what == "delta" else composition.composed_epsilon_lower
-        return bound(
-            self._honest,
-            self.levels,
-            noise_probability,
-            given,
-            self._copies,
-            single_coordinate_blocks=self._single_blocks,
-        )
+        return bound(self._honest, self.levels, noise_probability, given, self._copies)
 
 
 class _ProtocolArguments(TypedDict, total=False):

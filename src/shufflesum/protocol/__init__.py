@@ -4,6 +4,6 @@ from shufflesum.protocol.counts import Counts
 from shufflesum.protocol.randomizer import Randomizer
 from shufflesum.protocol.randomness import RandomSource, SecureSource
 from shufflesum.protocol.reports import Reports
-from shufflesum.protocol.shuffler import shuffle
+from shufflesum.protocol.shuffler import permutation, shuffle
 
-__all__ = ["Counts", "RandomSource", "Randomizer", "Reports", "SecureSource", "shuffle"]
+__all__ = ["Counts", "RandomSource", "Randomizer", "Reports", "SecureSource", "permutation", "shuffle"]

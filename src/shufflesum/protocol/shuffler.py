@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.protocol.draws import shuffle_in_place
 from shufflesum.protocol.randomness import RandomSource, SecureSource, words
 from shufflesum.protocol.reports import Reports
 
-__all__ = ["shuffle"]
+__all__ = ["permutation", "shuffle"]
 
 _BLOCK = 1 << 16  # words drawn at a time: 256 KiB, within a core's cache
 
@@ -22,16 +25,33 @@ def shuffle(reports: Reports, *, source: RandomSource | None = None) -> Reports:
     """
     if not isinstance(reports, Reports):
         raise ReportsError(f"reports from Randomizer.randomize are expected, not {type(reports).__name__}")
-    if len(reports) >= 1 << 32:
-        raise ParameterError(f"{len(reports)} reports in one batch; at most 2**32 - 1 can be shuffled in memory")
-    source = source or SecureSource()
+    _check_count(len(reports))
     # Both parts of a report move together, in one word: half the cache misses of permuting two arrays.
     items = reports.coordinates.astype(np.uint64)
     items <<= np.uint64(16)
     items |= reports.values
-    unplaced = len(items)
-    while unplaced > 1:
-        unplaced = shuffle_in_place(items, words(source, min(unplaced, _BLOCK), np.uint32), unplaced)
+    _shuffle(items, source or SecureSource())
     values = items.astype(np.uint16)
     items >>= np.uint64(16)
     return Reports(reports.plan_id, items.astype(np.uint32), values)
+
+
+def permutation(count: int, source: RandomSource) -> NDArray[np.uint32]:
+    """The numbers below `count` in a uniformly random order."""
+    _check_count(count)
+    order = np.arange(count, dtype=np.uint32)
+    _shuffle(order, source)
+    return order
+
+
+def _shuffle(items: NDArray[Any], source: RandomSource) -> None:
+    unplaced = len(items)
+    while unplaced > 1:
+        unplaced = shuffle_in_place(items, words(source, min(unplaced, _BLOCK), np.uint32), unplaced)
+
+
+def _check_count(count: int) -> None:
+    if count >= 1 << 32:
+        raise ParameterError(
+            f"{count} reports at once; at most 2**32 - 1 can be permuted in memory: make smaller batches"
+        )

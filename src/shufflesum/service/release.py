@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.errors import MissingExtraError, ReportsError, ShufflesumError
-from shufflesum.protocol.draws import shuffle_in_place
-from shufflesum.protocol.randomness import SecureSource, words
+from shufflesum.protocol import permutation
+from shufflesum.protocol.randomness import SecureSource
 from shufflesum.service.addresses import trust
 from shufflesum.service.http import log
 from shufflesum.service.problems import parse_problem
@@ -33,7 +33,6 @@ __all__ = ["AnalyzerAddress", "Releaser", "permuted"]
 
 _PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, three times for a moment
 _SENT = 1 << 14  # reports sent at a time
-_WORDS = 1 << 16
 _PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds
 _IDLE_SECONDS = 5.0
 _AFTER_EXPIRY = timedelta(hours=1)  # a clock that is a little wrong must not delete anything
@@ -51,7 +50,7 @@ def permuted(sealed: Iterable[bytes], reports: int, *, piece: int = _PIECE) -> G
     seen = 0
     for gathered in _gather(sealed, piece):
         seen += len(gathered)
-        order = _permutation(len(gathered), source)
+        order = permutation(len(gathered), source)
         for start in range(0, len(order), _SENT):
             yield gathered[order[start : start + _SENT]].tobytes()
     if seen != reports:
@@ -73,14 +72,6 @@ def _gather(sealed: Iterable[bytes], piece: int) -> Iterator[NDArray[np.uint8]]:
 
 def _rows(chunks: list[bytes]) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(chunks), dtype=np.uint8).reshape(-1, SEALED_BYTES)
-
-
-def _permutation(count: int, source: SecureSource) -> NDArray[np.uint32]:
-    order = np.arange(count, dtype=np.uint32)
-    unplaced = count
-    while unplaced > 1:
-        unplaced = shuffle_in_place(order, words(source, min(unplaced, _WORDS), np.uint32), unplaced)
-    return order
 
 
 @dataclass(frozen=True, slots=True)
