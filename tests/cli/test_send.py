@@ -12,7 +12,7 @@ from pyarrow import parquet
 import shufflesum as ss
 from shufflesum.cli import send
 from shufflesum.cli.estimate import command as estimate_command
-from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.errors import DataError, ParameterError
 from shufflesum.service.client import Client
 from shufflesum.service.web import UnreachableError
 from shufflesum.tables import open_table
@@ -93,7 +93,7 @@ def test_nobody_listening_is_said_and_the_upload_kept(tmp_path: Path, task_file:
 def test_labels_come_from_the_user_column(tmp_path: Path, kind: str) -> None:
     path, column = tmp_path / "users.csv", "who"
     if kind == "named":
-        path.write_text('who,a,b\n"Ada ",0.1,0.2\n\nGrace,0.3,0.4\n')
+        path.write_text('who ,a,b\n"Ada ",0.1,0.2\n\nGrace,0.3,0.4\n')
     elif kind == "positions":
         path.write_text("Ada,0.1,0.2\nGrace,0.3,0.4\n")
         column = "0"
@@ -102,11 +102,4 @@ def test_labels_come_from_the_user_column(tmp_path: Path, kind: str) -> None:
         parquet.write_table(pa.table({"a": [0.1, 0.3], "who": ["Ada", "Grace"], "b": [0.2, 0.4]}), path)
     table = open_table(path, user_column=column)
     assert table.shape == (2,)
-    assert send.read_labels(path, column, table) == ["Ada", "Grace"]
-
-
-def test_a_user_column_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "users.csv"
-    path.write_text("who ,a\nAda,0.1\nGrace,0.2\n")
-    with pytest.raises(FileError, match="name it exactly"):
-        send.read_labels(path, "nobody", open_table(path, user_column="who"))
+    assert [label for users in table.users() for label in users.to_pylist()] == ["Ada", "Grace"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from shufflesum.batch.files import find_copy
-from shufflesum.contract import Plan
-from shufflesum.errors import DataError, FileError
+from shufflesum.errors import FileError
 from shufflesum.tables import READABLE, Table, open_table
-from shufflesum.tables import delimited as csv_tables
-from shufflesum.tables import parquet as parquet_tables
-from shufflesum.tables.columns import choose_columns
 from shufflesum.tables.users import refuse_repeated_users
 
 __all__ = ["Piece", "Users", "open_users"]
@@ -55,15 +50,6 @@ class Users:
     def paths(self) -> list[Path]:
         """The files, in order."""
         return [path for path, _ in self.tables]
-
-    def check_shape(self, plan: Plan) -> None:
-        """Refuse rows that are no arrays of the plan."""
-        entries = math.prod(plan.shape)
-        if self.shape not in (plan.shape, (entries,)):
-            raise DataError(
-                f"{self.path}: a row has shape {self.shape}, but the plan is for {plan.shape} ({entries} values); "
-                "choose --columns, or the right plan"
-            )
 
     def pieces(self, multiple: int, most: int) -> Iterator[Piece]:
         """All rows in order, at most so many at a time; no piece goes beyond a multiple of so many rows."""
@@ -109,8 +95,7 @@ def open_users(
         if other.names != first.names:
             raise FileError(f"{other_path}: its columns are not named, or ordered, as those of {first_path.name}")
     if user_column is not None and len(tables) > 1:
-        chunks = (chunk for file, table in tables for chunk in _user_chunks(file, table, user_column))
-        refuse_repeated_users(str(path), user_column, chunks)
+        refuse_repeated_users(str(path), user_column, (chunk for _, table in tables for chunk in table.users()))
     selection = {"columns": columns, "header": header, "user_column": user_column, "array": array}
     return Users(path, tables, selection)
 
@@ -134,20 +119,3 @@ def _refuse_copies(files: Sequence[Path]) -> None:
     """Refuse two files with the same bytes: their users would be randomized twice, at twice the epsilon."""
     if (copy := find_copy(files)) is not None:
         raise FileError(f"{copy[1]}: is a copy of {copy[0].name}, and each user is randomized once; move it away")
-
-
-def _user_chunks(file: Path, table: Table, user_column: str) -> Iterator[Any]:
-    import pyarrow as pa
-
-    if isinstance(table, csv_tables.DelimitedTable):
-        layout = table.layout
-        available = layout.width if layout.header is None else layout.header
-        position = choose_columns(str(file), available, None, user_column).user
-        assert position is not None
-        stream = csv_tables._stream(layout, (position,), pa.string())
-    else:
-        stream = parquet_tables._stream(file, (user_column,), 1 << 16)
-    for batch in stream:
-        column = batch.column(0)
-        # Text in one file may be numbers in another; and whether it is large text is no difference.
-        yield (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(pa.string())

@@ -34,6 +34,7 @@ from shufflesum.contract import Plan, check_size
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.protocol import Counts, Randomizer, RandomSource
+from shufflesum.tables import check_shape
 from shufflesum.wire import Opener, Task, TaskError
 
 __all__ = ["DEFAULT_MEMORY", "check_target", "count", "file_digests", "plan_of", "randomize"]
@@ -78,7 +79,7 @@ def randomize(
     `progress` is called with the number of rows done so far.
     """
     plan = plan_of(target)
-    users.check_shape(plan)
+    check_shape(users.path, users.shape, plan)
     if isinstance(target, Task) and target.expired:
         raise TaskError(f"task {target.name!r} ran out at {target.expires}; make a new task")
     sealed = isinstance(target, Task)

@@ -8,9 +8,10 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
+from shufflesum._figures import upwards
 from shufflesum.aggregate import aggregate_batches
-from shufflesum.cli.options import console, progress_bar, upwards, warnings_as_notes
-from shufflesum.cli.run import print_estimate
+from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.cli.results import print_estimate
 from shufflesum.cli.service_demo import run_service_demo
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.planning import plan as make_plan

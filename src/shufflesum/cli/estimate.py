@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
-from shufflesum.cli.options import console, task_option, upwards
+from shufflesum._figures import upwards
+from shufflesum.cli.options import console, task_option
 from shufflesum.cli.results import guarantee_of
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.web import fetch_estimate

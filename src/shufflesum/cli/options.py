@@ -13,9 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from shufflesum._figures import upwards
-
-__all__ = ["console", "plan_options", "progress_bar", "task_option", "upwards", "warnings_as_notes"]
+__all__ = ["console", "plan_options", "progress_bar", "table_options", "task_option", "warnings_as_notes"]
 
 task_option = click.option(
     "--task",
@@ -58,6 +56,32 @@ def plan_options(function: _F) -> _F:
     ):
         function = option(function)
     return function
+
+
+def table_options(function: _F) -> _F:
+    """What says which columns and rows of a file are the users' arrays; `columns` becomes a list of names."""
+    for option in reversed(
+        (
+            click.option(
+                "--columns",
+                callback=_column_names,
+                help="Columns to use: names or positions, separated by commas; ranges as 0:100.",
+            ),
+            click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]"),
+            click.option("--array", help="The array of an .npz file that holds several."),
+            click.option(
+                "--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one."
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def _column_names(_: click.Context, __: click.Parameter, text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [name.strip() for name in text.split(",")] if text.strip() else []
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
-from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.cli.options import console, progress_bar, table_options, warnings_as_notes
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
 
@@ -32,10 +32,7 @@ __all__ = ["command"]
     show_default=True,
     help="NaN and empty cells: refuse the file, or put the middle of the bounds there.",
 )
-@click.option("--columns", help="Columns to use: names or positions, separated by commas; ranges as 0:100.")
-@click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]")
-@click.option("--array", help="The array of an .npz file that holds several.")
-@click.option("--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one.")
+@table_options
 @click.option("--format", "kind", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
 @click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
 @engine_options
@@ -47,7 +44,7 @@ def command(
     output: Path,
     clip: bool,
     missing: Any,
-    columns: str | None,
+    columns: list[str] | None,
     header: bool | None,
     array: str | None,
     user_column: str | None,
@@ -72,7 +69,6 @@ def command(
     if round_number is not None and task_file is None:
         raise ParameterError("--round is for --task; plain reports have no round")
     plan = target if isinstance(target, Plan) else target.plan
-    names = None if columns is None else [name.strip() for name in columns.split(",") if columns.strip()]
     if engine == "spark":
         if not isinstance(target, Plan) or restart or kind != "parquet" or header is not None or array is not None:
             raise ParameterError(
@@ -89,7 +85,7 @@ def command(
                 master=master,
                 clip=clip,
                 missing=missing,
-                columns=names,
+                columns=columns,
                 user_column=user_column,
             )
             _say(output, dataset, plan)
@@ -98,7 +94,7 @@ def command(
     from shufflesum.batch.inputs import open_users
 
     with warnings_as_notes(), taking_up(output, restart=restart):
-        rows = open_users(users, columns=names, header=header, user_column=user_column, array=array)
+        rows = open_users(users, columns=columns, header=header, user_column=user_column, array=array)
         with progress_bar("rows", rows.rows) as progress:
             dataset = local.randomize(
                 rows,

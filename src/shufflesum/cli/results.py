@@ -13,8 +13,8 @@ import click
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from shufflesum._figures import downwards
-from shufflesum.cli.options import console, upwards
+from shufflesum._figures import downwards, upwards
+from shufflesum.cli.options import console
 from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.estimation import Estimate

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from shufflesum.aggregate import aggregate_batches
-from shufflesum.cli.options import plan_options, progress_bar, warnings_as_notes
-from shufflesum.cli.results import Results, print_estimate, result_options
+from shufflesum.cli.options import plan_options, progress_bar, table_options, warnings_as_notes
+from shufflesum.cli.results import Results, result_options
 from shufflesum.contract import Plan
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
-from shufflesum.tables import Table, open_table
+from shufflesum.tables import Table, check_shape, open_table
 
-__all__ = ["command", "print_estimate"]
+__all__ = ["command"]
 
 
 @click.command("run", short_help="Private mean and sum of the rows of a file.")
@@ -33,15 +33,12 @@ __all__ = ["command", "print_estimate"]
     help="NaN and empty cells: refuse the file, or put the middle of the bounds there, which pulls the mean "
     "towards that middle by the missing fraction.",
 )
-@click.option("--columns", help="Columns to use: names or positions, separated by commas; ranges as 0:100.")
-@click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]")
-@click.option("--array", help="The array of an .npz file that holds several.")
-@click.option("--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one.")
+@table_options
 @result_options
 def command(
     file: Path,
     plan_file: Path | None,
-    columns: str | None,
+    columns: list[str] | None,
     header: bool | None,
     array: str | None,
     user_column: str | None,
@@ -64,9 +61,8 @@ def command(
     """
     results = Results(as_json, output, plot, confidence)
     with results.staged(file, plan_file) as write, warnings_as_notes():
-        names = None if columns is None else [name.strip() for name in columns.split(",") if columns.strip()]
-        table = open_table(file, columns=names, header=header, user_column=user_column, array=array)
-        plan = _plan_for(table, plan_file, plan_arguments)
+        table = open_table(file, columns=columns, header=header, user_column=user_column, array=array)
+        plan = _plan_for(file, table, plan_file, plan_arguments)
         batches = (batch.reshape(len(batch), *plan.shape) for batch in table.batches())
         labels = table.names if len(plan.shape) == 1 else None
         with progress_bar("rows", table.rows) as progress:
@@ -75,7 +71,7 @@ def command(
     results.show(estimate, labels, table.names)
 
 
-def _plan_for(table: Table, plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
+def _plan_for(file: Path, table: Table, plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
     given = {name: value for name, value in arguments.items() if value is not None}
     if plan_file is None:
         for name in ("epsilon", "delta"):
@@ -91,12 +87,5 @@ def _plan_for(table: Table, plan_file: Path | None, arguments: dict[str, Any]) -
             f"the file has {table.rows} rows, but the plan needs at least {plan.users} users; "
             "add rows, or give a --plan for fewer users"
         )
-    entries = 1
-    for size in plan.shape:
-        entries *= size
-    if table.shape not in (plan.shape, (entries,)):
-        raise DataError(
-            f"a row of the file has shape {table.shape}, but the plan is for {plan.shape} ({entries} values); "
-            "choose --columns, or the right --plan"
-        )
+    check_shape(file, table.shape, plan)
     return plan

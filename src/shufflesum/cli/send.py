@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.cli.options import console, progress_bar, task_option
-from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.cli.options import console, progress_bar, table_options, task_option
+from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError
 from shufflesum.service.web import RefusedError, UnreachableError
-from shufflesum.tables import Table, open_table
+from shufflesum.tables import Table, check_shape, open_table
 from shufflesum.wire import Task
 
-__all__ = ["command", "read_labels"]
+__all__ = ["command"]
 
 
 @click.command("send", short_help="Randomize rows on this machine and send them to a task's shuffler.")
@@ -27,10 +26,7 @@ __all__ = ["command", "read_labels"]
 @click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
 @click.option("--user", help="With --row: whose row it is, for the ledger.  [row N]")
 @click.option("--round", "round_number", type=int, help="The round to contribute to.  [the open one]")
-@click.option("--columns", help="Columns to use: names or positions, separated by commas; ranges as 0:100.")
-@click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]")
-@click.option("--array", help="The array of an .npz file that holds several.")
-@click.option("--user-column", metavar="NAME", help="The column that says whose row it is, for the ledger.")
+@table_options
 @click.option(
     "--tokens",
     "tokens_file",
@@ -51,7 +47,7 @@ def command(
     row: int | None,
     user: str | None,
     round_number: int | None,
-    columns: str | None,
+    columns: list[str] | None,
     header: bool | None,
     array: str | None,
     user_column: str | None,
@@ -74,13 +70,12 @@ def command(
     if user is not None and row is None:
         raise ParameterError("--user names one person; give --row N with it")
     task = Task.load(task_file)
-    names = None if columns is None else [name.strip() for name in columns.split(",") if columns.strip()]
-    table = open_table(file, columns=names, header=header, array=array, user_column=user_column)
-    _check_shape(table, task, file)
+    table = open_table(file, columns=columns, header=header, array=array, user_column=user_column)
+    check_shape(file, table.shape, task.plan)
     tokens = None if tokens_file is None else _read_tokens(tokens_file, table.rows, row)
-    labels = [f"row {i}" for i in range(table.rows)]
-    if user_column is not None:
-        labels = read_labels(file, user_column, table)
+    labels = [label for users in table.users() for label in users.to_pylist()]
+    if user_column is None:
+        labels = [f"row {i}" for i in range(table.rows)]
     with Client(task, ledger=ledger, patience=patience, allow_plain_http=allow_plain_http, authorities=ca) as client:
         round_number = client.open_round() if round_number is None else round_number
         if row is None:
@@ -125,45 +120,11 @@ def _send_all(
     console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")
 
 
-def _check_shape(table: Table, task: Task, file: Path) -> None:
-    entries = int(np.prod(task.plan.shape))
-    if table.shape not in (task.plan.shape, (entries,)):
-        raise DataError(
-            f"{file}: a row has shape {table.shape}, but the task is for {task.plan.shape} ({entries} values); "
-            "choose --columns, or the right --task"
-        )
-
-
 def _row(table: Table, row: int) -> NDArray[Any]:
     if row >= table.rows:
         raise ParameterError(f"--row is {row}; the file has rows 0 to {table.rows - 1}")
     rows: Iterator[NDArray[Any]] = (one for batch in table.batches() for one in batch)
     return next(islice(rows, row, None))
-
-
-def read_labels(file: Path, column: str, table: Table) -> list[str]:
-    """The users' labels, row by row; that they are there and differ was seen to when the table was opened."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    try:
-        if file.suffix.lower() == ".parquet":
-            found = parquet.read_table(file, columns=[column])
-        else:
-            by_position = table.names is None
-            name = f"f{column}" if by_position else column
-            found = csv.read_csv(
-                file,
-                read_options=csv.ReadOptions(autogenerate_column_names=by_position),
-                parse_options=csv.ParseOptions(newlines_in_values=True),
-                convert_options=csv.ConvertOptions(include_columns=[name], column_types={name: pa.string()}),
-            )
-    except (pa.ArrowException, KeyError, OSError) as error:
-        raise FileError(f"{file}: the user column {column!r} cannot be read: {error}; name it exactly") from error
-    labels = [str(value).strip() for value in found.column(0).to_pylist()]
-    if len(labels) != table.rows:
-        raise FileError(f"{file}: {len(labels)} users for {table.rows} rows; remove blank lines and comments")
-    return labels
 
 
 def _read_tokens(path: Path, rows: int, row: int | None) -> list[str]:

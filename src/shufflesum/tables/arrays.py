@@ -44,6 +44,10 @@ class MappedTable:
         for start in range(0, self.rows, step):
             yield _as_float(self.array[start : start + step])
 
+    def users(self) -> Iterator[Any]:
+        """Nothing: such files say nothing about whose row it is."""
+        return iter(())
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTable:
@@ -71,6 +75,10 @@ class ArchiveTable:
                     yield _as_float(np.frombuffer(data, self.dtype).reshape(count, *self.shape))
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
             raise _damaged(self.path, error) from error
+
+    def users(self) -> Iterator[Any]:
+        """Nothing: such files say nothing about whose row it is."""
+        return iter(())
 
 
 def open_npy(path: Path) -> MappedTable:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shufflesum.errors import FileError, ShufflesumError
 from shufflesum.tables.columns import choose_columns, is_position
-from shufflesum.tables.users import refuse_repeated_users
+from shufflesum.tables.users import as_text, refuse_repeated_users
 
 __all__ = ["DelimitedTable", "open_csv"]
 
@@ -50,6 +50,7 @@ class DelimitedTable:
     layout: _Layout
     positions: tuple[int, ...]
     rows: int
+    user_position: int | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,6 +80,10 @@ class DelimitedTable:
                 "it must not change while it is read: work on a copy"
             )
 
+    def users(self) -> Iterator[Any]:
+        """Who each row is of, as text."""
+        return iter(()) if self.user_position is None else map(as_text, _users(self.layout, self.user_position))
+
 
 def open_csv(path: Path, columns: Sequence[str] | None, header: bool | None, user_column: str | None) -> DelimitedTable:
     """Find the header and the columns, then count the rows (and check the users) in one pass."""
@@ -97,11 +102,16 @@ def open_csv(path: Path, columns: Sequence[str] | None, header: bool | None, use
     if choice.user is None:
         rows = sum(len(batch) for batch in _stream(layout, choice.data[:1], pa.binary()))
     else:
-        users = (batch.column(0) for batch in _stream(layout, (choice.user,), pa.string()))
-        rows = refuse_repeated_users(str(path), str(user_column), users)
+        rows = refuse_repeated_users(str(path), str(user_column), _users(layout, choice.user))
     if rows == 0:
         raise FileError(f"{path}: has a header and no data; add at least one row of numbers below it")
-    return DelimitedTable(layout, choice.data, rows)
+    return DelimitedTable(layout, choice.data, rows, choice.user)
+
+
+def _users(layout: _Layout, position: int) -> Iterator[Any]:
+    import pyarrow as pa
+
+    return (batch.column(0) for batch in _stream(layout, (position,), pa.string()))
 
 
 def _find_layout(path: Path, header: bool | None, user_column: str | None) -> _Layout:

@@ -14,7 +14,7 @@ from shufflesum.domain.frame_columns import arrow_floats, arrow_lists, is_arrow_
 from shufflesum.domain.frames import PANDAS_INDEX
 from shufflesum.errors import FileError
 from shufflesum.tables.columns import choose_columns
-from shufflesum.tables.users import refuse_repeated_users
+from shufflesum.tables.users import as_text, refuse_repeated_users
 
 __all__ = ["ListTable", "ParquetTable", "open_parquet"]
 
@@ -30,6 +30,7 @@ class ParquetTable:
     names: tuple[str, ...]
     rows: int
     dtype: np.dtype[Any]
+    user_column: str | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,6 +46,10 @@ class ParquetTable:
                 block[:, index] = arrow_floats(batch.column(name))
             yield block
 
+    def users(self) -> Iterator[Any]:
+        """Who each row is of, as text."""
+        return map(as_text, _users(self.path, self.user_column))
+
 
 @dataclass(frozen=True, slots=True)
 class ListTable:
@@ -54,6 +59,7 @@ class ListTable:
     column: str
     rows: int
     length: int
+    user_column: str | None = None
     names: None = None
 
     @property
@@ -76,9 +82,11 @@ class ListTable:
                     f"{lengths[wrong[0]]} values, earlier rows have {self.length}; all must be equally long"
                 )
             rows += len(lists)
-            yield np.require(
-                arrow_lists(lists, self.length), requirements="W"
-            )  # kernels are compiled for writable arrays
+            yield np.require(arrow_lists(lists, self.length), requirements="W")  # as kernels are compiled
+
+    def users(self) -> Iterator[Any]:
+        """Who each row is of, as text."""
+        return map(as_text, _users(self.path, self.user_column))
 
 
 def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | None) -> ParquetTable | ListTable:
@@ -103,8 +111,7 @@ def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | N
                 "of numbers: convert it, or choose other columns with --columns"
             )
     if user_column is not None:
-        users = (batch.column(user_column) for batch in _stream(path, (user_column,), _USERS_PER_BATCH))
-        refuse_repeated_users(str(path), user_column, users)
+        refuse_repeated_users(str(path), user_column, _users(path, user_column))
     lists = [field for field in fields if is_arrow_list(field.type)]
     if not fields:
         raise FileError(f"{path}: has no data column; it must hold columns of numbers, or one of lists of numbers")
@@ -114,11 +121,16 @@ def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | N
             f"columns; choose it alone with --columns {lists[0].name}, or leave it out"
         )
     if lists:
-        return ListTable(path, lists[0].name, rows, _list_length(path, lists[0]))
+        return ListTable(path, lists[0].name, rows, _list_length(path, lists[0]), user_column)
     single = all(types.is_float32(field.type) or types.is_float16(field.type) for field in fields)
-    return ParquetTable(
-        path, tuple(field.name for field in fields), rows, np.dtype(np.float32 if single else np.float64)
-    )
+    dtype = np.dtype(np.float32 if single else np.float64)
+    return ParquetTable(path, tuple(field.name for field in fields), rows, dtype, user_column)
+
+
+def _users(path: Path, user_column: str | None) -> Iterator[Any]:
+    if user_column is not None:
+        for batch in _stream(path, (user_column,), _USERS_PER_BATCH):
+            yield batch.column(0)
 
 
 def _opened(path: Path) -> Any:

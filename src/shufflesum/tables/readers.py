@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from shufflesum.errors import FileError, MissingExtraError, ParameterError
+from shufflesum.contract import Plan
+from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError
 from shufflesum.tables.arrays import open_npy, open_npz
 from shufflesum.tables.delimited import open_csv
 from shufflesum.tables.parquet import open_parquet
 
-__all__ = ["READABLE", "Table", "open_table"]
+__all__ = ["READABLE", "Table", "check_shape", "open_table"]
 
 READABLE = (".csv", ".parquet", ".npy", ".npz")
 
@@ -40,6 +42,9 @@ class Table(Protocol):
 
         Missing values are NaN. Values are not judged here: that is the domain's work.
         """
+
+    def users(self) -> Iterator[Any]:
+        """Who each row is of, as text (Arrow arrays), in the file's order; nothing without a user column."""
 
 
 def open_table(
@@ -91,6 +96,16 @@ def open_table(
         raise
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}; check its permissions") from error
+
+
+def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], plan: Plan) -> None:
+    """Refuse rows that are neither arrays of the plan nor, as long as one, its entries in a row."""
+    entries = math.prod(plan.shape)
+    if shape not in (plan.shape, (entries,)):
+        raise DataError(
+            f"{where}: a row has shape {shape}, but the plan is for {plan.shape} ({entries} values); "
+            "choose --columns, or the right --plan or --task"
+        )
 
 
 def _require_arrow(kind: str) -> None:

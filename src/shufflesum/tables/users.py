@@ -7,7 +7,26 @@ from typing import Any
 
 from shufflesum.errors import DataError, FileError
 
-__all__ = ["refuse_repeated_users"]
+__all__ = ["as_text", "refuse_repeated_users"]
+
+
+def as_text(chunk: Any) -> Any:
+    """A piece of a user column as text: what is text in one file may be numbers in another."""
+    import pyarrow as pa
+
+    return _tidied(chunk).cast(pa.string())
+
+
+def _tidied(chunk: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    array = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        # " 7" and "7" are the same person typed twice, and a blank is nobody.
+        array = compute.utf8_trim_whitespace(array)
+        array = compute.if_else(compute.equal(array, ""), None, array)
+    return array
 
 
 def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int:
@@ -21,11 +40,7 @@ def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int
     kept: list[Any] = []
     rows = 0
     for chunk in chunks:
-        array = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
-        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-            # " 7" and "7" are the same person typed twice, and a blank is nobody.
-            array = compute.utf8_trim_whitespace(array)
-            array = compute.if_else(compute.equal(array, ""), None, array)
+        array = _tidied(chunk)
         if array.null_count:
             row = rows + compute.index(compute.is_null(array), True).as_py()
             raise DataError(
