@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import shufflesum as ss
+from shufflesum.errors import ParameterError
+from shufflesum.planning import plan_for_error
+
+TARGET: dict[str, Any] = {"epsilon": 8.0, "delta": 0.1}
+SMALL = ss.plan(users=9, shape=1, **TARGET)
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +89,43 @@ def test_every_error_is_caught_by_the_root() -> None:
 
     children = [getattr(errors, name) for name in errors.__all__]
     assert all(issubclass(child, ss.ShufflesumError) for child in children)
+
+
+WRONG: dict[str, Any] = {"x": "x", "pairs": [(0, 5), (1, 9)], "none": None, "half": 0.5}
+MISUSES: dict[str, Any] = {
+    "plan fraction": (
+        lambda: ss.plan(users=9, shape=1, epsilon=1, delta=0.1, honest_fraction=WRONG["x"]),
+        "honest_fraction",
+    ),
+    "plan bounds": (lambda: ss.plan(users=9, shape=2, epsilon=1, delta=0.1, bounds=WRONG["pairs"]), "list of pairs"),
+    "analyzer": (lambda: ss.Analyzer(WRONG["none"]), "a plan is expected"),
+    "merge": (lambda: ss.Analyzer(SMALL).merge(WRONG["none"]), "another analyzer is expected"),
+    "level": (
+        lambda: ss.aggregate(np.zeros((9, 1)), **TARGET).confidence_interval(WRONG["x"]),
+        "confidence level is 'x'",
+    ),
+    "target error": (lambda: plan_for_error(WRONG["x"], shape=1, epsilon=1.0, delta=0.1), "target_error is 'x'"),
+    "users": (
+        lambda: ss.privacy.delta_bounds(users=WRONG["half"], levels=2, noise_probability=0.5, epsilon=1.0),
+        "users is 0.5",
+    ),
+    "rounds": (lambda: ss.privacy.Protocol(users=2, levels=2, rounds=WRONG["half"]), "rounds is 0.5"),
+    "epsilon": (lambda: ss.privacy.Protocol(users=2, levels=2).delta(0.5, WRONG["x"]), "epsilon is 'x'"),
+    "noise": (lambda: replace(SMALL, noise_probability=WRONG["x"]), "noise_probability is 'x'"),
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_wrong_types_are_refused_by_name(name: str) -> None:
+    misuse, message = MISUSES[name]
+    with pytest.raises(ParameterError, match=message):
+        misuse()
+
+
+def test_a_shuffled_batch_may_be_counted_in_pieces() -> None:
+    reports = ss.shuffle(ss.Randomizer(SMALL).randomize(np.full((9, 1), 0.5)))
+    pieces, whole = ss.Analyzer(SMALL), ss.Analyzer(SMALL)
+    pieces.add(reports[:4])
+    pieces.add(reports[4:])
+    assert len(reports[:4]) == 4
+    np.testing.assert_array_equal(pieces.estimate().mean, whole.analyze(reports).mean)

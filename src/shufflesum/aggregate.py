@@ -14,8 +14,9 @@ from queue import SimpleQueue
 
 from numpy.typing import ArrayLike
 
+from shufflesum._checks import check_size
 from shufflesum._machine import cores
-from shufflesum.contract import Accountant, Plan, Sampling, check_size
+from shufflesum.contract import Accountant, Plan, Sampling
 from shufflesum.domain import Missing, Structure
 from shufflesum.domain._arrays import Rows, users_rows
 from shufflesum.domain.frames import FrameRows

@@ -27,8 +27,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._checks import check_size
 from shufflesum._evidence import chances, deviation, honest_law, noise_simulated
-from shufflesum.contract import Plan, check_size
+from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy import composition
 from shufflesum.protocol.counts import Counts

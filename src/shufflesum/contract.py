@@ -18,12 +18,25 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum.accuracy import ExpectedError, coordinate_error
 from shufflesum.domain import Domain
 from shufflesum.errors import FileError, ParameterError, PlanError, ShufflesumError
-from shufflesum.privacy import Protocol, honest_users, local_epsilon
+from shufflesum.privacy import Protocol, blanket, composition, honest_users, local_epsilon
 
-__all__ = ["MAX_CELLS", "MAX_LEVELS", "Accountant", "Guarantee", "Plan", "Sampling"]
+__all__ = [
+    "MAX_CELLS",
+    "MAX_LEVELS",
+    "MAX_ROUNDS",
+    "MAX_USERS",
+    "REPORT_BYTES",
+    "SEAL_BYTES",
+    "Accountant",
+    "Guarantee",
+    "Plan",
+    "Sampling",
+    "decode_once",
+]
 
 Sampling = Literal["stratified", "uniform"]
 Accountant = Literal["exact", "paper", "none"]
@@ -31,6 +44,7 @@ _File = TypeVar("_File")
 
 FORMAT = "shufflesum-plan-1"
 MAX_CELLS = 1 << 32  # a report's cell, coordinate x (levels + 1) + value, fits 32 bits
+MAX_USERS, MAX_ROUNDS = blanket.MOST_USERS, composition.MOST_COMPOSITIONS
 MAX_LEVELS = 32_766  # a value fits 15 bits
 REPORT_BYTES = 6  # coordinate 4, value 2
 SEAL_BYTES = 48  # an X25519 key and an AES-GCM tag
@@ -50,6 +64,8 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         """Refuse what is no guarantee; a test plan claims none and is not asked."""
+        check_number("epsilon", self.epsilon)
+        check_number("delta", self.delta)
         _store_as(self, float, "epsilon", "delta")
         check_choice("accountant", self.accountant, get_args(Accountant))
         if self.accountant == "none":
@@ -103,9 +119,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse what the protocol or the report format cannot carry."""
-        check_size("users", self.users, 1, 10**10)
+        check_size("users", self.users, 1, MAX_USERS)
         check_size("levels", self.levels, 1, MAX_LEVELS)
-        check_size("rounds", self.rounds, 1, 10**6)
+        check_size("rounds", self.rounds, 1, MAX_ROUNDS)
         if self.dimension * (self.levels + 1) >= MAX_CELLS:
             raise ParameterError(
                 f"dimension {self.dimension} with {self.levels} levels needs "
@@ -114,9 +130,11 @@ class Plan:
             )
         check_size("reports", self.reports, 1, self.dimension)
         check_choice("sampling", self.sampling, get_args(Sampling))
+        check_number("honest_fraction", self.honest_fraction)
+        check_number("noise_probability", self.noise_probability)
         if not 0 < self.honest_fraction <= 1:
             raise ParameterError(f"honest_fraction is {self.honest_fraction}; it must lie in (0, 1]")
-        if not 0 <= self.noise_probability <= 1 or not (self.noise_probability * 2.0**53).is_integer():
+        if not 0 <= self.noise_probability <= 1 or not float(self.noise_probability * 2.0**53).is_integer():
             raise ParameterError(
                 f"noise_probability is {self.noise_probability!r}; it must be a multiple of 2**-53 between 0 and 1"
             )
@@ -344,20 +362,6 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"{name[:80]!r} is there twice")
         found[name] = value
     return found
-
-
-def check_size(name: str, value: int, least: int, most: int) -> None:
-    """Refuse a number that is not whole or not in range, naming it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ParameterError(f"{name} is {value!r}; it must be a whole number")
-    if not least <= value <= most:
-        raise ParameterError(f"{name} is {value}; it must lie between {least} and {most}")
-
-
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a word that is not one of the allowed ones, naming them."""
-    if value not in allowed:
-        raise ParameterError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
 def _store_as(value: object, kind: type[int | float], *names: str) -> None:

@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.contract import Plan, check_choice
+from shufflesum._checks import check_choice, check_number
+from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.honesty import why_broken
 from shufflesum.protocol.counts import Counts
@@ -117,6 +118,7 @@ class Estimate:
         the bounds. Built as Agresti and Coull do, with pseudo-reports at both ends, and made safe for few reports by
         a Student quantile and a continuity correction.
         """
+        check_number("confidence level", level)
         if not 0 < level < 1:
             raise ParameterError(f"confidence level is {level}; it must lie strictly between 0 and 1")
         tail = (1 - level) / 2
@@ -200,6 +202,8 @@ class Analyzer:
     """
 
     def __init__(self, plan: Plan) -> None:
+        if not isinstance(plan, Plan):
+            raise ParameterError(f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}")
         self.plan = plan
         self.counts = Counts(plan)
         self._closed = ""  # why it takes no more reports
@@ -215,6 +219,8 @@ class Analyzer:
         Shards share the work of counting. The batch must have been shuffled as a whole before it was cut into them:
         parts shuffled each on their own hide a user among fewer, and the plan's guarantee does not hold.
         """
+        if not isinstance(other, Analyzer):
+            raise ParameterError(f"another analyzer is expected, not {type(other).__name__}")
         self._refuse_if_closed()
         other._refuse_if_closed()
         self.counts.merge(other.counts)

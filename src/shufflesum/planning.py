@@ -11,20 +11,27 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from numbers import Real
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum.accuracy import coordinate_error
-from shufflesum.contract import MAX_CELLS, MAX_LEVELS, Accountant, Guarantee, Plan, Sampling, check_choice, check_size
+from shufflesum.contract import (
+    MAX_CELLS,
+    MAX_LEVELS,
+    MAX_ROUNDS,
+    MAX_USERS,
+    Accountant,
+    Guarantee,
+    Plan,
+    Sampling,
+)
 from shufflesum.domain import Domain, Structure
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy import composition, published
+from shufflesum.privacy import blanket, composition, published
 
 __all__ = ["UninformativePlanWarning", "alternatives", "plan", "plan_for_error"]
-
-_MOST_LEVELS, _MOST_COMPOSITIONS = 999, 10**6  # what the certified accountant covers
 
 
 class UninformativePlanWarning(UserWarning):
@@ -52,17 +59,17 @@ def plan(
     the mean. `accountant="paper"` uses the published formulas as they stand. Bounds are public: choose them from what
     the values can be, never from the data.
     """
-    check_size("users", users, 1, 10**10)
-    check_size("rounds", rounds, 1, 10**6)
+    check_size("users", users, 1, MAX_USERS)
+    check_size("rounds", rounds, 1, MAX_ROUNDS)
     domain = Domain.of(shape, bounds)
     check_choice("accountant", accountant, ("exact", "paper"))
-    guarantee = _target(epsilon, delta, accountant)
+    guarantee = Guarantee(epsilon, delta, accountant)
     for name, count in (("reports", reports), ("max_reports", max_reports)):
         if count is not None:
             check_size(name, count, 1, domain.dimension if name == "reports" else MAX_CELLS)
     if reports is not None and max_reports is not None and reports > max_reports:
         raise ParameterError(f"reports is {reports}, above max_reports = {max_reports}; change one of them")
-    most = min(_MOST_LEVELS if accountant == "exact" else MAX_LEVELS, MAX_CELLS // domain.dimension - 2)
+    most = min(blanket.MOST_LEVELS if accountant == "exact" else MAX_LEVELS, MAX_CELLS // domain.dimension - 2)
     if most < 1:
         raise ParameterError(f"dimension {domain.dimension} is too large for the report format (2**32 cells); lower it")
     if levels is not None:
@@ -70,20 +77,21 @@ def plan(
     if sampling is not None:
         check_choice("sampling", sampling, ("stratified", "uniform"))
     base = Plan(
-        users=int(users),
+        users=users,
         domain=domain,
         reports=1,
         levels=1,
         noise_probability=1.0,
         sampling=sampling or "stratified",
         guarantee=guarantee,
-        honest_fraction=float(honest_fraction),
-        rounds=int(rounds),
+        honest_fraction=honest_fraction,
+        rounds=rounds,
     )
     if accountant == "paper":
         chosen = _published(base, reports or 1, levels, sampling)
     else:
-        cap = min(max_reports or domain.dimension, domain.dimension, max(1, _MOST_COMPOSITIONS // int(rounds)))
+        composable = max(1, composition.MOST_COMPOSITIONS // base.rounds)
+        cap = min(max_reports or domain.dimension, domain.dimension, composable)
         chosen = _Search(base, [reports] if reports else _halvings(cap), [levels] if levels else None).best()
     _warn_if_uninformative(chosen)
     return chosen
@@ -92,6 +100,8 @@ def plan(
 def plan_for_error(
     target_error: float,
     *,
+    shape: int | Sequence[int] | Structure,
+    delta: float,
     users: int | None = None,
     epsilon: float | None = None,
     reports: int | None = None,
@@ -103,6 +113,7 @@ def plan_for_error(
     `target_error` is the predicted squared error of the mean, summed over coordinates, in the user's units. The answer
     is within half a percent of the smallest. The other arguments are those of `plan`.
     """
+    check_number("target_error", target_error)
     if not 0 < target_error < math.inf:
         raise ParameterError(f"target_error is {target_error}; it must be positive and finite")
     if (users is None) == (epsilon is None):
@@ -120,6 +131,8 @@ def plan_for_error(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UninformativePlanWarning)
                 return plan(
+                    shape=shape,
+                    delta=delta,
                     users=math.ceil(value) if users is None else users,
                     epsilon=value if epsilon is None else epsilon,
                     reports=near.reports if near else reports,
@@ -184,18 +197,6 @@ def _warn_if_uninformative(chosen: Plan) -> None:
         )
 
 
-def _target(epsilon: float, delta: float, accountant: Accountant) -> Guarantee:
-    """What is asked for; in the words of a caller, before `Guarantee` checks it in those of a plan."""
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise ParameterError(f"{name} is {value!r}; it must be a number")
-    if not 0 < epsilon < math.inf:
-        raise ParameterError(f"epsilon is {epsilon}; it must be positive and finite")
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta is {delta}; it must lie strictly between 0 and 1")
-    return Guarantee(float(epsilon), float(delta), accountant)
-
-
 def _published(base: Plan, reports: int, levels: int | None, sampling: Sampling | None) -> Plan:
     """The paper's own choice: levels by its formula, uniform sampling for several reports."""
     sampling = sampling or ("uniform" if reports > 1 else "stratified")
@@ -256,7 +257,7 @@ class _Search:
         if self.levels is None:
             step = max(1, plan.levels // 16)
             near = {plan.levels - step, plan.levels - 1, plan.levels + 1, plan.levels + step}
-            most = min(_MOST_LEVELS, MAX_CELLS // plan.dimension - 2)
+            most = min(blanket.MOST_LEVELS, MAX_CELLS // plan.dimension - 2)
             points += [(plan.reports, k) for k in sorted(near) if 1 <= k <= most]
         return points
 
@@ -288,5 +289,5 @@ def _halvings(cap: int) -> list[int]:
 
 
 def _level_grid(dimension: int) -> list[int]:
-    most = min(_MOST_LEVELS, MAX_CELLS // dimension - 2)
+    most = min(blanket.MOST_LEVELS, MAX_CELLS // dimension - 2)
     return sorted({k for k in (round(1.25**i) for i in range(31)) if k <= most} | set(range(1, min(8, most) + 1)))

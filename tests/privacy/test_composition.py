@@ -370,7 +370,7 @@ def test_what_cannot_be_certified_is_refused_with_the_knob_to_turn() -> None:
         composed_upper(100, 3, 0.5, 0, single_coordinate_blocks=False)
     with pytest.raises(PrivacyError, match="noise_probability = 0"):
         composed_lower(100, 3, 0.0, 2)
-    with pytest.raises(ParameterError, match="honest_users = 0"):
+    with pytest.raises(ParameterError, match="honest_users is 0"):
         composed_upper(0, 3, 0.5, 2, single_coordinate_blocks=False)
     with pytest.raises(PrivacyError, match="raise epsilon"):
         smallest_noise_probability(100, 3, 0.0, 1e-6, 2, single_coordinate_blocks=False)

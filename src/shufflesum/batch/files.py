@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from shufflesum._checks import check_choice
 from shufflesum._machine import sync
 from shufflesum.batch.identity import Identity
-from shufflesum.contract import check_choice
 from shufflesum.errors import FileError, MissingExtraError
 
 __all__ = [

@@ -8,7 +8,8 @@ import secrets
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from shufflesum.contract import REPORT_BYTES, SEAL_BYTES, Plan, check_choice, check_size
+from shufflesum._checks import check_choice, check_size
+from shufflesum.contract import REPORT_BYTES, SEAL_BYTES, Plan
 from shufflesum.errors import ParameterError, ReportsError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum.batch.datasets import (
     Dataset,
@@ -30,7 +31,7 @@ from shufflesum.batch.inputs import Piece, Users
 from shufflesum.batch.sealer import Sealer
 from shufflesum.batch.state import refuse_repeated_files
 from shufflesum.batch.steps import count_batch, count_sealed_batch, randomize_batch, randomize_rows, seal_batch
-from shufflesum.contract import Plan, check_size
+from shufflesum.contract import Plan
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.protocol import Counts, Randomizer, RandomSource

@@ -21,6 +21,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._checks import check_choice
 from shufflesum._machine import cores
 from shufflesum.batch.datasets import (
     Format,
@@ -46,7 +47,6 @@ from shufflesum.batch.scatter import (
 )
 from shufflesum.batch.sources import FileSource, ReportSource, Unit, folders_of, open_source, refuse_changed
 from shufflesum.batch.steps import record_batch
-from shufflesum.contract import check_choice
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.protocol.randomness import RandomSource, SecureSource
 from shufflesum.wire import Task

@@ -59,10 +59,18 @@ class Bounds:
         if isinstance(bounds, Bounds):
             bounds.check_dimension(structure.dimension)
             return bounds
+        if isinstance(bounds, list) and all(isinstance(pair, tuple) for pair in bounds):
+            raise ParameterError(
+                f"bounds is {str(bounds)[:80]}, a list of pairs; give all lower ones, then all upper ones: "
+                "([lo, ...], [hi, ...])"
+            )
         try:
             low, high = bounds
         except (TypeError, ValueError):
-            raise ParameterError(f"bounds must be a pair (lo, hi), not {str(bounds)[:80]}") from None
+            raise ParameterError(
+                f"bounds must be a pair (lo, hi), or ([lo, ...], [hi, ...]) with one for each coordinate, not "
+                f"{str(bounds)[:80]}"
+            ) from None
         lower, upper = _numbers(low, "lower"), _numbers(high, "upper")
         if lower.ndim or upper.ndim:
             lower, upper = (_fit(values, structure) for values in (lower, upper))

@@ -16,6 +16,7 @@ from shufflesum.privacy._convolution import GridLosses, dominating, power_above,
 from shufflesum.privacy.local import local_epsilon
 
 __all__ = [
+    "MOST_COMPOSITIONS",
     "ComposedLower",
     "ComposedUpper",
     "check_compositions",
@@ -37,7 +38,7 @@ Profile = Callable[[Floats], Floats]
 
 _LEAST_DELTA = 1e-12
 _CHARGE = 1e-15  # of delta, for all truncation together
-_MOST_COMPOSITIONS = 10**6
+MOST_COMPOSITIONS = 10**6
 _NODES_ABOVE = 20  # grid nodes per deviation of one loss: they add 1/(6 * 20**2) to its variance
 _NODES_BELOW = 40  # cheap, because one concrete pair is listed outcome by outcome
 _MOST_NODES = 2000
@@ -174,7 +175,7 @@ def composed_lower(
 
 def _plain_after(single: GridLosses) -> int:
     mean = float(np.dot(single.upper_masses(), single.losses()))
-    return max(1, int(_PLAIN_LOSS / mean)) if mean > _PLAIN_LOSS / _MOST_COMPOSITIONS else _MOST_COMPOSITIONS
+    return max(1, int(_PLAIN_LOSS / mean)) if mean > _PLAIN_LOSS / MOST_COMPOSITIONS else MOST_COMPOSITIONS
 
 
 def deviation_of_loss(honest_users: float, levels: int, noise_probability: float) -> float:
@@ -287,7 +288,7 @@ def check_delta(delta: float) -> float:
 
 def check_compositions(compositions: int) -> None:
     """Refuse fewer than one or too many reports x rounds."""
-    if not 1 <= compositions <= _MOST_COMPOSITIONS:
+    if not 1 <= compositions <= MOST_COMPOSITIONS:
         raise ParameterError(
-            f"reports x rounds = {compositions}: must lie in 1..{_MOST_COMPOSITIONS}; change reports or rounds"
+            f"reports x rounds = {compositions}: must lie in 1..{MOST_COMPOSITIONS}; change reports or rounds"
         )

@@ -8,11 +8,11 @@ floating point goes against us: added to what is called upper, taken from what i
 from __future__ import annotations
 
 import math
-import operator
 
 import numpy as np
 import numpy.typing as npt
 
+from shufflesum._checks import check_number, check_size
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy._binomial import ROUNDING
 from shufflesum.privacy._mixture import evaluate_lower, evaluate_upper
@@ -22,6 +22,8 @@ from shufflesum.privacy._search import GRID, crossing_epsilon, crossing_probabil
 from shufflesum.privacy.local import local_epsilon
 
 __all__ = [
+    "MOST_LEVELS",
+    "MOST_USERS",
     "check_protocol",
     "delta_lower",
     "delta_upper",
@@ -35,8 +37,8 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 
-_MOST_USERS = 10**10
-_MOST_LEVELS = 999
+MOST_USERS = 10**10
+MOST_LEVELS = 999
 _LEAST_DELTA = 1e-15
 # Beyond this many blanket reports cells of s are coarser than one, so a finer search would only chase the grid.
 _FINE_REPORTS = 20_000
@@ -186,14 +188,15 @@ def _restore(result: Floats, order: npt.NDArray[np.intp]) -> Floats:
 
 def check_protocol(honest_users: int, levels: int, noise_probability: float) -> tuple[int, int]:
     """Refuse what cannot be certified; return the number of users and of values, K = levels + 1."""
-    users = _whole("honest_users", honest_users, _MOST_USERS)
-    cells = _whole("levels", levels, _MOST_LEVELS) + 1
+    check_size("honest_users", honest_users, 1, MOST_USERS)
+    check_size("levels", levels, 1, MOST_LEVELS)
+    check_number("noise_probability", noise_probability)
     if not 1.0 / GRID <= noise_probability <= 1.0:
         raise PrivacyError(
             f"noise_probability = {noise_probability}: must lie in [2**-53, 1], the values a randomizer can draw; "
             "without noise nothing is private: raise noise_probability"
         )
-    return users, cells
+    return int(honest_users), int(levels) + 1
 
 
 def _check_target(honest_users: int, levels: int, epsilon: float, delta: float) -> None:
@@ -210,13 +213,3 @@ def _check_delta(delta: float) -> None:
         raise PrivacyError(
             f"delta = {delta}: double precision cannot certify a delta below {_LEAST_DELTA}; raise delta"
         )
-
-
-def _whole(name: str, value: int, largest: int) -> int:
-    try:
-        whole = operator.index(value)
-    except TypeError:
-        raise ParameterError(f"{name} = {value!r}: must be a whole number; change {name}") from None
-    if not 1 <= whole <= largest:
-        raise ParameterError(f"{name} = {whole}: must lie in 1..{largest}; change {name}")
-    return whole

@@ -20,6 +20,7 @@ from shufflesum.privacy._calibration import (
     smallest_noise_probability,
 )
 from shufflesum.privacy._composed import (
+    MOST_COMPOSITIONS,
     ComposedLower,
     ComposedUpper,
     composed_delta_lower,
@@ -33,6 +34,7 @@ from shufflesum.privacy._export import to_dp_accounting
 from shufflesum.privacy._uniform import uniform_delta_upper
 
 __all__ = [
+    "MOST_COMPOSITIONS",
     "ComposedLower",
     "ComposedUpper",
     "composed_delta_lower",

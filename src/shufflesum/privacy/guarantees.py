@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Required, TypedDict, Unpack
 
+from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.privacy import composition, published
+from shufflesum.privacy import blanket, composition, published
 from shufflesum.privacy._memory import recall, remember
 from shufflesum.privacy._search import GRID, crossing_probability
 
@@ -39,6 +40,7 @@ class Interval:
 
 def honest_users(users: int, honest_fraction: float) -> int:
     """The users whose noise counts: max(1, floor(users x honest_fraction))."""
+    check_number("honest_fraction", honest_fraction)
     if not 0 < honest_fraction <= 1:
         raise ParameterError(f"honest_fraction is {honest_fraction}; it must lie in (0, 1]")
     return max(1, math.floor(users * honest_fraction))
@@ -62,18 +64,17 @@ class Protocol:
     def __post_init__(self) -> None:
         """Refuse numbers and combinations that no plan can have."""
         for name, count in (("users", self.users), ("reports", self.reports), ("rounds", self.rounds)):
-            if not 1 <= count <= 10**10:
-                raise ParameterError(f"{name} is {count}; it must lie between 1 and {10**10}")
+            check_size(name, count, 1, blanket.MOST_USERS)
         honest_users(self.users, self.honest_fraction)
         if self.dimension is not None and not 1 <= self.reports <= self.dimension:
             raise ParameterError(f"reports is {self.reports}; it must lie between 1 and dimension = {self.dimension}")
-        if self.sampling not in ("stratified", "uniform"):
-            raise ParameterError(f"sampling is {self.sampling!r}; it must be one of stratified, uniform")
+        check_choice("sampling", self.sampling, ("stratified", "uniform"))
         if self.sampling == "uniform" and self.reports > 1 and self.dimension is None:
             raise ParameterError("uniform sampling of several reports needs the dimension; give dimension")
 
     def delta(self, noise_probability: float, epsilon: float) -> Interval:
         """The delta that goes with epsilon."""
+        check_number("epsilon", epsilon)
         question = f"delta {self} {noise_probability!r} {epsilon!r}"
         upper = self.delta_upper(noise_probability, epsilon)
         remembered = recall(question)
@@ -98,6 +99,7 @@ class Protocol:
 
     def epsilon(self, noise_probability: float, delta: float) -> Interval:
         """The epsilon that goes with delta; a remembered one is certified again before it is returned."""
+        check_number("delta", delta)
         question = f"epsilon {self} {noise_probability!r} {delta!r}"
         remembered = recall(question)
         if remembered and 0 <= remembered[-1] <= remembered[0] < math.inf:
@@ -124,6 +126,8 @@ class Protocol:
 
         A remembered value is evaluated again before it is returned.
         """
+        check_number("epsilon", epsilon)
+        check_number("delta", delta)
         question = f"noise {self} {epsilon!r} {delta!r}"
         remembered = recall(question)
         if remembered and 0 < remembered[0] <= 1 and (remembered[0] * GRID).is_integer():

@@ -42,6 +42,10 @@ class Reports:
         """How many reports there are (reports, not users)."""
         return len(self.coordinates)
 
+    def __getitem__(self, part: slice) -> Reports:
+        """A piece of the reports, without copying them."""
+        return Reports(self.plan_id, self.coordinates[part], self.values[part])
+
     @staticmethod
     def concatenate(pieces: Iterable[Reports]) -> Reports:
         """Put pieces of one plan together, in order."""
