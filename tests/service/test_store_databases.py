@@ -85,6 +85,40 @@ def test_a_second_server_cannot_use_a_store(store: Store, place: Place, monkeypa
         place.open().status()
 
 
+def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: Place) -> None:
+    """Where the lock means nothing (removed by hand, a pooling proxy), no acknowledged upload is lost all the same."""
+    fill(store, place.task, 5)
+    if place.address.startswith("sqlite"):
+        Path(f"{place.address.removeprefix('sqlite:')}.lock").unlink()
+    else:
+        store._connection.execute("SELECT pg_advisory_unlock_all()")  # type: ignore[attr-defined]
+    other = place.open()
+    fill(other, place.task, 7)
+    with pytest.raises(WrongStoreError, match="another server has taken this store over"):
+        store.add([entry(place.task)])
+    with pytest.raises(WrongStoreError):
+        store.check()
+    with pytest.raises(WrongStoreError):
+        store.close_round(1)
+    fill(other, place.task, 8)
+    batch = close(other)
+    assert batch.users == 20
+    assert len(released(other, batch)) == 40
+    other.close()
+
+
+def test_a_store_by_two_names_belongs_to_the_last_as_well(tmp_path: Path) -> None:
+    task = new_task(tmp_path)
+    first = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    fill(first, task, 3)
+    os.link(tmp_path / "store.db", tmp_path / "other.db")
+    second = open_store(f"sqlite:{tmp_path / 'other.db'}", task)
+    with pytest.raises(StoreError):
+        first.add([entry(task)])
+    second.close()
+    first.close()
+
+
 def test_sqlite_makes_temporary_files_beside_the_store(tmp_path: Path) -> None:
     folder = tmp_path / "it's here"
     folder.mkdir()
@@ -207,6 +241,37 @@ def test_a_sqlite_store_that_vanished_is_not_replaced_by_an_empty_one(tmp_path: 
     store.close()
     with pytest.raises(StoreError, match="was closed"):
         store.status()
+
+
+@pytest.mark.parametrize("fate", ["gone", "replaced"])
+def test_nothing_is_acknowledged_into_a_file_that_has_no_name(tmp_path: Path, fate: str) -> None:
+    task = new_task(tmp_path)
+    path, away = tmp_path / "store.db", tmp_path / "away"
+    store = open_store(f"sqlite:{path}", task)
+    fill(store, task, 3)
+    path.rename(away)
+    if fate == "replaced":
+        path.write_bytes(away.read_bytes())
+    for attempt in (lambda: store.add([entry(task)]), store.check, store.status):
+        with pytest.raises(StoreError, match=r"is gone|was replaced|unable to open"):
+            attempt()
+    away.replace(path)
+    store.check()
+    fill(store, task, 2)
+    assert store.status().users == 5
+    store.close()
+
+
+def test_nothing_is_acknowledged_into_a_log_that_has_no_name(tmp_path: Path) -> None:
+    task = new_task(tmp_path)
+    store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    fill(store, task, 3)
+    (tmp_path / "store.db-wal").unlink()
+    with pytest.raises(StoreError, match="is gone"):
+        store.add([entry(task)])
+    fill(store, task, 2)
+    assert store.status().users == 5
+    store.close()
 
 
 def test_a_store_that_is_locked_by_others_says_so_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,7 @@ class PostgresStore(SqlStore):
     """
 
     binary, mark = "bytea", "%s"
+    owner_query = "SELECT owner FROM meta FOR SHARE"
 
     def __init__(self, address: str, task: Task) -> None:
         check_conninfo(address)

@@ -36,6 +36,8 @@ from shufflesum.wire import Task, Upload, UploadError
 
 __all__ = ["ShufflerOptions", "run_shuffler", "shuffler_app"]
 
+_CHECK_SECONDS, _READY_SECONDS = 5, 1
+
 _REFUSALS = {
     Outcome.REPLAYED: "this upload counts already, once; nothing is to be done",
     Outcome.ROUND_CLOSED: "round {round} is closed and its users are fixed; take part in the open round",
@@ -79,6 +81,7 @@ class _Shuffler:
         self._store = store
         self._options = options
         self._stopping = False
+        self._ready_until = 0.0
         self._uploads = Counter("shufflesum_uploads", "Uploads taken", registry=registry)
         self._releases = Counter("shufflesum_batches_released", "Batches the analyzer has taken", registry=registry)
         self._users = Counter("shufflesum_users_released", "Users in released batches", registry=registry)
@@ -158,10 +161,13 @@ class _Shuffler:
     async def ready(self) -> bool:
         if self._stopping:
             return False
+        if asyncio.get_running_loop().time() < self._ready_until:
+            return True  # whoever asks all the time must not keep the disk busy
         try:
-            await asyncio.wait_for(asyncio.to_thread(self._store.status), 5)
+            await asyncio.wait_for(asyncio.to_thread(self._store.check), _CHECK_SECONDS)
         except (StoreError, TimeoutError):
             return False
+        self._ready_until = asyncio.get_running_loop().time() + _READY_SECONDS
         return True
 
     @contextlib.asynccontextmanager

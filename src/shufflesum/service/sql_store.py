@@ -29,8 +29,9 @@ __all__ = ["PLACE_BYTES", "Cursor", "SqlStore"]
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
 
 PLACE_BYTES = 16  # the digest that a report is sorted by, written before it
-_LAYOUT = 2  # of the tables; one more with each change that older servers would not understand
+_LAYOUT = 3  # of the tables; one more with each change that older servers would not understand
 _KEY_BYTES = 32
+_OWNER_BYTES = 16
 _MOST_RECENT = 1 << 16  # reports in the list of arrivals before they are put away
 _MOST_OVERDUE = 8  # times as many where that fails
 _ROUND_TABLES = ("arrived", "key", "report", "spent")
@@ -58,9 +59,11 @@ class SqlStore(abc.ABC):
 
     binary: str  # the type of a column of bytes
     mark: str  # how a parameter is written
+    owner_query: str  # who owns the store; nobody else can take it before the transaction ends
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._owner = secrets.token_hex(_OWNER_BYTES)
         self._mutex = threading.RLock()
         self._recent: _Recent | None = None  # None where it has to be read from the store
         self._patience = 1  # how many times _MOST_RECENT may wait
@@ -96,10 +99,16 @@ class SqlStore(abc.ABC):
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Cursor]:
-        """A transaction; where it fails, what is remembered of the store is not believed any more."""
+        """A transaction of the store's owner; where it fails, what is remembered of the store is not believed any more.
+
+        A lock keeps a second server out, but locks can be removed by hand, or mean nothing behind a pooling proxy. The
+        last server to open the store owns it, and what any other remembers may be wrong.
+        """
         with self._mutex:
             try:
                 with self._transaction() as cursor:
+                    if cursor.execute(self.owner_query).fetchone() != (self._owner,):
+                        raise WrongStoreError("another server has taken this store over; stop this one")
                     yield cursor
             except BaseException:
                 self._recent = None
@@ -181,6 +190,11 @@ class SqlStore(abc.ABC):
         self._make_list(cursor, number)
         self._recent = _Recent(recent.key)
 
+    def check(self) -> None:
+        """Write something; see `Store.check`."""
+        with self._changing() as cursor:
+            cursor.execute("UPDATE meta SET owner = owner")
+
     def status(self) -> Status:
         """Where the task stands."""
         with self._reading() as cursor:
@@ -257,7 +271,7 @@ class SqlStore(abc.ABC):
             self.tidy()
 
     def _take_possession(self, cursor: Cursor, where: str) -> None:
-        """Make the tables where there are none; refuse those of another task or another version."""
+        """Own the store: make its tables where there are none; refuse those of another task or another version."""
         tables = self._table_names(cursor)
         if not tables:
             self._make_tables(cursor)
@@ -265,7 +279,7 @@ class SqlStore(abc.ABC):
         if not {"meta", "round"} <= set(tables):
             raise WrongStoreError(f"{where} is no shuffler's store; give the shuffler a --store of its own")
         made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() or ()
-        if len(made_for) != 2 or made_for[0] != _LAYOUT:
+        if len(made_for) != 3 or made_for[0] != _LAYOUT:
             raise WrongStoreError(
                 f"the store {where} was made by another version of shufflesum; let that version release what it holds, "
                 "and give this one a --store of its own"
@@ -275,10 +289,12 @@ class SqlStore(abc.ABC):
                 f"the store {where} belongs to task {made_for[1][:12]}, not to {self._task.id[:12]}; "
                 "give each task a --store of its own"
             )
+        cursor.execute(f"UPDATE meta SET owner = {self.mark}", (self._owner,))
 
     def _make_tables(self, cursor: Cursor) -> None:
-        cursor.execute("CREATE TABLE meta (layout INTEGER NOT NULL, task TEXT NOT NULL)")
-        cursor.execute(f"INSERT INTO meta VALUES ({self.mark}, {self.mark})", (_LAYOUT, self._task.id))
+        cursor.execute("CREATE TABLE meta (layout INTEGER NOT NULL, task TEXT NOT NULL, owner TEXT NOT NULL)")
+        values = (_LAYOUT, self._task.id, self._owner)
+        cursor.execute(f"INSERT INTO meta VALUES ({self.mark}, {self.mark}, {self.mark})", values)
         cursor.execute(
             "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, batch_id TEXT)"
         )

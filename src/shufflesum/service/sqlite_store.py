@@ -37,11 +37,13 @@ class SqliteStore(SqlStore):
     """
 
     binary, mark = "BLOB", "?"
+    owner_query = "SELECT owner FROM meta"
 
     def __init__(self, path: str | Path, task: Task) -> None:
         super().__init__(task)
         self._path = Path(path).resolve()  # one store is one lock, by whatever name
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # which file it is, once it was made
         self._lock: int | None = _lock_file(self._path)
         try:
             self._create()
@@ -62,6 +64,8 @@ class SqliteStore(SqlStore):
             self._take_possession(cursor, str(self._path))
         with self._working() as connection:
             connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
+        found = self._path.stat()
+        self._file = (found.st_dev, found.st_ino)
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: a store that vanished must not be replaced by an empty one that has forgotten every upload.
@@ -75,6 +79,7 @@ class SqliteStore(SqlStore):
             cached_statements=8 * _AT_ONCE,
         )
         try:
+            self._refuse_if_gone()
             folder = str(self._path.parent).replace("'", "''")
             connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
@@ -107,12 +112,26 @@ class SqliteStore(SqlStore):
             cursor = connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
             yield cursor
+            self._refuse_if_gone(with_log=True)
             cursor.execute("COMMIT")  # closing a connection rolls back what was not committed
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Cursor]:
         with self._working() as connection:
             yield connection.cursor()
+
+    def _refuse_if_gone(self, *, with_log: bool = False) -> None:
+        """Refuse a file that has no name any more, and would end with this process, or that has become another."""
+        if self._file is None:
+            return
+        try:
+            found = self._path.stat()
+            if with_log:
+                os.stat(f"{self._path}-wal")
+        except OSError as error:
+            raise StoreError(f"the store {self._path} is gone: {error.strerror}; put it back") from error
+        if (found.st_dev, found.st_ino) != self._file:
+            raise StoreError(f"the store {self._path} was replaced by another file; put it back, or start afresh")
 
     def _disconnect(self) -> None:
         if self._connection is not None:

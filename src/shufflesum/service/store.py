@@ -97,6 +97,10 @@ class Store(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Raise StoreError where an upload could not be stored now; found out by a durable write of nothing new."""
+        ...
+
     def status(self) -> Status:
         """Where the task stands."""
         ...
