@@ -31,5 +31,6 @@ def certificate(folder: Path) -> tuple[str, str]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "tls.key").touch(0o600)
     (folder / "tls.key").write_bytes(private)
     return str(folder / "cert.pem"), str(folder / "tls.key")

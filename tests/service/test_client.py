@@ -351,6 +351,15 @@ def test_tokens_go_with_their_uploads(connect: Callable[..., Client], shuffler: 
         connect().upload_many(np.zeros((1, 3)), ["Grace"], tokens=["1", "2"])
 
 
+@pytest.mark.parametrize("token", ["a\nb", "a b", "\xe9", "\x00"])
+def test_what_is_no_token_is_refused_before_anything_is_sent(
+    connect: Callable[..., Client], shuffler: Shuffler, token: str
+) -> None:
+    with pytest.raises(ParameterError, match=r"the token .* is none"):
+        connect().upload([0.1, 0.2, 0.3], token=token)
+    assert shuffler.bodies == []
+
+
 def test_a_request_tells_nothing_about_its_sender(connect: Callable[..., Client], shuffler: Shuffler) -> None:
     connect().upload([0.1, 0.2, 0.3])
     (headers,) = shuffler.requests

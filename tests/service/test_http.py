@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import itertools
+import signal
+import socket
+import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from starlette.applications import Starlette
+from tests.service.certificates import certificate
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.addresses import check_url
-from shufflesum.service.http import ServerOptions, load_secret
+from shufflesum.service.addresses import check_url, why_unreachable
+from shufflesum.service.http import ServerOptions, load_secret, run_server
 from shufflesum.service.problems import PROBLEMS, parse_problem
 
 
@@ -51,6 +60,61 @@ def test_plain_http_to_another_machine_needs_insistence(url: str) -> None:
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ParameterError, match="must be a plain address"):
         check_url(url, allow_plain_http=True)
+
+
+def test_a_tls_key_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
+    cert, key = map(Path, certificate(tmp_path))
+    key.chmod(0o604)
+    with pytest.raises(FileError, match="everybody may use this TLS key"):
+        run_server(Starlette(), ServerOptions(tls_cert=cert, tls_key=key), role="test")
+
+
+def test_an_encrypted_tls_key_is_refused_without_asking(tmp_path: Path) -> None:
+    cert, key = map(Path, certificate(tmp_path))
+    private = serialization.load_pem_private_key(key.read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    key.write_bytes(private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
+    with pytest.raises(FileError, match="is encrypted"):
+        run_server(Starlette(), ServerOptions(tls_cert=cert, tls_key=key), role="test")
+
+
+def test_a_server_stops_when_half_of_its_work_has_ended() -> None:
+    """A process of its own, because the signal would stop the tests as well."""
+    script = (
+        "import asyncio\n"
+        "from shufflesum.service.http import background, configure_logging\n"
+        "async def fail(): raise RuntimeError('secret')\n"
+        "async def main():\n"
+        "    async with background(fail): await asyncio.sleep(20)\n"
+        "configure_logging()\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGTERM
+    assert "work ended, so the server stops" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def failed(*causes: BaseException) -> BaseException:
+    """An error raised from another, as libraries wrap them."""
+    outermost, *inner = causes
+    for outer, cause in itertools.pairwise([outermost, *inner]):
+        outer.__cause__ = cause
+    return outermost
+
+
+@pytest.mark.parametrize(
+    ("causes", "reason"),
+    [
+        ((OSError(), ssl.SSLCertVerificationError("self-signed")), "its certificate is not trusted"),
+        ((OSError(), OSError(), ConnectionRefusedError("10.0.0.7")), "connection refused"),
+        ((OSError(), socket.gaierror("db.internal")), "unknown host name"),
+        ((TimeoutError("10.0.0.7"),), "no answer in time"),
+        ((ValueError("10.0.0.7"),), "ValueError"),
+    ],
+)
+def test_why_a_server_is_out_of_reach_is_said_without_naming_it(causes: tuple[BaseException, ...], reason: str) -> None:
+    assert why_unreachable(failed(*causes)) == reason
 
 
 def test_half_of_tls_is_refused() -> None:

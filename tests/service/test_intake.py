@@ -39,6 +39,7 @@ def test_groups_and_those_who_wait_are_bounded_in_number_and_size(
     task = Deployment.small(tmp_path).task
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
     sizes: list[int] = []
+    stored: list[int] = []
     add = store.add
 
     def counted(entries: list[Entry]) -> list[Outcome]:
@@ -46,11 +47,26 @@ def test_groups_and_those_who_wait_are_bounded_in_number_and_size(
         return add(entries)
 
     monkeypatch.setattr(store, "add", counted)
-    intake = Intake(store, upload_bytes=upload_bytes, most_pending=most_pending, stored=lambda: None)
+    intake = Intake(store, upload_bytes=upload_bytes, most_pending=most_pending, stored=stored.append)
     uploads = [fake_upload(task) for _ in range(30)]
     found = asyncio.run(outcomes(intake, [Entry(1, upload.upload_id, upload.sealed) for upload in uploads]))
     refused = [error for error in found if isinstance(error, Refusal)]
     assert found.count(Outcome.STORED) == store.status().users == pending
     assert [error.problem.name for error in refused] == ["overloaded"] * (30 - pending)
     assert max(sizes) == group
+    assert sum(stored) == pending
+    store.close()
+
+
+def test_uploads_that_are_being_read_need_room_as_well(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:{tmp_path / 'store.db'}", Deployment.small(tmp_path).task)
+    intake = Intake(store, upload_bytes=1 << 24, most_pending=2000, stored=lambda _: None)
+    with contextlib.ExitStack() as reading:
+        for _ in range(4):  # 64 MB
+            reading.enter_context(intake.room())
+        with pytest.raises(Refusal, match="too many uploads"), intake.room():
+            pass
+    with intake.room():
+        pass
+    intake.close()
     store.close()

@@ -70,8 +70,10 @@ def command(
 def print_rounds(task: Task, document: dict[str, Any]) -> None:
     """The analyzer's answer for a person."""
     for found in document["rounds"]:
+        uploads = found.get("uploads", found["users"])
+        of_uploads = f" (of {uploads:,} uploads)" if uploads != found["users"] else ""
         console.print(
-            f"Task {task.name}, round {found['round']}: {found['users']:,} users, "
+            f"Task {task.name}, round {found['round']}: {found['users']:,} users{of_uploads}, "
             f"{found['rejected_reports']:,} reports rejected",
             style="bold",
             markup=False,

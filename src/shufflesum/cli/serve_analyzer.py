@@ -70,6 +70,7 @@ def command(
         release_anyway=release_anyway,
     )
     configure_logging()
+    log.info("analyzer starts", task=task.id, rounds=task.rounds)
     if task.expired:
         log.warning("task has expired already, no new rounds are to be expected")
     run_server(server.app(), options, role="analyzer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,7 +11,16 @@ from urllib.parse import urlsplit
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.wire import check_address
 
-__all__ = ["check_url", "is_loopback", "trust"]
+__all__ = ["NOT_TRUSTED", "check_url", "is_loopback", "trust", "why_unreachable"]
+
+NOT_TRUSTED = "its certificate is not trusted"
+_REASONS: dict[type[BaseException], str] = {
+    ssl.SSLCertVerificationError: NOT_TRUSTED,
+    ssl.SSLError: "TLS failed",
+    socket.gaierror: "unknown host name",
+    ConnectionRefusedError: "connection refused",
+    TimeoutError: "no answer in time",
+}
 
 
 def check_url(url: str, *, allow_plain_http: bool) -> str:
@@ -41,3 +51,14 @@ def trust(authorities: str | Path | None) -> ssl.SSLContext:
         raise FileError(
             f"{authorities} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)"
         ) from error
+
+
+def why_unreachable(error: BaseException) -> str:
+    """Why a server could not be talked to, in words that name nobody; else the error's kind."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    for kind, reason in _REASONS.items():
+        if any(isinstance(cause, kind) for cause in causes):
+            return reason
+    return type(error).__name__

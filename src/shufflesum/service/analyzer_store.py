@@ -49,6 +49,7 @@ class _Database:
     where: str
     connect: Callable[[], Any]
     failures: tuple[type[Exception], ...]
+    why: Callable[[Exception], str]
     mark: str  # how it writes a parameter
     binary: str  # its type for bytes
 
@@ -131,10 +132,10 @@ class ResultStore:
                 yield connection
             self._made = True
         except self._database.failures as error:
-            # Only the kind: a driver's message may quote an address with its password.
+            why = self._database.why(error)
             raise StoreError(
-                f"the analyzer's store {self._database.where} cannot be used ({type(error).__name__}); nothing was "
-                "kept: see that it can be reached and written to, then try again"
+                f"the analyzer's store {self._database.where} cannot be used ({why}); nothing was kept: see "
+                "that it can be reached and written to, then try again"
             ) from error
 
 
@@ -169,12 +170,15 @@ def _sqlite(path: Path) -> _Database:
     with suppress(sqlite3.Error), closing(connect()) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'round'").fetchone():
             raise ParameterError(f"{path} is a shuffler's store; give the analyzer a --store of its own")
-    return _Database(str(path), connect, (sqlite3.Error,), "?", "BLOB")
+    return _Database(str(path), connect, (sqlite3.Error,), str, "?", "BLOB")
 
 
 def _postgres(address: str) -> _Database:
-    from shufflesum.service.postgres_store import check_conninfo, connect  # isort: skip; says which extra is missing
+    from shufflesum.service.postgres_store import check_conninfo, connect, why_unavailable  # isort: skip; says which extra is missing
     from psycopg import Error
 
     check_conninfo(address)
-    return _Database("in PostgreSQL", lambda: connect(address, autocommit=False), (Error, OSError), "%s", "BYTEA")
+    failures = (Error, OSError)
+    return _Database(
+        "in PostgreSQL", lambda: connect(address, autocommit=False), failures, why_unavailable, "%s", "BYTEA"
+    )

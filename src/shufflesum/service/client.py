@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.domain import Domain, Span, Symmetric, real_array
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer, Reports
+from shufflesum.service.addresses import NOT_TRUSTED, why_unreachable
 from shufflesum.service.ledger import Ledger, default_ledger
 from shufflesum.service.web import RefusedError, UnreachableError, problem_of, web_client
 from shufflesum.wire import Task, TaskError, Upload
@@ -128,6 +129,9 @@ class Client:
             )
         if tokens is not None and len(tokens) != len(rows):
             raise ParameterError(f"{len(tokens)} tokens for {len(rows)} rows; every upload spends one of its own")
+        for token in tokens or ():
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise ParameterError(f"the token {token[:80]!r} is none; give one line of a file of shufflesum tokens")
         receipts: list[Receipt] = []
         with ThreadPoolExecutor(min(_SENDERS, len(rows))) as senders:
             for start in range(0, len(rows), _CHUNK):
@@ -243,10 +247,16 @@ class Client:
             try:
                 answer = ask()
             except httpx.RequestError as error:
+                reason = why_unreachable(error)
                 problem = UnreachableError(
                     f"the shuffler {self.task.shuffler} did not answer within {self._patience:g} s "
-                    f"({error or type(error).__name__}); uploads are kept: send again later, the same bytes will go"
+                    f"({reason}); uploads are kept: send again later, the same bytes will go"
                 )
+                if reason == NOT_TRUSTED:
+                    raise UnreachableError(
+                        f"the shuffler {self.task.shuffler} cannot be trusted ({error}); uploads are kept: give its "
+                        "certificate authority (authorities=, --ca), then send again"
+                    ) from error
             else:
                 if answer.status_code == yes:
                     return answer

@@ -27,6 +27,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _since: float | None = None  # when a request's head was first expected; None while there is no such wait
     _begun: bool = False  # a request that has not come to its end yet
     _body_came: bool = False
+    _ended: bool = False  # the bytes that came last were in part of a request that has come to its end
     _aside: int = 0  # bytes of that request since it began, or since a piece of its body came
 
     def connection_made(self, transport: Any) -> None:
@@ -61,17 +62,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The body is complete: nobody needs to watch the clock while reading it."""
-        self._begun = False
+        self._begun, self._ended = False, True
         self.scope["state"][COMPLETE] = True
         super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; refuse headers, trailers or the likes that go on and on."""
-        self._body_came = False
+        self._body_came = self._ended = False
         super().data_received(data)
         if self.transport.is_closing():
             return
-        self._aside = self._aside + len(data) if self._begun and not self._body_came else 0
+        counts = self._begun and not self._body_came and not self._ended
+        self._aside = self._aside + len(data) if counts else 0
         if self._aside > _ASIDE_BYTES:
             self.send_400_response(f"more than {_ASIDE_BYTES} bytes that are no part of a body")
         elif self._since is None and (self.cycle is None or self.cycle.response_complete):
@@ -91,6 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP as everything else is refused."""
+        self.app.refused.labels(problem="bad-request").inc()
         body = PROBLEMS["bad-request"].encode(msg)
         head = (
             f"HTTP/1.1 400 Bad Request\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"

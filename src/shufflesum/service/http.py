@@ -145,6 +145,7 @@ def create_app(
     )
     application.router.redirect_slashes = False  # it would answer with an address that the client made up
     application.exact = dict(exact or {})
+    application.refused = refused
     application.failures = {Refusal: refuse, ClientDisconnect: gone, Exception: fail}
     return application
 
@@ -153,6 +154,7 @@ class _Application(Starlette):
     """Starlette, with a short way to the few handlers that must be quick: router and middleware cost half the rate."""
 
     exact: dict[tuple[str, str], ExactHandler]
+    refused: Counter
     failures: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -274,10 +276,8 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
         ssl_keyfile=str(options.tls_key) if options.tls_key else None,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        raise FileError(f"the TLS certificate {options.tls_cert} and key cannot be used: {error}") from error
+    _check_tls(options)
+    config.load()
     server = _Server(config)
     if options.tls_cert is None and not is_loopback(options.host):
         log.warning("plain http on an address that others can reach; give --tls-cert, or put a proxy with TLS before")
@@ -287,6 +287,27 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
         server.listening = lambda: log.info("listening", role=role, scheme=scheme, port=port)
         server.run(sockets=[listener])
     log.info("stopped", role=role)
+
+
+def _check_tls(options: ServerOptions) -> None:
+    if options.tls_cert is None or options.tls_key is None:
+        return
+
+    def no_password() -> str:
+        raise FileError(f"the TLS key {options.tls_key} is encrypted, and nobody is there to type its pass phrase")
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key, no_password)
+        mode = options.tls_key.stat().st_mode
+    except FileError:
+        raise
+    except (OSError, ssl.SSLError) as error:
+        raise FileError(f"the TLS certificate {options.tls_cert} and key cannot be used: {error}") from error
+    if mode & 0o007:
+        raise FileError(
+            f"{options.tls_key}: everybody may use this TLS key (mode {stat.S_IMODE(mode):04o}); "
+            f"chmod o= {options.tls_key}"
+        )
 
 
 def _listen(options: ServerOptions) -> socket.socket:
@@ -299,10 +320,20 @@ def _listen(options: ServerOptions) -> socket.socket:
         ) from error
 
 
+def _stop_after(task: asyncio.Future[None]) -> None:
+    """A server that does only half of its work must not go on as if nothing had happened."""
+    if not task.cancelled():
+        error = task.exception()
+        log.error("work ended, so the server stops", error=type(error).__name__, where=place(error) if error else "")
+        signal.raise_signal(signal.SIGTERM)
+
+
 @contextlib.asynccontextmanager
 async def background(*works: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Run endless works beside the server; they are cancelled when it stops."""
+    """Run endless works beside the server; they are cancelled when it stops, and it stops where one of them ends."""
     tasks = [asyncio.ensure_future(work()) for work in works]
+    for task in tasks:
+        task.add_done_callback(_stop_after)
     try:
         yield
     finally:

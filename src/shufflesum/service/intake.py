@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from shufflesum.service.http import log
@@ -23,30 +24,36 @@ class Intake:
     """Gathers uploads that arrive while the store is busy and writes them together.
 
     Each is answered after its transaction is durable. No more than `most_pending`, of `upload_bytes` each, wait at a
-    time, and no more than 64 MB; `stored` is called after each transaction that stored something.
+    time, and no more than 64 MB together with those that are still being read; `stored` is told after each transaction
+    how many it stored.
     """
 
-    def __init__(self, store: Store, *, upload_bytes: int, most_pending: int, stored: Callable[[], None]) -> None:
+    def __init__(self, store: Store, *, upload_bytes: int, most_pending: int, stored: Callable[[int], None]) -> None:
         self._store = store
         self._group = max(1, min(_GROUP, _GROUP_BYTES // upload_bytes))
-        self._most_pending = max(1, min(most_pending, _PENDING_BYTES // upload_bytes))
+        self._most_held = max(1, _PENDING_BYTES // upload_bytes)
+        self._most_pending = min(most_pending, self._most_held)
         self._stored = stored
         self._waiting: list[tuple[Entry, asyncio.Future[Outcome]]] = []
         self._pending = 0
+        self._expected = 0  # uploads that are being read
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "intake")
         self._failing = False
 
-    def check_room(self) -> None:
-        """Refuse where too many wait already; to be asked before a body is read."""
-        if self._pending >= self._most_pending:
-            raise Refusal(
-                "overloaded", "too many uploads wait to be stored; send the same upload again", headers=_later()
-            )
+    @contextlib.contextmanager
+    def room(self) -> Iterator[None]:
+        """Room for an upload that is about to be read; refused where too many wait already."""
+        self._check_room(self._expected)
+        self._expected += 1
+        try:
+            yield
+        finally:
+            self._expected -= 1
 
     async def add(self, entry: Entry) -> Outcome:
-        """Store an upload; returns when it is durable, or refuses as overloaded or unavailable."""
-        self.check_room()
+        """Store an upload that was read in its `room`; returns when it is durable, or refuses it for a moment."""
+        self._check_room(0)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((entry, future))
         self._pending += 1
@@ -57,6 +64,12 @@ class Intake:
             raise Refusal(
                 "store-unavailable", "the upload was not acknowledged; send the same upload again", headers=_later()
             ) from None
+
+    def _check_room(self, expected: int) -> None:
+        if self._pending >= self._most_pending or self._pending + expected >= self._most_held:
+            raise Refusal(
+                "overloaded", "too many uploads wait to be stored; send the same upload again", headers=_later()
+            )
 
     async def run(self) -> None:
         """Write groups of uploads for as long as the server runs."""
@@ -80,8 +93,8 @@ class Intake:
             for (_, future), outcome in zip(group, outcomes, strict=True):
                 if not future.done():
                     future.set_result(outcome)
-            if Outcome.STORED in outcomes:
-                self._stored()
+            if stored := outcomes.count(Outcome.STORED):
+                self._stored(stored)
 
     async def _gather(self) -> None:
         """Let those in who are at the door: a thread that writes takes turns with this one, which slows both."""

@@ -22,10 +22,19 @@ try:
 except ImportError as error:
     raise MissingExtraError("a PostgreSQL store needs psycopg: pip install 'shufflesum[service]'") from error
 
-__all__ = ["PostgresStore", "check_conninfo", "connect"]
+__all__ = ["PostgresStore", "check_conninfo", "connect", "why_unavailable"]
 
 _ROWS = 16_384  # reports read at a time
 _CONNECT_SECONDS, _LOCK_SECONDS = 5, 5
+
+_REASONS = {
+    "password": "user or password refused",
+    "does not exist": "no such database or user",
+    "connection refused": "connection refused",
+    "host name": "unknown host name",
+    "timeout": "no answer in time",
+    "no space left": "its disk is full",
+}
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -181,6 +190,12 @@ class PostgresStore(SqlStore):
             self._disconnect()
 
 
+def why_unavailable(error: BaseException) -> str:
+    """Why the database cannot be used; never the driver's own message, which may quote the address and its password."""
+    text = str(error).lower()
+    known = next((reason for words, reason in _REASONS.items() if words in text), None)
+    return known or " ".join(filter(None, (type(error).__name__, getattr(error, "sqlstate", None))))
+
+
 def _unavailable(error: psycopg.Error) -> StoreError:
-    # Only the kind: messages of the driver may quote the address with its password.
-    return StoreError(f"the database cannot be used now ({type(error).__name__} {error.sqlstate or ''})")
+    return StoreError(f"the database cannot be used now ({why_unavailable(error)})")

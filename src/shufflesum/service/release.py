@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shufflesum.errors import MissingExtraError, ReportsError, ShufflesumError
 from shufflesum.protocol import permutation
 from shufflesum.protocol.randomness import SecureSource
-from shufflesum.service.addresses import trust
+from shufflesum.service.addresses import trust, why_unreachable
 from shufflesum.service.http import log
 from shufflesum.service.problems import parse_problem
 from shufflesum.service.store import Batch, Store, StoreError
@@ -133,7 +133,7 @@ class Releaser:
                 delivered = await self._step()
             except (StoreError, httpx.HTTPError, _NotTaken, ReportsError) as error:
                 self._failed()
-                reason = type(error).__name__ if isinstance(error, httpx.HTTPError) else str(error)
+                reason = why_unreachable(error) if isinstance(error, httpx.HTTPError) else str(error)
                 log.warning("release failed, will be tried again", error=reason)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _PAUSES[1])

@@ -40,7 +40,7 @@ _CHECK_SECONDS, _READY_SECONDS = 5, 1
 
 _REFUSALS = {
     Outcome.REPLAYED: "this upload counts already, once; nothing is to be done",
-    Outcome.ROUND_CLOSED: "round {round} is closed and its users are fixed; take part in the open round",
+    Outcome.ROUND_CLOSED: "round {round} is closed, its users are fixed; take part in the open round, if there is one",
     Outcome.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload when the round before is released",
     Outcome.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
     Outcome.COPIED: "a report of this upload counts already in round {round}; seal every report afresh, and once",
@@ -98,8 +98,12 @@ class _Shuffler:
             store,
             upload_bytes=task.upload_bytes,
             most_pending=options.most_pending,
-            stored=self.releaser.look,
+            stored=self._count_uploads,
         )
+
+    def _count_uploads(self, stored: int) -> None:
+        self._uploads.inc(stored)
+        self.releaser.look()
 
     def _count_release(self, batch: Batch) -> None:
         self._releases.inc()
@@ -112,18 +116,18 @@ class _Shuffler:
     async def take(self, scope: Scope, receive: Receive) -> int:
         if self._task.expired:
             raise Refusal("expired", f"this task ended on {self._task.expires:%Y-%m-%d %H:%M:%S} UTC; use a newer one")
-        self.intake.check_room()
         token = None
         if self._options.tokens is not None:
             token = self._options.tokens.check(header(scope, b"authorization"))
+        with self.intake.room():
+            body = await read_body(scope, receive, self._task.upload_bytes)
         try:
-            upload = Upload.decode(await read_body(scope, receive, self._task.upload_bytes), self._task)
+            upload = Upload.decode(body, self._task)
         except UploadError as error:
             raise Refusal(error.problem, str(error)) from None
         outcome = await self.intake.add(Entry(upload.round_number, upload.upload_id, upload.sealed, token))
         if outcome in _REFUSALS:
             raise Refusal(outcome.value, _REFUSALS[outcome].format(round=upload.round_number))
-        self._uploads.inc()
         return 201
 
     async def take_for_another_task(self, request: Request) -> Response:
@@ -213,6 +217,8 @@ def run_shuffler(task: Task, store: str, options: ShufflerOptions, server: Serve
     app = shuffler_app(task, opened, options)
     tokens = {} if options.tokens is None else {"tokens": len(options.tokens)}
     log.info("shuffler starts", task=task.id, smallest_batch=task.smallest_batch, rounds=task.rounds, **tokens)
+    if options.tokens is not None and len(options.tokens) < task.smallest_batch:
+        log.warning("fewer tokens than the smallest batch, so that no round can fill; make more: shufflesum tokens")
     if task.expired:
         log.warning("task has expired already, uploads are refused")
     run_server(app, server, role="shuffler")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from shufflesum.errors import MissingExtraError, ShufflesumError
-from shufflesum.service.addresses import check_url, is_loopback, trust
+from shufflesum.service.addresses import check_url, is_loopback, trust, why_unreachable
 from shufflesum.service.problems import parse_problem
 from shufflesum.wire import Task
 
@@ -43,7 +43,7 @@ def fetch_estimate(
             answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate")
         except httpx.RequestError as error:
             raise UnreachableError(
-                f"the analyzer {url} did not answer ({error or type(error).__name__}); see that it runs"
+                f"the analyzer {url} did not answer ({why_unreachable(error)}); see that it runs"
             ) from error
     if answer.status_code != 200:
         refused = problem_of(answer)
@@ -114,5 +114,5 @@ def problem_of(answer: httpx.Response) -> RefusedError:
         name, detail = f"http-{answer.status_code}", f"{detail} (status {answer.status_code})"
     else:
         passing = retry == "not-yet"
-    hint = "try again later" if passing else "sending it again will not help"
+    hint = "try again later" if passing else "sending the same again will not help"
     return RefusedError(name, f"{answer.request.url.host} refused ({name}): {detail[:500]}; {hint}", final=not passing)
