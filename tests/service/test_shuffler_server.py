@@ -10,6 +10,7 @@ import secrets
 import socket
 import sqlite3
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -143,6 +144,31 @@ def test_headers_without_an_end_are_cut_off(busy: Busy) -> None:
                 connection.sendall(bytes([97]) * 1_000_000)
             raise AssertionError("the server took 64 MB of headers")
     assert server.request("GET", "/healthz").status == 200
+
+
+def test_many_requests_at_once_are_answered_one_after_another(busy: Busy) -> None:
+    _, server = busy
+    count = 4000
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        sender = threading.Thread(
+            target=connection.sendall, args=(b"GET /healthz HTTP/1.1\r\nHost: loopback\r\n\r\n" * count,)
+        )
+        sender.start()
+        answers = b""
+        while answers.count(b"HTTP/1.1 ") < count or not answers.endswith(b"ok\n"):
+            answers += (piece := connection.recv(1 << 20))
+            assert piece
+        sender.join()
+    assert answers.count(b"HTTP/1.1 200 OK") == count
+
+
+def test_what_is_no_http_is_counted_among_the_refusals(busy: Busy) -> None:
+    _, server = busy
+    before = server.metric("shufflesum_refused_total")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(b"HELLO\r\n\r\n")
+        assert b" 400 " in connection.recv(4096)
+    assert server.metric("shufflesum_refused_total") == before + 1
 
 
 @pytest.mark.parametrize("kind", ["one", "many"])
