@@ -35,6 +35,7 @@ def identities(draw: st.DrawFn) -> Identity:
         shuffle_id=shuffle_id,
         task_id=draw(long_ids) if sealed else None,
         round_number=draw(st.integers(1, 2**32 - 1)) if sealed else None,
+        names_id=draw(st.none() | short_ids),
     )
 
 

@@ -52,6 +52,25 @@ def test_all_reports_of_all_owners_are_in_it_once(owners: list[Path], tmp_path: 
     assert done.identity.batch_ids == tuple(sorted(batches))
 
 
+def with_header(folder: Path, names: str, seed: int) -> Path:
+    values, _ = grid_rows(15, PLAN, seed)
+    np.savetxt(folder.with_suffix(".csv"), values, delimiter=",", header=names, comments="")
+    randomize(open_users(folder.with_suffix(".csv")), folder, PLAN)
+    return folder
+
+
+def test_owners_whose_columns_are_in_another_order_are_not_mixed(tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(PLAN.dimension)]
+    first = with_header(tmp_path / "a", ",".join(names), 1)
+    same = with_header(tmp_path / "b", ",".join(names), 2)
+    other = with_header(tmp_path / "c", ",".join(names[::-1]), 3)
+    nameless = owner(tmp_path / "d", seed=4)
+    with pytest.raises(ReportsError, match=r"a and .*c: .* columns of different names, or in different order"):
+        shuffle([first, other], tmp_path / "shuffled")
+    assert not (tmp_path / "shuffled").exists()
+    assert shuffle([first, nameless, same], tmp_path / "shuffled").reports == 42 * PLAN.reports
+
+
 def test_one_owner_alone_has_too_few(owners: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ReportsError, match="there are 36 reports"):
         shuffle(owners[:1], tmp_path / "shuffled")

@@ -37,6 +37,14 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
+def test_days_whose_columns_are_in_another_order_are_not_added_up(saved: Path) -> None:
+    first, second = (Identity.for_plan(PLAN, names).shuffled() for names in (["a", "b"], ["b", "a"]))
+    add_and_save(saved, counts_of(7), first, "d" * 64)
+    with pytest.raises(ReportsError, match="columns of different names, or in different order"):
+        add_and_save(saved, counts_of(7), second, "b" * 64)
+    add_and_save(saved, counts_of(7), Identity.for_plan(PLAN).shuffled(), "c" * 64)
+
+
 def test_counts_grow_day_by_day(saved: Path) -> None:
     add_and_save(saved, counts_of(7, 14, rejected=1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
     with CountsState(saved, PLAN) as state:
@@ -93,7 +101,7 @@ def test_another_plan_is_refused(saved: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "shufflesum-counts-1", "checksum": ""}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "shufflesum-counts-2", "checksum": ""}'])
 def test_what_is_no_state_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "counts.json"
     path.write_text(text)
@@ -121,7 +129,7 @@ def test_a_state_cut_short_is_refused(saved: Path) -> None:
 
 
 def test_a_later_format_is_named(saved: Path) -> None:
-    saved.write_text(saved.read_text().replace("shufflesum-counts-1", "shufflesum-counts-2"))
+    saved.write_text(saved.read_text().replace("shufflesum-counts-2", "shufflesum-counts-9"))
     with pytest.raises(FileError, match="shufflesum-counts-2"), CountsState(saved, PLAN):
         pass
 

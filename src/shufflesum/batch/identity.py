@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -40,7 +42,8 @@ class Identity:
 
     `users` and `reports` are the plan's, so that a shuffler needs no plan to refuse a batch that is too small.
     `batch_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
-    shuffler. Sealed reports know their task and round too.
+    shuffler. Sealed reports know their task and round too. `names_id` stands for the names of the users' columns, in
+    order, where they had some: a coordinate must mean the same to everybody.
     """
 
     stage: Stage
@@ -51,6 +54,7 @@ class Identity:
     shuffle_id: str | None = None
     task_id: str | None = None
     round_number: int | None = None
+    names_id: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no run could have written."""
@@ -75,17 +79,19 @@ class Identity:
         if self.task_id is not None and self.round_number is not None:
             _check_id("task_id", self.task_id, _LONG_ID)
             check_size("round_number", self.round_number, 1, (1 << 32) - 1)
+        if self.names_id is not None:
+            _check_id("names_id", self.names_id, _SHORT_ID)
 
     @classmethod
-    def for_plan(cls, plan: Plan) -> Self:
-        """A new batch of plain reports."""
-        return cls("reports", plan.id, plan.users, plan.reports, (fresh_id(),))
+    def for_plan(cls, plan: Plan, names: Sequence[str] | None = None) -> Self:
+        """A new batch of plain reports, from columns of these names."""
+        return cls("reports", plan.id, plan.users, plan.reports, (fresh_id(),), names_id=_names_id(names))
 
     @classmethod
-    def for_task(cls, task: Task, round_number: int) -> Self:
+    def for_task(cls, task: Task, round_number: int, names: Sequence[str] | None = None) -> Self:
         """A new batch of reports sealed for a round of a task."""
         task.check_round(round_number)
-        return replace(cls.for_plan(task.plan), task_id=task.id, round_number=round_number)
+        return replace(cls.for_plan(task.plan, names), task_id=task.id, round_number=round_number)
 
     @property
     def sealed(self) -> bool:
@@ -122,7 +128,20 @@ class Identity:
                 f"the same plan is said to be for {self.users} users with {self.reports} reports each, and for "
                 f"{other.users} with {other.reports}; one of the files was changed"
             )
-        return replace(self, batch_ids=tuple(sorted({*self.batch_ids, *other.batch_ids})))
+        self.check_names(other.names_id)
+        return replace(
+            self,
+            batch_ids=tuple(sorted({*self.batch_ids, *other.batch_ids})),
+            names_id=self.names_id or other.names_id,
+        )
+
+    def check_names(self, other: str | None) -> None:
+        """Refuse reports from columns of other names, or in another order; what had no names goes with anything."""
+        if None not in (self.names_id, other) and self.names_id != other:
+            raise ReportsError(
+                "the reports come from columns of different names, or in different order, so that their coordinates "
+                "do not mean the same; give the files the same header, in the same order, and randomize again"
+            )
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -213,6 +232,12 @@ def _descriptions(schema: Any) -> list[str | bytes]:
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return []
     return [text for text in found if isinstance(text, str)]
+
+
+def _names_id(names: Sequence[str] | None) -> str | None:
+    if names is None or len(names) < 2:  # a single column cannot be out of order
+        return None
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()[:32]
 
 
 def _check_id(name: str, value: object, pattern: re.Pattern[str]) -> None:

@@ -47,6 +47,11 @@ class Users:
         return self.tables[0][1].shape
 
     @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the columns, where the files have some."""
+        return self.tables[0][1].names
+
+    @property
     def paths(self) -> list[Path]:
         """The files, in order."""
         return [path for path, _ in self.tables]

@@ -84,7 +84,10 @@ def randomize(
     if isinstance(target, Task) and target.expired:
         raise TaskError(f"task {target.name!r} ran out at {target.expires}; make a new task")
     sealed = isinstance(target, Task)
-    identity = Identity.for_task(target, round_number) if isinstance(target, Task) else Identity.for_plan(plan)
+    if isinstance(target, Task):
+        identity = Identity.for_task(target, round_number, users.names)
+    else:
+        identity = Identity.for_plan(plan, users.names)
     # A batch has at least one row; six of them are on their way at a time, for each worker.
     workers = _workers(workers, memory, _RANDOMIZE_BYTES + 48 * max(0, plan.dimension - (1 << 20)))
     rows_per_part = max(1, min(_PART_REPORTS[sealed] // plan.reports, _PART_VALUES // plan.dimension))

@@ -147,7 +147,7 @@ def randomize(
     result is for the shuffler alone. It lies in a folder of the checkpoint directory, which a cluster must have
     (`sparkContext.setCheckpointDir`); only its owner may read it.
     """
-    identity = Identity.for_plan(plan)
+    identity = Identity.for_plan(plan, columns or frame.columns)
     drawn = _randomized(frame, plan, identity, clip=clip, missing=missing, columns=columns)
     with working_folder(frame.sparkSession) as folder:
         return _some(*materialise(drawn, f"{folder}/{PARTS}"))
@@ -221,13 +221,13 @@ def randomize_folder(
 
     `columns` are names or ranges of positions such as 0:100. With `user_column`, a user with two rows is refused.
     """
-    spark, identity = session(master), Identity.for_plan(plan)
+    frame = users_of(session(master), Path(users))
+    choice = choose_columns(str(users), frame.columns, columns, user_column)
+    names = [frame.columns[place] for place in choice.data]
+    identity = Identity.for_plan(plan, names)
     with staged_folder(output, identity) as folder:
-        frame = users_of(spark, Path(users))
-        choice = choose_columns(str(users), frame.columns, columns, user_column)
         if user_column is not None:
             refuse_repeated_users(frame, str(users), user_column)
-        names = [frame.columns[place] for place in choice.data]
         drawn = _randomized(frame, plan, identity, clip=clip, missing=missing, columns=names)
         _some(*materialise(drawn, f"{folder}/{PARTS}"))
     return open_dataset(output, stage="reports")

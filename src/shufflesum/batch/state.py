@@ -22,7 +22,7 @@ from shufflesum.protocol import Counts
 
 __all__ = ["CountsState", "refuse_repeated_files"]
 
-_FORMAT = "shufflesum-counts-1"
+_FORMAT = "shufflesum-counts-2"
 
 
 def refuse_repeated_files(digests: Mapping[Path, str]) -> None:
@@ -49,6 +49,7 @@ class CountsState:
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
         self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
         self.judged = True  # whether all that was counted came in whole folders, whose users' honesty could be seen
+        self.names_id: str | None = None  # the columns that coordinates come from
         self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
         self._lock_path = self._final.with_name(f".{self._final.name}.lock")
@@ -66,6 +67,7 @@ class CountsState:
                 f"{self.path} has counted reports of task {str(self.task[0])[:12]}, round {self.task[1]}, not of task "
                 f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each"
             )
+        identity.check_names(self.names_id)
         for batch_id in identity.batch_ids:
             if (known := self.batches.get(batch_id)) not in (None, identity.shuffle_id):
                 raise ReportsError(
@@ -106,6 +108,7 @@ class CountsState:
         self.batches |= dict.fromkeys(identity.batch_ids, identity.shuffle_id)
         self.task = [identity.task_id, identity.round_number]
         self.judged = self.judged and judged
+        self.names_id = self.names_id or identity.names_id
 
     def __enter__(self) -> CountsState:
         """Lock and read the file; where there is none the counts are zero."""
@@ -176,6 +179,7 @@ class CountsState:
             "parts": self.parts,
             "task": self.task,
             "judged": self.judged,
+            "names_id": self.names_id,
         }
 
     def _load(self) -> None:
@@ -203,7 +207,7 @@ class CountsState:
         self.counts.rejected = content["rejected"]
         self.files, self.batches = content["files"], content["batches"]
         self.parts, self.task = content["parts"], content["task"]
-        self.judged = content.get("judged", False)
+        self.judged, self.names_id = content["judged"], content["names_id"]
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
