@@ -46,7 +46,7 @@ Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dim
 (epsilon, delta) = (**{upwards(epsilon)}**, **{upwards(delta)}**) differential privacy for **one user, that is one row of data**, over
 {rounds}: whether a user's row is what it is or anything else, no outcome becomes more likely by more than a factor of
 {upwards(factor) if epsilon <= _LARGEST else "e^" + upwards(epsilon)}, plus {upwards(delta)}. People who own several rows have less: the guarantee is per row unless rows are combined
-first. That somebody took part, and how many did, is not hidden.
+first. That somebody took part, and how many did, is not hidden.{_large_delta(plan)}
 
 ## What taking part can reveal at most
 
@@ -66,6 +66,15 @@ first. That somebody took part, and how many did, is not hidden.
 Each report alone still protects its user: epsilon {upwards(plan.local_epsilon / (plan.reports * plan.rounds))} a report,
 and {upwards(plan.local_epsilon)} for all reports of a user together, with delta 0. {_fallback(plan)}
 """
+
+
+def _large_delta(plan: Plan) -> str:
+    if plan.delta * plan.users < 1:
+        return ""
+    return (
+        f" **This delta is no less than one in {plan.users:,} users: it would allow that one of them is laid open whole.** "
+        "It should be far below."
+    )
 
 
 def _percent(probability: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import shufflesum as ss
@@ -83,6 +84,25 @@ def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command,
     assert worse > target
 
 
+def test_a_plan_for_matrices_runs_on_a_file_of_matrices(command: Command, folder: Path) -> None:
+    np.save(folder / "matrices.npy", np.full((600, 2, 3), 0.5))
+    made = command(
+        "plan", "--users", 600, "--shape", "2,3", "--epsilon", 1, "--delta", 1e-6, "-o", "plan.json", "--json"
+    )
+    assert made.document["structure"] == {"kind": "dense", "shape": [2, 3]}
+    assert np.shape(command("run", "matrices.npy", "--plan", "plan.json", "--json").estimate["mean"]) == (2, 3)
+
+
+def test_a_delta_that_lays_somebody_open_is_called_so(command: Command) -> None:
+    small = command("plan", "--users", "1000", "--dimension", "2", "--epsilon", "1", "--delta", "0.0009")
+    large = command("plan", "--users", "1000", "--dimension", "2", "--epsilon", "1", "--delta", "0.001")
+    assert "laid open" not in small.out
+    assert "1/users (0.001) or more lets somebody be laid open" in large.out
+    plan = ss.plan(users=1000, shape=2, epsilon=1.0, delta=0.001)
+    assert "no less than one in 1,000 users" in statement(plan)
+    assert "laid open" not in statement(replace(ss.plan(users=1000, shape=2, epsilon=1.0, delta=1e-6)))
+
+
 def test_the_picture_is_drawn(command: Command, folder: Path) -> None:
     assert command("plan", *TARGET, "--plot", "parts.svg").code == 0
     text = (folder / "parts.svg").read_text()
@@ -106,6 +126,9 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
             ("--users", "10", "--dimension", "3", "--delta", "1e-6", "--target-error", "1", "--accountant", "paper"),
             "cannot be looked for with accountant='paper'",
         ),
+        ((*TARGET, "--shape", "2,2"), "either --dimension D or --shape"),
+        (("--users", "10", "--epsilon", "1", "--delta", "1e-6"), "either --dimension D or --shape"),
+        (("--users", "10", "--shape", "2x2", "--epsilon", "1", "--delta", "1e-6"), "--shape is '2x2'"),
         ((*TARGET, "--levels", "0"), "levels is 0"),
         ((*TARGET, "--reports", "9"), "reports is 9"),
         ((*TARGET, "--bounds", "1", "1"), "bounds"),

@@ -78,6 +78,16 @@ def test_columns_are_chosen_by_name_position_and_range(
     assert within(estimate, crowd.mean(axis=0)[list(chosen)])
 
 
+def test_a_first_line_that_counts_as_a_user_is_told(command: Command, folder: Path) -> None:
+    (folder / "years.csv").write_text("2019,2020\n" + "1,2\n" * 600)
+    target = ("--epsilon", 1, "--delta", 1e-6, "--bounds", 0, 3000)
+    guessed = command("run", "years.csv", *target)
+    assert "so its first line is a user; say --header if not" in guessed.err
+    assert "601 users" in guessed.out
+    for insisted in ("--header", "--no-header"):
+        assert "first line" not in command("run", "years.csv", insisted, *target).err
+
+
 def test_numbers_in_the_first_line_can_be_declared_a_header(command: Command, folder: Path) -> None:
     (folder / "x.csv").write_text("2019,2020\n" + "0.25,0.75\n" * 99)
     arguments = ("run", "x.csv", *PRIVACY, "--reports", 1, "--levels", 1, "--json")

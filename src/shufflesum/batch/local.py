@@ -307,7 +307,7 @@ def _workers(asked: int | None, memory: int, bytes_each: int) -> int:
         check_size("workers", asked, 1, 1 << 10)
     if memory < bytes_each:
         raise ParameterError(
-            f"memory is {memory / 1e6:.0f} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (--memory)"
+            f"memory is {memory / 1e6:.3g} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (--memory)"
         )
     return min(asked or cores(), memory // bytes_each)
 

@@ -56,7 +56,7 @@ class Ledger:
 
     def __init__(self, members: Members, folders: Iterable[Path], path: str | os.PathLike[str] | None = None) -> None:
         self._members = members
-        self._folders = sorted(set(folders))
+        self._folders = sorted({folder.resolve() for folder in folders})
         beside = {(folder / LEDGER).resolve() for folder in self._folders}  # a link keeps pointing to what is replaced
         self._written = sorted(beside) if path is None else [Path(path).resolve()]
         self._all = sorted(beside.union(self._written))

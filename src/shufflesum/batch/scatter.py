@@ -78,7 +78,7 @@ class Layout:
         """The layout for so many reports that stays within `memory` bytes."""
         if memory < SMALLEST_MEMORY:
             raise ParameterError(
-                f"memory is {memory / 1e6:.0f} MB; a shuffle needs at least {SMALLEST_MEMORY / 1e6:.0f} MB"
+                f"memory is {memory / 1e6:.3g} MB; a shuffle needs at least {SMALLEST_MEMORY / 1e6:.0f} MB"
             )
         if workers < 1:
             raise ParameterError(f"workers is {workers}; at least one is needed")

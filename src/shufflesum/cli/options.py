@@ -13,7 +13,15 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["console", "plan_options", "progress_bar", "table_options", "task_option", "warnings_as_notes"]
+__all__ = [
+    "console",
+    "note_missing_header",
+    "plan_options",
+    "progress_bar",
+    "table_options",
+    "task_option",
+    "warnings_as_notes",
+]
 
 task_option = click.option(
     "--task",
@@ -76,6 +84,14 @@ def table_options(function: _F) -> _F:
     ):
         function = option(function)
     return function
+
+
+def note_missing_header(names: tuple[str, ...] | None, file: Path, header: bool | None) -> None:
+    """Say that the first line of a CSV counts as a user, where that was only found out from its looks."""
+    if names is None and header is None and file.suffix.lower() == ".csv":
+        click.echo(
+            f"note: {file} has no header by its looks, so its first line is a user; say --header if not", err=True
+        )
 
 
 def _column_names(_: click.Context, __: click.Parameter, text: str | None) -> list[str] | None:

@@ -24,7 +24,8 @@ __all__ = ["command"]
 
 @click.command("plan", short_help="Choose reports, levels and noise for a privacy target.")
 @click.option("--users", type=int, metavar="N", help="The smallest batch that may be released.")
-@click.option("--dimension", type=int, required=True, metavar="D", help="Numbers in each user's array.")
+@click.option("--dimension", type=int, metavar="D", help="Numbers in each user's array, if it is a vector.")
+@click.option("--shape", metavar="D,D,...", help="Instead: the shape of each user's array, such as 28,28.")
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, required=True, help="The guarantee's delta.")
 @plan_options
@@ -39,7 +40,8 @@ __all__ = ["command"]
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the predicted error by number of reports.")
 def command(
     users: int | None,
-    dimension: int,
+    dimension: int | None,
+    shape: str | None,
     epsilon: float | None,
     delta: float,
     target_error: float | None,
@@ -55,7 +57,7 @@ def command(
              shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
     """
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-    given |= {"shape": dimension, "delta": delta}
+    given |= {"shape": _shape(dimension, shape), "delta": delta}
     with StagedOutputs() as outputs, warnings_as_notes():
         staged = outputs.stage(output, (".json",)) if output else None
         if plot:
@@ -78,6 +80,17 @@ def command(
         for path in (output, plot):
             if path:
                 console.print(f"wrote {path}", markup=False)
+
+
+def _shape(dimension: int | None, shape: str | None) -> int | list[int]:
+    if (dimension is None) == (shape is None):
+        raise ParameterError("give either --dimension D or --shape D,D,...: how many numbers each user's array has")
+    if dimension is not None:
+        return dimension
+    try:
+        return [int(size) for size in str(shape).split(",")]
+    except ValueError:
+        raise ParameterError(f"--shape is {shape!r}; write whole numbers with commas, such as 28,28") from None
 
 
 def card(plan: Plan) -> str:
@@ -103,6 +116,10 @@ def card(plan: Plan) -> str:
         "the paper": [_published(plan)],
         "fallback": [f"epsilon {upwards(plan.local_epsilon)} if shuffler and analyzer collude"],
     }
+    if plan.delta * plan.users >= 1:
+        lines["guarantee"].append(
+            f"a delta of 1/users ({downwards(1 / plan.users)}) or more lets somebody be laid open: lower it"
+        )
     if plan.worse_than_guessing:
         lines["error"].append("so guessing the middle of the bounds can do better: see the note")
     text = [f"[bold]Plan {plan.id[:16]}[/bold]"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
-from shufflesum.cli.options import console, progress_bar, table_options, warnings_as_notes
+from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, warnings_as_notes
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
 
@@ -109,6 +109,7 @@ def command(
                 restart=restart,
                 progress=progress,
             )
+        note_missing_header(rows.names, rows.paths[0], header)
         _say(output, dataset, plan)
 
 

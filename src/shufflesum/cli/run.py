@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from shufflesum.aggregate import aggregate_batches
-from shufflesum.cli.options import plan_options, progress_bar, table_options, warnings_as_notes
+from shufflesum.cli.options import note_missing_header, plan_options, progress_bar, table_options, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
 from shufflesum.contract import Plan
 from shufflesum.errors import DataError, ParameterError
@@ -68,6 +68,7 @@ def command(
         with progress_bar("rows", table.rows) as progress:
             estimate = aggregate_batches(batches, plan, clip=clip, missing=missing, progress=progress)
         write(estimate, file.name, labels)
+    note_missing_header(table.names, file, header)
     results.show(estimate, labels, table.names)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from numpy.typing import NDArray
 
-from shufflesum.cli.options import console, progress_bar, table_options, task_option
+from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, task_option
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError
 from shufflesum.service.web import RefusedError, UnreachableError
@@ -85,10 +85,12 @@ def command(
                 if count := client.contributions(labels, round_number):
                     click.echo(f"note: {count:,} of the {table.rows:,} rows count in round {round_number}", err=True)
                 raise
+            note_missing_header(table.names, file, header)
             return
         vector = _row(table, row).reshape(task.plan.shape)  # first, because it refuses a row that is not there
         token = None if tokens is None else tokens[-1]
         client.upload(vector, user=user or labels[row], round_number=round_number, token=token)
+    note_missing_header(table.names, file, header)
     console.print(f"row {row} was accepted for round {round_number}")
 
 

@@ -64,6 +64,11 @@ def open_table(
     the format is refused.
     """
     path = Path(path)
+    if path.is_dir():
+        raise FileError(
+            f"{path}: is not a regular file but a folder; give the path of a {', '.join(READABLE)} file "
+            "(folders are for shufflesum randomize)"
+        )
     kind = path.suffix.lower()
     if kind not in READABLE:
         raise FileError(f"{path}: files ending in {kind!r} cannot be read; allowed are {', '.join(READABLE)}")
