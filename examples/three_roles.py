@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import shufflesum as ss
 from beats import load
 
-REPORT = np.dtype([("coordinate", "<u4"), ("value", "<u2")])  # 6 bytes: all that a report is
+REPORT = np.dtype([("coordinate", ">u4"), ("value", ">u2")])  # 6 bytes: all that a report is
 
 
 def pack(reports: ss.Reports) -> bytes:

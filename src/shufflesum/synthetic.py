@@ -19,10 +19,8 @@ _WAVES = np.array(
         (0.66, 0.048, 0.32),
     ]
 )
-_LOWEST, _HIGHEST = (
-    -0.5,
-    1.7,
-)  # millivolts that become 0 and 1; the same for everybody, so means stay comparable
+# Millivolts that become 0 and 1; the same for everybody, so means stay comparable.
+_LOWEST, _HIGHEST = -0.5, 1.7
 _PEOPLE_AT_ONCE = 4096  # keeps the working arrays in cache
 
 

@@ -68,7 +68,7 @@ def test_every_user_is_in_exactly_one_part(tmp_path: Path, kind: Any, workers: i
         open_users(save(tmp_path / "u.npy", rows)),
         tmp_path / "r",
         PLAN,
-        kind=kind,
+        format=kind,
         workers=workers,
         progress=done.append,
     )
@@ -255,7 +255,7 @@ def test_an_interrupted_run_goes_on_only_with_the_same_work(tmp_path: Path) -> N
         randomize(users, tmp_path / "r", PLAN, workers=1, progress=stop)
     kept = finished(tmp_path / ".r.partial")
     assert kept
-    for change in ({"clip": True}, {"kind": "arrow"}, {"missing": "midpoint"}):
+    for change in ({"clip": True}, {"format": "arrow"}, {"missing": "midpoint"}):
         with pytest.raises(FileError, match="--restart"):
             randomize(users, tmp_path / "r", PLAN, **change)
     with pytest.raises(FileError, match="--restart"):

@@ -161,21 +161,21 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_part(folder: Path, name: str, batches: Iterable[Any], identity: Identity, kind: Format = "parquet") -> int:
+def write_part(folder: Path, name: str, batches: Iterable[Any], identity: Identity, format: Format = "parquet") -> int:
     """Write record batches as one file, `name` with the format's suffix; it appears whole or not at all.
 
     Returns its rows. The batches' columns must have the types of the identity's schema; its metadata is put in here.
     Parquet files say nothing about their rows but the rows: row groups of a fixed size and no statistics.
     """
-    check_choice("format", kind, get_args(Format))
-    final = folder / f"{name}.{kind}"
+    check_choice("format", format, get_args(Format))
+    final = folder / f"{name}.{format}"
     temporary = folder / f".{final.name}"
     rows = 0
     try:
         # With its name inside, no two parts have the same bytes by chance: whoever meets the same bytes met a copy.
         schema = identity.arrow_schema()
         schema = schema.with_metadata({**schema.metadata, PART_KEY: name})
-        with _writer(temporary, schema, kind, _GROUP_ROWS[identity.sealed]) as write:
+        with _writer(temporary, schema, format, _GROUP_ROWS[identity.sealed]) as write:
             for batch in batches:
                 rows += len(batch)
                 write(batch)
@@ -207,7 +207,7 @@ def parquet_settings(*, sealed: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def _writer(path: Path, schema: Any, kind: Format, group_rows: int) -> Iterator[Any]:
+def _writer(path: Path, schema: Any, format: Format, group_rows: int) -> Iterator[Any]:
     """A function that takes record batches, and cuts them into groups of a fixed number of rows."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -215,7 +215,7 @@ def _writer(path: Path, schema: Any, kind: Format, group_rows: int) -> Iterator[
     waiting: list[Any] = []
     with (
         parquet.ParquetWriter(path, schema, **parquet_settings(sealed="sealed" in schema.names))
-        if kind == "parquet"
+        if format == "parquet"
         else pa.ipc.new_file(str(path), schema)
     ) as file:
 

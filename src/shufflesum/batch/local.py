@@ -28,6 +28,7 @@ from shufflesum.batch.datasets import (
 )
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.inputs import Piece, Users
+from shufflesum.batch.scatter import DEFAULT_MEMORY
 from shufflesum.batch.sealer import Sealer
 from shufflesum.batch.state import refuse_repeated_files
 from shufflesum.batch.steps import count_batch, count_sealed_batch, randomize_batch, randomize_rows, seal_batch
@@ -38,11 +39,10 @@ from shufflesum.protocol import Counts, Randomizer, RandomSource
 from shufflesum.tables import check_shape
 from shufflesum.wire import Opener, Task, TaskError
 
-__all__ = ["DEFAULT_MEMORY", "check_target", "count", "file_digests", "plan_of", "randomize"]
+__all__ = ["check_target", "count", "file_digests", "plan_of", "randomize"]
 
 Progress = Callable[[int], None]
 
-DEFAULT_MEMORY = 10**9
 
 _PART_REPORTS = {False: 1 << 21, True: 1 << 18}  # plain, sealed: what an interruption loses at most, for each worker
 _PART_VALUES = 1 << 29  # the same for wide rows with few reports
@@ -66,7 +66,7 @@ def randomize(
     round_number: int = 1,
     clip: bool = False,
     missing: Missing = "refuse",
-    kind: Format = "parquet",
+    format: Format = "parquet",
     memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
     restart: bool = False,
@@ -98,7 +98,7 @@ def randomize(
         "selection": users.selection,
         "clip": clip,
         "missing": missing,
-        "format": kind,
+        "format": format,
         "rows_per_part": rows_per_part,
     }
     sealer = Sealer(target, round_number, workers) if isinstance(target, Task) else nullcontext()
@@ -128,7 +128,7 @@ def randomize(
             make,
             rows_per_part,
             plan.reports,
-            kind,
+            format,
             workers,
             progress,
         )
@@ -144,7 +144,7 @@ def _write_parts(
     make: Callable[[Piece], Any],
     rows_per_part: int,
     reports: int,
-    kind: Format,
+    format: Format,
     workers: int,
     progress: Progress | None,
 ) -> None:
@@ -164,7 +164,7 @@ def _write_parts(
                 while len(writing) >= workers:
                     writing.popleft().result()
                 name = _part_name(piece.row // rows_per_part)
-                writing.append(pool.submit(write_part, folder.path, name, part.copy(), folder.identity, kind))
+                writing.append(pool.submit(write_part, folder.path, name, part.copy(), folder.identity, format))
                 part.clear()
             if progress:
                 progress(end)

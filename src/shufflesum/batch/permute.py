@@ -32,6 +32,7 @@ from shufflesum.batch.datasets import (
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.released import Ledger
 from shufflesum.batch.scatter import (
+    DEFAULT_MEMORY,
     PLAIN,
     SEALED,
     FileRuns,
@@ -74,7 +75,7 @@ def shuffle(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     *,
-    memory: int = 10**9,
+    memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
     format: Format = "parquet",
     task: Task | None = None,
@@ -103,7 +104,7 @@ def shuffle_source(
     source: ReportSource,
     output: str | os.PathLike[str],
     *,
-    memory: int = 10**9,
+    memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
     format: Format = "parquet",
     restart: bool = False,

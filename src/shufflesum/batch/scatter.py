@@ -29,6 +29,7 @@ from shufflesum.protocol.randomness import RandomSource
 from shufflesum.wire import SEALED_BYTES
 
 __all__ = [
+    "DEFAULT_MEMORY",
     "PLAIN",
     "SEALED",
     "FileRuns",
@@ -47,7 +48,7 @@ Items = NDArray[Any]
 PLAIN = np.dtype([("coordinate", "<u4"), ("value", "<u2")])
 SEALED = np.dtype([("sealed", np.uint8, (SEALED_BYTES,))])
 
-SMALLEST_MEMORY = 40 << 20
+SMALLEST_MEMORY, DEFAULT_MEMORY = 40 << 20, 10**9
 
 _WORKER_BYTES = 20 << 20  # what reading and writing one file at a time takes, beside the items themselves
 _BUCKET_BYTES = 3 << 19  # fits into a core's cache, where a random permutation is cheap

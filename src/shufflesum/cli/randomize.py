@@ -33,7 +33,7 @@ __all__ = ["command"]
     help="NaN and empty cells: refuse the file, or put the middle of the bounds there.",
 )
 @table_options
-@click.option("--format", "kind", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
+@click.option("--format", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
 @click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
 @engine_options
 def command(
@@ -48,7 +48,7 @@ def command(
     header: bool | None,
     array: str | None,
     user_column: str | None,
-    kind: Any,
+    format: Any,
     restart: bool,
     memory: int,
     workers: int | None,
@@ -70,7 +70,7 @@ def command(
         raise ParameterError("--round is for --task; plain reports have no round")
     plan = target if isinstance(target, Plan) else target.plan
     if engine == "spark":
-        if not isinstance(target, Plan) or restart or kind != "parquet" or header is not None or array is not None:
+        if not isinstance(target, Plan) or restart or format != "parquet" or header is not None or array is not None:
             raise ParameterError(
                 "--task, --restart, --format arrow, --header and --array are for --engine local; leave them out, or "
                 "randomize there"
@@ -103,7 +103,7 @@ def command(
                 round_number=round_number or 1,
                 clip=clip,
                 missing=missing,
-                kind=kind,
+                format=format,
                 memory=memory,
                 workers=workers,
                 restart=restart,

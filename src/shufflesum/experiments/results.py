@@ -1,5 +1,4 @@
-"""Measurements kept on disk as they come, so that a run goes on where it was stopped, and read back with "
-"predictions."""
+"""Measurements kept on disk as they come, so that a run goes on where it was stopped, read back with predictions."""
 
 from __future__ import annotations
 
