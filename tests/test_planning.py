@@ -9,7 +9,8 @@ import pytest
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.planning import UninformativePlanWarning
+from shufflesum.planning import UninformativePlanWarning, plan_for_error
+from shufflesum.testing import SeededSource
 
 BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6}
 
@@ -43,6 +44,9 @@ BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6
         ({"honest_fraction": 0.0}, "honest_fraction is 0.0"),
         ({"honest_fraction": 1.01}, "honest_fraction is 1.01"),
         ({"rounds": 0}, "rounds is 0"),
+        ({"spread": -0.1}, "spread is -0.1"),
+        ({"spread": math.nan}, "spread is nan"),
+        ({"spread": "small"}, "spread is 'small'; it must be a number"),
         ({"bounds": (1.0, 1.0)}, "the lower bound must be below the upper one"),
         ({"bounds": (2.0, 1.0)}, "the lower bound must be below the upper one"),
         ({"bounds": (0.0, math.inf)}, "both must be finite"),
@@ -174,3 +178,37 @@ def test_composed_plans_never_grow_worse_by_more_than_half_a_percent(name: str, 
     base = {"users": 10_000, "epsilon": 1.0, "shape": 50, "delta": 1e-6}
     errors = [ss.plan(**base | {name: value}).expected_error.total for value in values]  # type: ignore[arg-type]
     assert all(after <= 1.005 * before for before, after in pairwise(errors))
+
+
+def test_a_known_spread_makes_for_a_better_plan() -> None:
+    target: dict[str, Any] = {"users": 50_000, "shape": 100, "epsilon": 1.0, "delta": 1e-6, "max_reports": 1}
+    narrow, cautious = ss.plan(**target, spread=0.1), ss.plan(**target)
+    assert narrow.error_at_spread(0.1).total < 0.9 * cautious.error_at_spread(0.1).total
+    assert cautious.expected_error.total < narrow.expected_error.total
+    assert ss.plan(**target, spread=0.5).error_at_spread(0.5).total == pytest.approx(
+        cautious.expected_error.total, rel=1e-3
+    )
+    scaled = ss.plan(**target, spread=1.0, bounds=(-3.0, 7.0))
+    assert scaled.levels == narrow.levels
+    assert scaled.error_at_spread(1.0).total == pytest.approx(100 * narrow.error_at_spread(0.1).total)
+
+
+def test_the_error_at_a_spread_is_an_upper_bound_of_what_is_seen() -> None:
+    """Users who differ little: the mean squared error of 40 runs, against twice what its own noise allows."""
+    plan = ss.plan(users=2000, shape=20, epsilon=1.0, delta=1e-6, reports=2, spread=0.05)
+    rows = np.random.default_rng(1).normal(0.4, 0.05, (2000, 20)).clip(0, 1)
+    truth, spread = rows.mean(axis=0), float(rows.std(axis=0).max())
+    errors = []
+    for seed in range(40):
+        reports = ss.Randomizer(plan, source=SeededSource(seed)).randomize(rows)
+        errors.append(float(np.sum((ss.Analyzer(plan).analyze(reports).mean - truth) ** 2)))
+    predicted = plan.error_at_spread(spread).total
+    assert 0.3 * predicted < np.mean(errors) < 1.1 * predicted
+    assert predicted < 0.9 * plan.expected_error.total
+
+
+def test_a_target_error_at_a_spread_needs_fewer_users() -> None:
+    target: dict[str, Any] = {"shape": 10, "epsilon": 1.0, "delta": 1e-6, "reports": 1, "levels": 3}
+    cautious, narrow = plan_for_error(1e-2, **target), plan_for_error(1e-2, **target, spread=0.05)
+    assert narrow.users < 0.8 * cautious.users
+    assert narrow.error_at_spread(0.05).total <= 1e-2

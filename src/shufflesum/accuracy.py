@@ -94,8 +94,8 @@ def coordinate_error(
     that makes the total largest is used, and the parts are reported at it: by symmetry and convexity it puts half the
     users at some x and half at 1 - x, so one number x is to be found, and on each rounding interval the total is a
     concave parabola in x. With a spread (the users' standard deviation), S is that spread and each other part is at its
-    own worst. A coordinate that nobody reports has no estimate; it is charged to sampling as an error of the whole
-    width, so that plans too small to cover their coordinates do not look good.
+    own worst, unless the worst of all data does better. A coordinate that nobody reports has no estimate; it is charged
+    to sampling as an error of the whole width, so that plans too small to cover their coordinates do not look good.
     """
     unreported = math.exp(users * math.log1p(-probability)) if probability < 1 else 0.0
     inverse_count = expected_inverse_count(users, probability)
@@ -107,7 +107,9 @@ def coordinate_error(
         worst_rounding = 1 / (4 * levels**2)
         worst_noise = float(report_variance(0.0, levels, gamma)) + worst_rounding / keep - worst_rounding
         reported = ExpectedError(sampled * spread**2, inverse_count * worst_rounding, inverse_count * worst_noise)
-        return reported * (1 - unreported) + ExpectedError(unreported, 0.0, 0.0)
+        bound = reported * (1 - unreported) + ExpectedError(unreported, 0.0, 0.0)
+        worst_of_all = coordinate_error(users, probability, levels, noise_probability)
+        return min(bound, worst_of_all, key=lambda error: error.total)
     # The vertex of: inverse_count Var(x) + sampled (x - 1/2)^2 on [j/k, (j+1)/k], whose quadratic coefficient is
     # -1/users.
     steps = np.arange((levels + 1) // 2)

@@ -47,6 +47,7 @@ def aggregate(
     accountant: Accountant = "exact",
     honest_fraction: float = 1.0,
     rounds: int = 1,
+    spread: float | None = None,
     clip: bool = False,
     missing: Missing = "refuse",
     workers: int | None = None,
@@ -75,6 +76,7 @@ def aggregate(
         accountant=accountant,
         honest_fraction=honest_fraction,
         rounds=rounds,
+        spread=spread,
     )
     rows = plan.domain.rows(rows)
     size = max(1, _BATCH_VALUES // math.prod(plan.shape))

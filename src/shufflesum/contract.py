@@ -223,11 +223,26 @@ class Plan:
 
         For `Span` it is the error of the coefficients.
         """
+        return self._error(None)
+
+    def error_at_spread(self, spread: float) -> ExpectedError:
+        """The same for the worst data whose users differ by so much: their standard deviation in every coordinate."""
+        check_number("spread", spread)
+        if not 0 <= spread < math.inf:
+            raise ParameterError(f"spread is {spread}; it must be a standard deviation, at least 0 and finite")
+        return self._error(spread)
+
+    def _error(self, spread: float | None) -> ExpectedError:
+        kinds = np.stack([self.sampling_probabilities, self.domain.width])
+        if spread is None:  # in units of the width, all coordinates of a probability are alike
+            kinds[1] = 1.0
         total = ExpectedError(0.0, 0.0, 0.0)
-        for probability in np.unique(self.sampling_probabilities):
-            here = self.sampling_probabilities == probability
+        for probability, width in np.unique(kinds, axis=1).T:
+            here = (kinds[0] == probability) & (kinds[1] == width)
             weight = float(np.sum(self.domain.width[here] ** 2))
-            total += coordinate_error(self.users, float(probability), self.levels, self.noise_probability) * weight
+            apart = None if spread is None else min(spread / float(width), 0.5)  # within bounds nobody differs by more
+            error = coordinate_error(self.users, float(probability), self.levels, self.noise_probability, apart)
+            total += error * weight
         return total
 
     @property

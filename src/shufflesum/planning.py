@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from shufflesum._checks import check_choice, check_number, check_size
@@ -52,11 +53,13 @@ def plan(
     accountant: Accountant = "exact",
     honest_fraction: float = 1.0,
     rounds: int = 1,
+    spread: float | None = None,
 ) -> Plan:
     """A plan for collecting arrays of `shape` from at least `users` users under (epsilon, delta).
 
     What is left open (`reports` up to `max_reports`, `levels`) is chosen for the least predicted worst-case error of
-    the mean. `accountant="paper"` uses the published formulas as they stand. Bounds are public: choose them from what
+    the mean, or for data whose users differ by a `spread` that is publicly known: their standard deviation in every
+    coordinate. `accountant="paper"` uses the published formulas as they stand. Bounds are public: choose them from what
     the values can be, never from the data.
     """
     check_size("users", users, 1, MAX_USERS)
@@ -87,12 +90,15 @@ def plan(
         honest_fraction=honest_fraction,
         rounds=rounds,
     )
+    if spread is not None:
+        base.error_at_spread(spread)  # refuses what is none
     if accountant == "paper":
         chosen = _published(base, reports or 1, levels, sampling)
     else:
         composable = max(1, composition.MOST_COMPOSITIONS // base.rounds)
         cap = min(max_reports or domain.dimension, domain.dimension, composable)
-        chosen = _Search(base, [reports] if reports else _halvings(cap), [levels] if levels else None).best()
+        grid = [levels] if levels else None
+        chosen = _Search(base, [reports] if reports else _halvings(cap), grid, spread).best()
     _warn_if_uninformative(chosen)
     return chosen
 
@@ -106,12 +112,14 @@ def plan_for_error(
     epsilon: float | None = None,
     reports: int | None = None,
     levels: int | None = None,
+    spread: float | None = None,
     **arguments: Any,
 ) -> Plan:
     """The plan with the smallest number of users, or the smallest epsilon, whichever is left out, for an error.
 
     `target_error` is the predicted squared error of the mean, summed over coordinates, in the user's units. The answer
-    is within half a percent of the smallest. The other arguments are those of `plan`.
+    is within half a percent of the smallest. With a `spread` it is that error at this spread. The other arguments are
+    those of `plan`.
     """
     check_number("target_error", target_error)
     if not 0 < target_error < math.inf:
@@ -137,6 +145,7 @@ def plan_for_error(
                     epsilon=value if epsilon is None else epsilon,
                     reports=near.reports if near else reports,
                     levels=near.levels if near else levels,
+                    spread=spread,
                     **arguments,
                 )
         except PrivacyError:
@@ -144,7 +153,7 @@ def plan_for_error(
 
     def excess(found: Plan | None) -> float:
         """The logarithm of error over target, which falls in users and in epsilon."""
-        return 50.0 if found is None else math.log(found.expected_error.total / target_error)
+        return 50.0 if found is None else math.log(_error(found, spread) / target_error)
 
     # The error is nearly a power law: straight lines between logarithms home in on the target from both sides.
     least, value, most = (1.0, 1e4, 1e10) if users is None else (1e-4, 1.0, 32.0)
@@ -221,6 +230,7 @@ class _Search:
     base: Plan
     reports: list[int]
     levels: list[int] | None
+    spread: float | None = None
     _visited: dict[tuple[int, int], Plan] = field(default_factory=dict)
 
     def best_with(self, reports: int) -> Plan:
@@ -234,15 +244,15 @@ class _Search:
         start = min(product(self.reports, grid), key=lambda point: self._guessed_error(*point))
         # Single-coordinate blocks with one level have a tighter bound of their own, which the guess does not know.
         candidates = [start, *((t, 1) for t in self.reports[:1] if 1 in grid)]
-        best = min((self._certified(*point) for point in candidates), key=_error)
+        best = min((self._certified(*point) for point in candidates), key=self._error)
         improved = True
         while improved:
             improved = False
             for point in self._neighbours(best):
                 rival = self._certified(*point)
-                if _error(rival) < _error(best):
+                if self._error(rival) < self._error(best):
                     best, improved = rival, True
-        if not math.isfinite(_error(best)):
+        if not math.isfinite(self._error(best)):
             raise PrivacyError(
                 f"no noise probability below 1 is certified for epsilon = {best.epsilon}, delta = {best.delta} with "
                 f"{best.honest_users} honest users and {best.reports} reports each; "
@@ -273,11 +283,16 @@ class _Search:
         users_per_loss = base.honest_users / ((levels + 1) * reports * base.rounds)
         gamma = composition.guess_noise_probability(users_per_loss, base.epsilon, base.delta)
         probability = min(1.0, reports / base.dimension)
-        return coordinate_error(base.users, probability, levels, gamma).total
+        width = math.sqrt(float(np.mean(base.domain.width**2)))
+        apart = None if self.spread is None else min(self.spread / width, 0.5)
+        return coordinate_error(base.users, probability, levels, gamma, apart).total
+
+    def _error(self, plan: Plan) -> float:
+        return _error(plan, self.spread)
 
 
-def _error(plan: Plan) -> float:
-    return plan.expected_error.total
+def _error(plan: Plan, spread: float | None) -> float:
+    return (plan.expected_error if spread is None else plan.error_at_spread(spread)).total
 
 
 def _halvings(cap: int) -> list[int]:

@@ -60,6 +60,12 @@ def plan_options(function: _F) -> _F:
                 help="The part of the users that follows the protocol.  [1]",
             ),
             click.option("--rounds", type=int, metavar="R", help="Rounds the guarantee covers.  [1]"),
+            click.option(
+                "--spread",
+                type=float,
+                metavar="S",
+                help="Plan for users who differ by so much: a public guess of their standard deviation.  [the worst]",
+            ),
         )
     ):
         function = option(function)

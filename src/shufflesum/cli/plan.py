@@ -76,7 +76,7 @@ def command(
     if as_json:
         click.echo(plan.to_json())
     else:
-        console.print(card(plan))
+        console.print(card(plan, given.get("spread")))
         for path in (output, plot):
             if path:
                 console.print(f"wrote {path}", markup=False)
@@ -93,7 +93,7 @@ def _shape(dimension: int | None, shape: str | None) -> int | list[int]:
         raise ParameterError(f"--shape is {shape!r}; write whole numbers with commas, such as 28,28") from None
 
 
-def card(plan: Plan) -> str:
+def card(plan: Plan, spread: float | None = None) -> str:
     """The plan for a person."""
     error = plan.expected_error
     per_coordinate = math.sqrt(error.total / plan.dimension)
@@ -116,6 +116,12 @@ def card(plan: Plan) -> str:
         "the paper": [_published(plan)],
         "fallback": [f"epsilon {upwards(plan.local_epsilon)} if shuffler and analyzer collude"],
     }
+    if spread is not None:
+        expected = plan.error_at_spread(spread)
+        lines["error"].append(
+            f"where users differ by {spread:g}: {math.sqrt(expected.total / plan.dimension):.3g} per coordinate, "
+            f"{expected.total:.4g} squared"
+        )
     if plan.delta * plan.users >= 1:
         lines["guarantee"].append(
             f"a delta of 1/users ({downwards(1 / plan.users)}) or more lets somebody be laid open: lower it"
