@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import secrets
 import signal
 import threading
 from collections.abc import Callable
@@ -26,6 +27,19 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_file(path: Path, text: str, mode: int = 0o666) -> None:
+    """Put a file at `path`, whole and on the disk when this returns; where that fails, what was there stays."""
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}")
+    try:
+        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        sync(temporary)
+        os.replace(temporary, path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def try_lock(descriptor: int, path: Path) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from shufflesum._machine import sync
+from shufflesum._machine import replace_file
 from shufflesum.batch.files import ReportFile, WriteError, open_report_file, report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
@@ -27,12 +26,8 @@ def write_manifest(folder: Path, identity: Identity) -> None:
         "identity": json.loads(identity.to_json()),
         "files": [{"name": file.path.name, "rows": file.rows, "bytes": file.bytes} for file, _ in files],
     }
-    temporary = folder / f".{MANIFEST}"
     try:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        sync(temporary)
-        os.replace(temporary, folder / MANIFEST)
-        sync(folder)
+        replace_file(folder / MANIFEST, json.dumps(document, indent=1) + "\n")
     except OSError as error:
         raise WriteError(
             f"{folder / MANIFEST}: cannot be written: {error.strerror or error}; check the disk"

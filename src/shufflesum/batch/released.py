@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._machine import sync
+from shufflesum._machine import replace_file
 from shufflesum.batch.files import WriteError
 from shufflesum.errors import FileError, ReportsError
 
@@ -145,15 +144,7 @@ def _replace(path: Path, releases: list[tuple[Members, list[str]]]) -> None:
             for members, shuffles in releases
         ],
     }
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}")
-    try:
-        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-            json.dump(content, file, indent=1)
-        sync(temporary)
-        os.replace(temporary, path)
-        sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, json.dumps(content, indent=1), 0o600)
 
 
 def _release(entry: Any) -> tuple[Members, list[str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shufflesum._machine import sync, try_lock
+from shufflesum._machine import replace_file, sync, try_lock
 from shufflesum.batch.files import WriteError, open_report_file
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.manifest import MANIFEST, write_manifest
@@ -113,11 +113,7 @@ class StagedFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        temporary = self.path / f".{_WORK}"
-        temporary.write_text(json.dumps({"work": self._work, "identity": self.identity.to_json()}), encoding="utf-8")
-        sync(temporary)
-        os.replace(temporary, self.path / _WORK)
-        sync(self.path)
+        replace_file(self.path / _WORK, json.dumps({"work": self._work, "identity": self.identity.to_json()}))
 
     def _saved(self) -> tuple[Any, Identity] | None:
         """What the interrupted run was doing; None where it did not come so far as to say it."""

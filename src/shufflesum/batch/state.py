@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum._machine import sync, try_lock
+from shufflesum._machine import replace_file, try_lock
 from shufflesum.batch.files import WriteError
 from shufflesum.batch.identity import Identity
 from shufflesum.contract import Plan
@@ -151,18 +150,12 @@ class CountsState:
         """Replace the file, whole."""
         content = self._content()
         text = json.dumps({**content, "checksum": _checksum(content)}, separators=(",", ":")) + "\n"
-        temporary = self._final.with_name(f".{self._final.name[:100]}.{secrets.token_hex(6)}")
         try:
-            temporary.write_text(text, encoding="ascii")
-            sync(temporary)
-            os.replace(temporary, self._final)
-            sync(self._final.parent)
+            replace_file(self._final, text)
         except OSError as error:
             raise WriteError(
                 f"{self.path}: cannot be written: {error.strerror or error}; it is as it was before"
             ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def _content(self) -> dict[str, Any]:
         flat = self.counts.table.reshape(-1)
