@@ -11,7 +11,7 @@ from tests.batch.report_folders import batch_of, noiseless_plan
 from shufflesum.batch.datasets import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.permute import shuffle
-from shufflesum.batch.released import LEDGER, Ledger, Members
+from shufflesum.batch.released import LEDGER, Members, ReleaseLedger
 from shufflesum.errors import FileError, ReportsError
 
 PLAN = noiseless_plan(users=4)
@@ -162,7 +162,7 @@ def test_a_folder_that_cannot_be_written_needs_a_ledger_elsewhere(reports: Path,
 
 def test_many_at_once_lose_no_release(tmp_path: Path) -> None:
     ids = [f"{number:032x}" for number in range(40)]
-    ledgers = [Ledger(Members.of(name), [tmp_path]) for name in ids]
+    ledgers = [ReleaseLedger(Members.of(name), [tmp_path]) for name in ids]
     threads = [threading.Thread(target=ledger.record, args=("s" * 32,)) for ledger in ledgers]
     for thread in threads:
         thread.start()
@@ -171,4 +171,4 @@ def test_many_at_once_lose_no_release(tmp_path: Path) -> None:
     assert sorted(entry["members"] for entry in json.loads((tmp_path / LEDGER).read_text())["releases"]) == ids
     assert [path.name for path in tmp_path.iterdir()] == [LEDGER]
     with pytest.raises(ReportsError, match=LATE):
-        Ledger(Members.of(ids[1] + ids[0]), [tmp_path]).check()
+        ReleaseLedger(Members.of(ids[1] + ids[0]), [tmp_path]).check()

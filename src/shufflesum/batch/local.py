@@ -63,7 +63,7 @@ def randomize(
     output: str | os.PathLike[str],
     target: Plan | Task,
     *,
-    round_number: int = 1,
+    round_number: int | None = None,
     clip: bool = False,
     missing: Missing = "refuse",
     format: Format = "parquet",
@@ -84,8 +84,11 @@ def randomize(
     if isinstance(target, Task) and target.expired:
         raise TaskError(f"task {target.name!r} ran out at {target.expires}; make a new task")
     sealed = isinstance(target, Task)
+    number = 1 if round_number is None else round_number
     if isinstance(target, Task):
-        identity = Identity.for_task(target, round_number, users.names)
+        identity = Identity.for_task(target, number, users.names)
+    elif round_number is not None:
+        raise ParameterError(f"round_number is {round_number} (--round), but plain reports have no round; give a task")
     else:
         identity = Identity.for_plan(plan, users.names)
     # A batch has at least one row; six of them are on their way at a time, for each worker.
@@ -101,7 +104,7 @@ def randomize(
         "format": format,
         "rows_per_part": rows_per_part,
     }
-    sealer = Sealer(target, round_number, workers) if isinstance(target, Task) else nullcontext()
+    sealer = Sealer(target, number, workers) if isinstance(target, Task) else nullcontext()
     with StagedFolder(output, work, identity, restart=restart) as folder, sealer as sealing:
         idle: SimpleQueue[Randomizer] = SimpleQueue()
         for _ in range(workers):
@@ -118,7 +121,7 @@ def randomize(
                 raise DataError(f"{piece.path}: {error}") from error
             finally:
                 idle.put(randomizer)
-            return seal_batch(reports, target, round_number, sealing=sealing)
+            return seal_batch(reports, target, number, sealing=sealing)
 
         most = max(1, _PIECE_REPORTS[sealed] // plan.reports)
         _write_parts(

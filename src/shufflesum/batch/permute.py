@@ -30,7 +30,7 @@ from shufflesum.batch.datasets import (
     write_part,
 )
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.released import Ledger
+from shufflesum.batch.released import ReleaseLedger
 from shufflesum.batch.scatter import (
     DEFAULT_MEMORY,
     PLAIN,
@@ -117,7 +117,7 @@ def shuffle_source(
     default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
     only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
     `progress` is told how many reports are done, from any thread. What was released is remembered in the file
-    `ledger`, by default `_released.json` in each input folder: see `released.Ledger` for what it refuses.
+    `ledger`, by default `_released.json` in each input folder: see `released.ReleaseLedger` for what it refuses.
     """
     identity = source.identity
     if source.rows < identity.least_reports:
@@ -145,7 +145,7 @@ def run(
 ) -> Shuffled:
     """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
     check_choice("format", format, get_args(Format))
-    releases = Ledger(source.members(), folders_of(source), ledger)
+    releases = ReleaseLedger(source.members(), folders_of(source), ledger)
     releases.check()
     work = {
         "step": "shuffle",

@@ -18,7 +18,7 @@ from shufflesum._machine import replace_file
 from shufflesum.batch.files import WriteError
 from shufflesum.errors import FileError, ReportsError
 
-__all__ = ["LEDGER", "Ledger", "Members"]
+__all__ = ["LEDGER", "Members", "ReleaseLedger"]
 
 LEDGER = "_released.json"
 _FORMAT = "shufflesum-released-1"
@@ -45,7 +45,7 @@ class Members:
         return self.ids.tobytes().decode("ascii")
 
 
-class Ledger:
+class ReleaseLedger:
     """The file that lists releases and who was in each; by default `_released.json` in each input folder.
 
     `check` before the work and `record` before the output appears refuse members of whom some were released before,

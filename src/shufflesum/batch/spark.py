@@ -23,7 +23,7 @@ import numpy as np
 from shufflesum.batch.datasets import Dataset, open_dataset
 from shufflesum.batch.identity import Identity, Stage
 from shufflesum.batch.local import check_target, file_digests
-from shufflesum.batch.released import Ledger
+from shufflesum.batch.released import ReleaseLedger
 from shufflesum.batch.sources import FileSource, folders_of, open_source, refuse_changed
 from shufflesum.batch.uploads import holds_uploads
 from shufflesum.contract import Plan
@@ -250,7 +250,7 @@ def shuffle_folder(
             raise ParameterError(f"{place}: Spark shuffles report files; uploads are for --engine local")
     source = open_source(*paths)
     assert isinstance(source, FileSource)
-    releases = Ledger(source.members(), folders_of(source), ledger)
+    releases = ReleaseLedger(source.members(), folders_of(source), ledger)
     releases.check()
     spark, after = session(master), source.identity.shuffled()
     with staged_folder(output, after) as folder:

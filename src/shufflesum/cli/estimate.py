@@ -10,11 +10,10 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table as RichTable
 
 from shufflesum._figures import upwards
 from shufflesum.cli.options import console, task_option
-from shufflesum.cli.results import guarantee_of
+from shufflesum.cli.results import guarantee_of, print_table
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.web import fetch_estimate
 from shufflesum.tables import StagedOutputs
@@ -79,7 +78,8 @@ def print_rounds(task: Task, document: dict[str, Any]) -> None:
             markup=False,
         )
         console.print(_promise(task, found["guarantee"]["holds"]), markup=False)
-        console.print(_table(found))
+        arrays = (found["mean"], found["standard_error"], found["confidence_interval"], found["sum"])
+        print_table(*arrays, found["confidence_level"], hint="; --json has all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +112,3 @@ def _promise(task: Task, holds: bool) -> str:
         f"guarantee for one user in all rounds: epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} "
         f"({plan.accountant} accountant); if shuffler and analyzer collude: epsilon {upwards(plan.local_epsilon)}"
     )
-
-
-def _table(found: dict[str, Any]) -> RichTable:
-    mean, error, total = (_flat(found[key]) for key in ("mean", "standard_error", "sum"))
-    lower, upper = (_flat(end) for end in found["confidence_interval"])
-    table = RichTable(box=None, header_style="bold")
-    for title in ("coordinate", "mean", "standard error", f"{100 * found['confidence_level']:g}% interval", "sum"):
-        table.add_column(title, justify="left" if title == "coordinate" else "right")
-    shown = range(len(mean)) if len(mean) <= _SHOWN else [round(i * (len(mean) - 1) / 9) for i in range(10)]
-    for i in shown:
-        interval = f"{lower[i]:.5g} to {upper[i]:.5g}"
-        table.add_row(str(i), f"{mean[i]:.5g}", f"{error[i]:.2g}", interval, f"{total[i]:.6g}")
-    if len(shown) < len(mean):
-        table.caption = f"{len(shown)} of {len(mean):,} coordinates shown; --json has all"
-    return table
-
-
-def _flat(values: Any) -> list[float]:
-    flat: list[float] = np.array(values, dtype=np.float64).reshape(-1).tolist()
-    return flat

@@ -100,7 +100,7 @@ def command(
                 rows,
                 output,
                 target,
-                round_number=round_number or 1,
+                round_number=round_number,
                 clip=clip,
                 missing=missing,
                 format=format,

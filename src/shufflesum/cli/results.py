@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import click
+import numpy as np
+from numpy.typing import ArrayLike
 from rich.markup import escape
 from rich.table import Table as RichTable
 
@@ -21,7 +23,7 @@ from shufflesum.estimation import Estimate
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 
-__all__ = ["Results", "guarantee_of", "print_estimate", "result_options"]
+__all__ = ["Results", "guarantee_of", "print_estimate", "print_table", "result_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _Names = tuple[str, ...] | None
@@ -124,17 +126,31 @@ def print_estimate(estimate: Estimate, level: float, names: tuple[str, ...] | No
         f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); "
         f"if the shuffler colludes: epsilon {upwards(plan.local_epsilon)}"
     )
-    lower, upper = (end.reshape(-1) for end in estimate.confidence_interval(level))
-    mean, error, total = (part.reshape(-1) for part in (estimate.mean, estimate.standard_error, estimate.sum))
+    interval = estimate.confidence_interval(level)
+    print_table(estimate.mean, estimate.standard_error, interval, estimate.sum, level, names)
+
+
+def print_table(
+    mean: ArrayLike,
+    standard_error: ArrayLike,
+    interval: Sequence[ArrayLike],
+    total: ArrayLike,
+    level: float,
+    names: Sequence[str] | None = None,
+    *,
+    hint: str = "",
+) -> None:
+    """An estimate as a table for a person: all coordinates, or some of many."""
+    columns = [np.asarray(column, dtype=np.float64).reshape(-1) for column in (mean, standard_error, *interval, total)]
+    size = len(columns[0])
     table = RichTable(box=None, header_style="bold")
     for title in ("coordinate", "mean", "standard error", f"{100 * level:g}% interval", "sum"):
         table.add_column(title, justify="left" if title == "coordinate" else "right")
-    shown = range(len(mean)) if len(mean) <= _SHOWN else [round(i * (len(mean) - 1) / 9) for i in range(10)]
+    shown = range(size) if size <= _SHOWN else [round(i * (size - 1) / 9) for i in range(10)]
     for i in shown:
-        label = escape(names[i]) if names and len(names) == len(mean) else str(i)
-        table.add_row(
-            label, f"{mean[i]:.5g}", f"{error[i]:.2g}", f"{lower[i]:.5g} to {upper[i]:.5g}", f"{total[i]:.6g}"
-        )
+        label = escape(names[i]) if names and len(names) == size else str(i)
+        middle, error, lower, upper, whole = (column[i] for column in columns)
+        table.add_row(label, f"{middle:.5g}", f"{error:.2g}", f"{lower:.5g} to {upper:.5g}", f"{whole:.6g}")
     console.print(table)
-    if len(shown) < len(mean):
-        console.print(f"{len(shown)} of {len(mean):,} coordinates shown")
+    if len(shown) < size:
+        console.print(f"{len(shown)} of {size:,} coordinates shown{hint}")
