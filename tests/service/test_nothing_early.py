@@ -293,7 +293,7 @@ class NothingEarly(RuleBasedStateMachine):
 
     @staticmethod
     def closed(number: int) -> str:
-        return f"round {number} is closed and its users are fixed; take part in the open round"
+        return f"round {number} is closed, its users are fixed; take part in the open round, if there is one"
 
     @rule()
     def ask_for_the_task(self) -> None:
