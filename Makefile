@@ -14,7 +14,8 @@ setup-postgres:                   ## the database that the service tests run aga
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; }
 
-test: lint                        ## lint, strict types, layering, tests
+test: .venv/.dev-installed        ## lint, strict types, layering, tests
+	SHUFFLESUM_CACHE=off $(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
 	$(BIN)/pytest -n 2
 
 test-slow: .venv/.dev-installed   ## the long statistical extras

@@ -35,7 +35,11 @@ def missing_share(users: int, levels: int, noisy: float, level: float) -> float:
     return float(misses / (1 - level))
 
 
-CORNERS = [(100, 30, 1.0, 0.999), (1000, 100, 1.0, 0.9999), (200, 300, 0.3, 0.9999)]
+CORNERS = [
+    (100, 30, 1.0, 0.999),
+    pytest.param(1000, 100, 1.0, 0.9999, marks=pytest.mark.slow),
+    pytest.param(200, 300, 0.3, 0.9999, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("users", "levels", "noisy", "level"), CORNERS)

@@ -34,6 +34,7 @@ def test_a_quick_run_is_whole_and_says_that_its_beats_are_made_up(script: Comman
     assert len(list((folder / "results/figures").glob("*.png"))) == 11
 
 
+@pytest.mark.slow
 def test_a_stopped_run_says_so_and_goes_on_where_it_was(
     command: Command, folder: Path, beats: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

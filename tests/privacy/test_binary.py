@@ -42,6 +42,7 @@ def test_the_bound_is_the_exact_worst_case_while_cells_hold_one_count(users: int
     assert np.allclose(found, truth, rtol=1e-9, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_wider_cells_cost_little_and_stay_above_every_data_set() -> None:
     users, gamma = 2000, 0.08
     truth = worst(users, gamma, EPSILONS[:4])
