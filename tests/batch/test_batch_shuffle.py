@@ -318,6 +318,7 @@ def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Pa
     assert after == before
 
 
+@pytest.mark.slow
 def test_after_a_restart_of_the_machine_spilled_reports_are_not_believed(folder: Path) -> None:
     numbered_folder(folder / "reports", 60_000)
     run_until(folder, 45_000)
@@ -505,6 +506,7 @@ def peak_memory(folder: Path, batches: int, memory: int) -> tuple[int, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
+@pytest.mark.slow
 def test_memory_stays_within_the_limit(tmp_path: Path) -> None:
     """200 MB of reports within 42 MB."""
     _, above_kernels = peak_memory(tmp_path, 32, MEMORY)

@@ -199,6 +199,7 @@ def uniformity(order: NDArray[np.integer[Any]]) -> float:
     return float(3 * min(chances))
 
 
+@pytest.mark.slow
 def test_the_order_after_the_shuffle_says_nothing_about_the_order_before(
     session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +321,7 @@ def test_batches_of_the_same_plan_are_shuffled_together(batch: Batch) -> None:
     assert len(told.batch_ids) == 2
 
 
+@pytest.mark.slow
 def test_bad_input_leaves_nothing_behind(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 

@@ -107,6 +107,7 @@ def test_an_interrupt_leaves_nothing_behind(folder: Path, large_zeros: Callable[
     assert (folder / "o.json").read_text() == "from before"
 
 
+@pytest.mark.slow
 def test_a_large_mapped_file_needs_little_memory_of_its_own(large_zeros: Callable[..., str]) -> None:
     data = large_zeros(2_000_000, 100)  # 800 MB
     peak, seen = 0, 0
