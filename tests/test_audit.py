@@ -156,6 +156,7 @@ def test_overlapping_subsets_have_no_lower_bound_but_their_law_is_checked() -> N
     assert not broken.passed
 
 
+@pytest.mark.slow
 def test_rare_noise_is_missed_first_in_all_reports_together() -> None:
     """Some 220 of 40 million reports should be noise, too few in any one place; half of them are missing."""
     plan = planned(users=10**8, shape=1, levels=12)

@@ -75,7 +75,8 @@ def test_one_report_lost_or_doubled_would_show() -> None:
             check_rounds([Result(1, "a", 5, 0, table)], 1, 5)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [5, 30])
 def test_a_client_killed_in_the_middle_loses_nothing_and_counts_nobody_twice(tmp_path: Path, kills: int) -> None:
     """Killed after a random number of uploads has arrived; connections are lost besides, with their answers."""
     seed = random.SystemRandom().randrange(2**32)
