@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import shufflesum as ss
+from shufflesum.domain import Domain
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import UninformativePlanWarning, plan_for_error
 from shufflesum.testing import SeededSource
@@ -212,3 +214,11 @@ def test_a_target_error_at_a_spread_needs_fewer_users() -> None:
     cautious, narrow = plan_for_error(1e-2, **target), plan_for_error(1e-2, **target, spread=0.05)
     assert narrow.users < 0.8 * cautious.users
     assert narrow.error_at_spread(0.05).total <= 1e-2
+
+
+def test_what_a_spread_costs_in_sampling_does_not_depend_on_the_bounds() -> None:
+    plan = ss.plan(users=5000, shape=10, epsilon=1.0, delta=1e-6, reports=1, levels=20)
+    unequal = replace(plan, domain=Domain.of(10, (0.0, np.linspace(1, 3, 10))))
+    assert unequal.error_at_spread(0.01).sampling == pytest.approx(plan.error_at_spread(0.01).sampling)
+    assert unequal.error_at_spread(0.01).noise > plan.error_at_spread(0.01).noise
+    assert unequal.error_at_spread(9.0).total <= unequal.expected_error.total * (1 + 1e-12)

@@ -12,13 +12,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice, check_number, check_size
+from shufflesum._documents import agree, decode_once
 from shufflesum.accuracy import ExpectedError, coordinate_error
 from shufflesum.domain import Domain
 from shufflesum.errors import FileError, ParameterError, PlanError, ShufflesumError
@@ -35,12 +36,10 @@ __all__ = [
     "Guarantee",
     "Plan",
     "Sampling",
-    "decode_once",
 ]
 
 Sampling = Literal["stratified", "uniform"]
 Accountant = Literal["exact", "paper", "none"]
-_File = TypeVar("_File")
 
 FORMAT = "shufflesum-plan-1"
 MAX_CELLS = 1 << 32  # a report's cell, coordinate x (levels + 1) + value, fits 32 bits
@@ -233,14 +232,12 @@ class Plan:
         return self._error(spread)
 
     def _error(self, spread: float | None) -> ExpectedError:
-        kinds = np.stack([self.sampling_probabilities, self.domain.width])
-        if spread is None:  # in units of the width, all coordinates of a probability are alike
-            kinds[1] = 1.0
         total = ExpectedError(0.0, 0.0, 0.0)
-        for probability, width in np.unique(kinds, axis=1).T:
-            here = (kinds[0] == probability) & (kinds[1] == width)
-            weight = float(np.sum(self.domain.width[here] ** 2))
-            apart = None if spread is None else min(spread / float(width), 0.5)  # within bounds nobody differs by more
+        for probability in np.unique(self.sampling_probabilities):
+            width = self.domain.width[self.sampling_probabilities == probability]
+            weight = float(np.sum(width**2))
+            # In units of the width; within their bounds users differ by no more than half of it.
+            apart = None if spread is None else min(spread * math.sqrt(len(width) / weight), 0.5)
             error = coordinate_error(self.users, float(probability), self.levels, self.noise_probability, apart)
             total += error * weight
         return total
@@ -343,7 +340,7 @@ class Plan:
                 f"{plan.id[:12]}; make a new plan instead of editing one"
             )
         for name, value in plan._derived().items():
-            if not _agree(getattr(file, name), value):
+            if not agree(getattr(file, name), value):
                 raise PlanError(
                     f"this plan was changed after it was made: it says {name} {getattr(file, name)!r}, but its "
                     f"parameters give {value!r}; make a new plan instead of editing one"
@@ -363,39 +360,10 @@ class Plan:
             raise PlanError(f"{path}: {error}") from error
 
 
-def decode_once(text: str | bytes, kind: type[_File]) -> _File:
-    """Decode JSON; a key that is there twice is a ValueError, since two readers may take different values of it."""
-    decoded = msgspec.json.decode(text, type=kind)
-    json.loads(text, object_pairs_hook=_without_repeats)
-    return decoded
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"{name[:80]!r} is there twice")
-        found[name] = value
-    return found
-
-
 def _store_as(value: object, kind: type[int | float], *names: str) -> None:
     """Keep Python's own numbers: NumPy's, or 1 for 1.0, read otherwise in JSON and would give another id."""
     for name in names:
         object.__setattr__(value, name, kind(getattr(value, name)))
-
-
-def _agree(told: Any, true: Any, scale: float = 0.0) -> bool:
-    """Equal, but for the last digits of figures, which may differ between machines.
-
-    Predictions are sums and differences of parts, so the largest figure in their table sets the scale.
-    """
-    if isinstance(told, dict) and isinstance(true, dict):
-        scale = max((abs(value) for value in true.values() if isinstance(value, float)), default=0.0)
-        return told.keys() == true.keys() and all(_agree(told[name], true[name], scale) for name in told)
-    if isinstance(told, float) and isinstance(true, float):
-        return math.isclose(told, true, rel_tol=1e-6, abs_tol=1e-9 * scale)
-    return type(told) is type(true) and bool(told == true)
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -323,8 +323,8 @@ def _listen(options: ServerOptions) -> socket.socket:
 def _stop_after(task: asyncio.Future[None]) -> None:
     """A server that does only half of its work must not go on as if nothing had happened."""
     if not task.cancelled():
-        error = task.exception()
-        log.error("work ended, so the server stops", error=type(error).__name__, where=place(error) if error else "")
+        known = {} if (error := task.exception()) is None else {"error": type(error).__name__, "where": place(error)}
+        log.error("work ended, so the server stops", **known)
         signal.raise_signal(signal.SIGTERM)
 
 

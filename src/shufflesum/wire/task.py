@@ -23,7 +23,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
-from shufflesum.contract import Plan, decode_once
+from shufflesum._documents import decode_once
+from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.protocol import Reports, shuffle
 from shufflesum.wire.codec import decode_reports, encode_reports
@@ -183,12 +184,12 @@ class Task:
             )
         except ShufflesumError as error:
             raise TaskError(f"not a valid task: {error}") from error
-        written = {name: getattr(file, name) for name in task._content()}
-        if written != task._content() or file.id != task.id:
-            raise TaskError(
-                f"this task was changed after it was made: it says id {file.id[:12]!r}, but its content has id "
-                f"{task.id[:12]}; make a new task instead of editing one"
-            )
+        for name, true in {**task._content(), "id": task.id}.items():
+            if (told := getattr(file, name)) != true:
+                raise TaskError(
+                    f"this task was changed after it was made: it says {name} {str(told)[:80]!r}, but the rest of it "
+                    f"gives {true!r}; make a new task instead of editing one"
+                )
         return task
 
     @classmethod
