@@ -13,8 +13,18 @@ __all__ = ["agree", "decode_once"]
 _File = TypeVar("_File")
 
 
-def decode_once(text: str | bytes, kind: type[_File]) -> _File:
-    """Decode JSON; a key that is there twice is a ValueError, since two readers may take different values of it."""
+class _Format(msgspec.Struct):
+    format: str = ""
+
+
+def decode_once(text: str | bytes, kind: type[_File], format: str) -> _File:
+    """Decode a JSON document of this format; one of another format is a ValueError.
+
+    So is a key that is there twice, since two readers may take different values of it.
+    """
+    found = msgspec.json.decode(text, type=_Format).format
+    if found != format:
+        raise ValueError(f"its format is {found[:80]!r}, but this version reads {format!r}: make it anew")
     decoded = msgspec.json.decode(text, type=kind)
     json.loads(text, object_pairs_hook=_without_repeats)
     return decoded

@@ -1,4 +1,4 @@
-"""How far the estimated mean will be from the users' true mean (docs/accuracy.md).
+"""How far the mean estimated under `replace` will be from the users' true mean (docs/accuracy.md).
 
 All values are in the unit interval here; a plan scales them by its bounds. Symbols: k levels, gamma noise probability,
 p the chance that a user reports a given coordinate, c ~ Binomial(users, p) the reports it gets, f = frac(k x).
@@ -7,34 +7,13 @@ p the chance that a user reports a given coordinate, c ~ Binomial(users, p) the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ExpectedError", "coordinate_error", "expected_inverse_count", "report_variance", "rounding_variance"]
+from shufflesum.mechanisms.mechanism import ExpectedError
 
-
-@dataclass(frozen=True, slots=True)
-class ExpectedError:
-    """A squared error, split by where it comes from."""
-
-    sampling: float
-    rounding: float
-    noise: float
-
-    @property
-    def total(self) -> float:
-        """The expected squared error."""
-        return self.sampling + self.rounding + self.noise
-
-    def __add__(self, other: ExpectedError) -> ExpectedError:
-        """The error of two coordinates together."""
-        return ExpectedError(self.sampling + other.sampling, self.rounding + other.rounding, self.noise + other.noise)
-
-    def __mul__(self, factor: float) -> ExpectedError:
-        """The error in other units, or of several like coordinates."""
-        return ExpectedError(self.sampling * factor, self.rounding * factor, self.noise * factor)
+__all__ = ["coordinate_error", "expected_inverse_count", "report_variance", "rounding_variance"]
 
 
 def rounding_variance(x: ArrayLike, levels: int) -> NDArray[np.float64]:

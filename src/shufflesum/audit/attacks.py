@@ -1,14 +1,11 @@
 """Attacks the running randomizer: a lower bound on its epsilon that observations prove, beside the certified upper one.
 
-Two attacks, on the worst pair of neighbouring data sets: a victim at x or at x', all others at a third value v (for
-K = 2 values, at x). Each gives a lower bound on epsilon at the plan's delta; together with the findings they hold with
-the stated confidence.
+Two attacks, on the worst pair of neighbouring data sets, which the plan's mechanism names. Each gives a lower bound on
+epsilon at the plan's delta; together with the findings they hold with the stated confidence.
 
-*Reports.* Crowds of users with equal arrays are randomized, and exact tail bounds enclose the chances that x, x' and v
-come out as one another. Where some channel, applied to each report, turns every law in that enclosure into the law of
-an honest randomizer at noise probability g, the running randomizer reveals at least what is revealed at g, because
-processing outputs reveals nothing new; what concrete data sets show at g is then its epsilon, too. Assumed: reports
-are independent, of the same law for all users with the same data and for all blocks. This sees small defects.
+*Reports.* Crowds of users with equal arrays are randomized, and exact tail bounds enclose the chances that one kind of
+report comes out as another; the mechanism says what any law in that enclosure reveals at least. Assumed: reports are
+independent, of the same law for all users with the same data and for all blocks. This sees small defects.
 
 *Batches.* Whole batches are randomized and told apart by the likelihood ratio of their tables of counts. Assumed: only
 that batches are independent, and like each other where their data are. This sees gross defects of any kind.
@@ -21,31 +18,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from shufflesum._checks import check_size
-from shufflesum._evidence import chances, deviation, honest_law, noise_simulated
-from shufflesum.contract import Plan
+from shufflesum.audit.evidence import chances, deviation
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy import composition
-from shufflesum.protocol.counts import Counts
+from shufflesum.mechanisms import Attack, Enclosure
+from shufflesum.plans import Plan
 from shufflesum.protocol.randomizer import Randomizer
-from shufflesum.protocol.reports import Reports
+from shufflesum.reports import Counts, Reports
 
 __all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "audit"]
 
 Randomize = Callable[[NDArray[np.float64]], Reports]
 _Floats = NDArray[np.float64]
-_Values = tuple[int, int, int]  # x, x' and v
 
 _CHUNK_REPORTS = 1 << 18
 _CHUNK_VALUES = 1 << 21
-_NOISY_REPORTS = 400_000  # of each kind; then chances are known within one per cent
-_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +68,7 @@ class AuditResult:
     report_attack: ReportAttack
     batch_attack: BatchAttack
     findings: tuple[str, ...]
+    lower_bound_known: bool
 
     @property
     def epsilon_lower(self) -> float:
@@ -126,22 +120,24 @@ def audit(
     if not seconds > 0:
         raise ParameterError(f"seconds is {seconds}; it must be positive")
     check_size("trials", trials, 0, 10**9)
-    if samples is None:
-        samples = math.ceil(4 * _NOISY_REPORTS * (plan.levels + 1) / plan.noise_probability)
-    check_size("samples", samples, 1, 1 << 99)
+    check_size("samples", 1 if samples is None else samples, 1, 1 << 99)
     randomize = randomize or Randomizer(plan).randomize
-    epsilon_upper = min(plan.privacy.epsilon(plan.noise_probability, plan.delta).upper, plan.epsilon)
     clock = _Clock(seconds, progress)
     chance_of_error = (1 - confidence) / 3
-    values = _worst_values(plan, randomize)
-    crowds = _crowds(plan, randomize, values, samples, clock)
+
+    def scout(coordinates: _Floats) -> NDArray[np.int64]:
+        return _Crowd(plan, coordinates).report(randomize).counts.table
+
+    attack = plan.mechanism.attack(plan.domain, plan.guarantee, scout)
+    crowds = _crowds(plan, randomize, attack, samples or attack.samples, clock)
     return AuditResult(
         plan=plan,
         confidence=confidence,
-        epsilon_upper=epsilon_upper,
-        report_attack=_attack_reports(plan, values, crowds, chance_of_error),
-        batch_attack=_attack_batches(plan, randomize, values, trials, chance_of_error, clock),
-        findings=_findings(plan, crowds, chance_of_error),
+        epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
+        report_attack=_attack_reports(attack, crowds, chance_of_error),
+        batch_attack=_attack_batches(plan, randomize, attack, trials, chance_of_error, clock),
+        findings=_findings(attack, crowds, chance_of_error),
+        lower_bound_known=attack.lower_bound_known,
     )
 
 
@@ -160,13 +156,10 @@ class _Clock:
 
 
 class _Crowd:
-    """Users who all hold the same array, a whole level in each coordinate, and the table of what they sent."""
+    """Users who all hold the same coordinates, and the table of what they sent."""
 
-    def __init__(self, plan: Plan, levels: ArrayLike) -> None:
-        self.levels: NDArray[np.int64] = np.broadcast_to(np.asarray(levels, dtype=np.int64), plan.dimension)
+    def __init__(self, plan: Plan, coordinates: _Floats) -> None:
         self.counts, self.users = Counts(plan), 0
-        lower, upper = plan.domain.lower, plan.domain.upper
-        coordinates = np.clip(lower + (upper - lower) * (self.levels / plan.levels), lower, upper)
         self.array = plan.domain.structure.restore(coordinates)
         size = max(1, min(_CHUNK_REPORTS // plan.reports, _CHUNK_VALUES // max(1, self.array.size)))
         self._rows = np.repeat(self.array[None], size, axis=0)
@@ -181,75 +174,34 @@ class _Crowd:
         self.users += len(self._rows)
         return self
 
-    def values_reported(self, level: int) -> NDArray[np.int64]:
-        """How often each value came out where `level` went in."""
-        return np.asarray(self.counts.table[self.levels == level].sum(axis=0))
 
-
-_Crowds = dict[int | None, _Crowd]
-
-
-def _worst_values(plan: Plan, randomize: Randomize) -> _Values:
-    """x, x' and v: where noise is least by the look of a few reports that are not used again.
-
-    Honest noise is the same for all values; then the choice is an arbitrary one.
-    """
-    if plan.levels == 1:
-        kept = [_Crowd(plan, level).report(randomize).values_reported(level)[level] for level in (0, 1)]
-        x = int(np.argmax(kept))
-        return x, 1 - x, x
-    v = plan.levels // 2
-    rarest = [int(w) for w in np.argsort(_Crowd(plan, v).report(randomize).values_reported(v)) if w != v]
-    return rarest[0], rarest[1], v
-
-
-def _crowds(plan: Plan, randomize: Randomize, values: _Values, samples: int, clock: _Clock) -> _Crowds:
-    """Crowds at x, at x', at v, and one (None) whose coordinates differ, in turns until there are enough reports."""
-    mixed = np.unique(np.linspace(0, plan.levels, min(plan.dimension, plan.levels + 1)).astype(np.int64))
-    crowds: _Crowds = {value: _Crowd(plan, value) for value in values}
-    crowds[None] = _Crowd(plan, mixed[np.arange(plan.dimension) % len(mixed)])
+def _crowds(plan: Plan, randomize: Randomize, attack: Attack, samples: int, clock: _Clock) -> list[_Crowd]:
+    """All crowds of the attack, reporting in turns until there are enough reports."""
+    crowds = [_Crowd(plan, coordinates) for coordinates in attack.crowds]
     done = 0
     while done < samples:
-        for crowd in crowds.values():
+        for crowd in crowds:
             crowd.report(randomize)
-        done = sum(crowd.users for crowd in crowds.values()) * plan.reports
+        done = sum(crowd.users for crowd in crowds) * plan.reports
         if clock.over(0.5, 0.5 * done / samples):
             break
     return crowds
 
 
-def _attack_reports(plan: Plan, values: _Values, crowds: _Crowds, chance_of_error: float) -> ReportAttack:
-    held = list(dict.fromkeys(values))  # x, x' and, unless K = 2, v
-    size = len(held)
+def _attack_reports(attack: Attack, crowds: Sequence[_Crowd], chance_of_error: float) -> ReportAttack:
+    counts, totals = attack.kinds([crowd.counts.table for crowd in crowds])
+    size = len(counts)
     lower, upper, each = np.zeros((size, size)), np.zeros((size, size)), chance_of_error / (2 * size * (size - 1))
-    for row, value in enumerate(held):
-        reported = crowds[value].values_reported(value)
-        total = int(reported.sum())
-        # The last kind of report is whatever is neither x nor x'.
-        kinds = [int(reported[held[0]]), int(reported[held[1]])]
-        kinds += [total - sum(kinds)] if size == 3 else []
-        for column, count in enumerate(kinds):  # the diagonal is not used
-            lower[row, column], upper[row, column] = chances(count, total, each)
-    gamma = noise_simulated(plan.levels + 1, lower, upper)
-    reports = sum(crowd.counts.accepted for crowd in crowds.values())
-    return ReportAttack(reports, gamma, _epsilon_of_honest(plan, gamma))
-
-
-def _epsilon_of_honest(plan: Plan, noise_probability: float) -> float:
-    """What x against x' among users at v shows of an honest randomizer; 0 where no bound is known.
-
-    The bound looks only at how many reports of a block are x, x' or neither, as the channel does.
-    """
-    if noise_probability == 1 or plan.privacy.subsets_overlap:
-        return 0.0
-    bound = composition.composed_lower(plan.honest_users, plan.levels, noise_probability, plan.reports * plan.rounds)
-    return bound.epsilon(max(plan.delta, _LEAST_DELTA))
+    for row, column in np.ndindex(size, size):  # the diagonal is not used
+        lower[row, column], upper[row, column] = chances(int(counts[row, column]), int(totals[row]), each)
+    noise_probability, epsilon = attack.epsilon_lower(Enclosure(lower, upper))
+    return ReportAttack(sum(crowd.counts.accepted for crowd in crowds), noise_probability, epsilon)
 
 
 def _attack_batches(
-    plan: Plan, randomize: Randomize, values: _Values, trials: int, chance_of_error: float, clock: _Clock
+    plan: Plan, randomize: Randomize, attack: Attack, trials: int, chance_of_error: float, clock: _Clock
 ) -> BatchAttack:
-    others, victims = _Crowd(plan, values[2]), [_Crowd(plan, value).array for value in values[:2]]
+    others, victims = _Crowd(plan, attack.others), [_Crowd(plan, victim).array for victim in attack.victims]
     scores: tuple[list[float], list[float]] = ([], [])
     for trial in range(trials):
         counts = Counts(plan)
@@ -259,7 +211,7 @@ def _attack_batches(
             rows[0] = others.array if start else victims[trial % 2]
             counts.add(randomize(rows))
         else:
-            scores[trial % 2].append(_log_likelihood_ratio(plan, counts, values))
+            scores[trial % 2].append(attack.score(counts.table))
             continue
         break
     batches, half = len(scores[0]) + len(scores[1]), len(scores[1]) // 2
@@ -275,19 +227,6 @@ def _attack_batches(
     return BatchAttack(batches, max(0.0, _distinguished(plan, unseen, threshold, sign, chance_of_error)))
 
 
-def _log_likelihood_ratio(plan: Plan, counts: Counts, values: _Values) -> float:
-    """How much likelier the table is with a victim at x than at x', summed over blocks (docs/privacy.md).
-
-    One victim among users at v: the likelihood, relative to n users at v, is the mean over reports of the ratio of the
-    two laws. For subsets of coordinates that overlap this is not exact; any score makes a valid attack.
-    """
-    starts = [0] if plan.privacy.subsets_overlap else plan.block_starts
-    blocks = np.add.reduceat(counts.table, starts, axis=0)
-    x, other_x, v = honest_law(plan.levels + 1, plan.levels + 1, plan.noise_probability)[list(values)]
-    tiny = np.finfo(np.float64).tiny  # a block without reports must not stop the attack
-    return float(np.sum(np.log(np.maximum(blocks @ (x / v), tiny) / np.maximum(blocks @ (other_x / v), tiny))))
-
-
 def _distinguished(plan: Plan, scores: list[_Floats], threshold: float, sign: int, chance_of_error: float) -> float:
     """The epsilon that the event {score >= threshold}, or {score <= threshold} where sign is -1, proves.
 
@@ -300,31 +239,20 @@ def _distinguished(plan: Plan, scores: list[_Floats], threshold: float, sign: in
     return math.log(least / most) if least > 0 else -math.inf
 
 
-def _findings(plan: Plan, crowds: _Crowds, chance_of_error: float) -> tuple[str, ...]:
+def _findings(attack: Attack, crowds: Sequence[_Crowd], chance_of_error: float) -> tuple[str, ...]:
     """Where tables deviate from the plan's law by more than chance allows: for each kind of count, the worst case."""
-    law = honest_law(plan.levels + 1, plan.levels + 1, plan.noise_probability)
-    sampled = plan.sampling_probabilities
-    values, coordinates, cells, kept, accepted = [], [], [], 0, 0
-    for crowd in crowds.values():
-        table, users = crowd.counts.table, crowd.users
-        kept, accepted = kept + table[np.arange(plan.dimension), crowd.levels].sum(), accepted + crowd.counts.accepted
-        for level in np.unique(crowd.levels):
-            reported = crowd.values_reported(level)
-            values.append((f"where users held {level}, value {{}}", reported, int(reported.sum()), law[level]))
-        coordinates.append(("coordinate {}", table.sum(axis=1), users, sampled))
-        cells.append(("coordinate {} with value {}", table, users, sampled[:, None] * law[crowd.levels]))
-    values.append(("the value held", np.array([kept]), accepted, law[0, :1]))
-    limit = math.log(2 * sum(test[1].size for test in (*values, *coordinates, *cells)) / chance_of_error)
+    kinds = attack.expected([crowd.counts.table for crowd in crowds], [crowd.users for crowd in crowds])
+    limit = math.log(2 * sum(counts.observed.size for kind in kinds for counts in kind) / chance_of_error)
     found = []
-    for tests in (values, coordinates, cells):
+    for kind in kinds:
         worst, text = limit, None
-        for name, observed, total, prescribed in tests:
-            deviations = deviation(observed, total, prescribed)
+        for name, observed, trials, prescribed in kind:
+            deviations = deviation(observed, trials, prescribed)
             place = np.unravel_index(int(np.argmax(deviations)), deviations.shape)
             if deviations[place] > worst:
-                expected = f"{total * prescribed[place]:,.0f} of {total:,}"
+                expected = f"{trials * prescribed[place]:,.0f} of {trials:,}"
                 text = f"{name.format(*place)} was reported {observed[place]:,} times; the plan expects {expected}"
                 worst = deviations[place]
         found += [text] if text else []
-    rejected = sum(crowd.counts.rejected for crowd in crowds.values())
+    rejected = sum(crowd.counts.rejected for crowd in crowds)
     return (*found, *([f"{rejected:,} reports lie outside the plan's domain"] if rejected else []))

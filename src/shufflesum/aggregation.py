@@ -11,21 +11,24 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
+from typing import Unpack
 
 from numpy.typing import ArrayLike
 
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
-from shufflesum.contract import Accountant, Plan, Sampling
 from shufflesum.domain import Missing, Structure
 from shufflesum.domain._arrays import Rows, users_rows
 from shufflesum.domain.frames import FrameRows
 from shufflesum.errors import DataError
-from shufflesum.estimation import Estimate, estimate
+from shufflesum.estimate import Estimate
+from shufflesum.planning import PlanChoices
 from shufflesum.planning import plan as make_plan
-from shufflesum.protocol.counts import Counts
+from shufflesum.plans import Plan
 from shufflesum.protocol.randomizer import Randomizer
-from shufflesum.protocol.randomness import RandomSource
+from shufflesum.randomness import RandomSource
+from shufflesum.release import release
+from shufflesum.reports import Counts
 
 __all__ = ["aggregate", "aggregate_batches"]
 
@@ -38,27 +41,19 @@ def aggregate(
     *,
     epsilon: float,
     delta: float,
-    bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
     shape: int | Sequence[int] | Structure | None = None,
-    reports: int | None = None,
-    max_reports: int | None = None,
-    levels: int | None = None,
-    sampling: Sampling | None = None,
-    accountant: Accountant = "exact",
-    honest_fraction: float = 1.0,
-    rounds: int = 1,
-    spread: float | None = None,
     clip: bool = False,
     missing: Missing = "refuse",
     workers: int | None = None,
     source: RandomSource | None = None,
+    **choices: Unpack[PlanChoices],
 ) -> Estimate:
     """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
 
     `arrays` may also be a table of pandas, Polars or PyArrow, one row for each user: columns of numbers, or one column
     of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
-    the matrix; otherwise `shape` is needed only for a structure (`Symmetric`, `Span`). The plan is in the estimate:
-    `estimate.plan`.
+    the matrix; otherwise `shape` is needed only for a structure (`Symmetric`, `Span`). The other arguments are those of
+    `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
     """
     rows = users_rows(arrays)
     if rows.ndim == 0 or len(rows) == 0:
@@ -68,15 +63,7 @@ def aggregate(
         shape=rows.shape[1:] if shape is None else shape,
         epsilon=epsilon,
         delta=delta,
-        bounds=bounds,
-        reports=reports,
-        max_reports=max_reports,
-        levels=levels,
-        sampling=sampling,
-        accountant=accountant,
-        honest_fraction=honest_fraction,
-        rounds=rounds,
-        spread=spread,
+        **choices,
     )
     rows = plan.domain.rows(rows)
     size = max(1, _BATCH_VALUES // math.prod(plan.shape))
@@ -102,7 +89,7 @@ def aggregate_batches(
     """
     if workers is None:
         # Each worker has a table of counts of its own; large tables are not worth the memory.
-        workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // (plan.dimension * (plan.levels + 1)))
+        workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // plan.cells)
     check_size("workers", workers, 1, 1 << 10)
     crew = [_Worker(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
     done = 0
@@ -113,7 +100,7 @@ def aggregate_batches(
     counts = crew[0].counts
     for worker in crew[1:]:
         counts.merge(worker.counts)
-    return estimate(counts)
+    return release(counts)
 
 
 class _Worker:

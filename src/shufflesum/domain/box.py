@@ -1,4 +1,4 @@
-"""The public domain of the users' arrays, and the way from arrays to coordinates and back."""
+"""Arrays in a box: bounds on each coordinate of a structure, and the way from arrays to coordinates and back."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, users_rows
 from shufflesum.domain.bounds import Bounds
+from shufflesum.domain.neighbours import EveryCoordinate, Neighbours
 from shufflesum.domain.structure import Structure, structure_from_json, structure_of
 from shufflesum.errors import DataError, ParameterError, PlanError
 
-__all__ = ["Domain", "Missing"]
+__all__ = ["Box", "Missing"]
 
 Missing: TypeAlias = Literal["refuse", "midpoint"]
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class Box:
     """A structure with bounds on its coordinates: what every user's array must satisfy."""
 
     structure: Structure
@@ -31,7 +32,7 @@ class Domain:
         self.bounds.check_dimension(self.structure.dimension)
 
     @classmethod
-    def of(cls, shape: int | Sequence[int] | Structure, bounds: tuple[ArrayLike, ArrayLike] | Bounds) -> Domain:
+    def of(cls, shape: int | Sequence[int] | Structure, bounds: tuple[ArrayLike, ArrayLike] | Bounds) -> Box:
         """Build from what a caller of `plan` gives."""
         structure = structure_of(shape)
         return cls(structure, Bounds.of(bounds, structure))
@@ -45,6 +46,11 @@ class Domain:
     def dimension(self) -> int:
         """Number of coordinates."""
         return self.structure.dimension
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """How neighbouring data sets differ."""
+        return EveryCoordinate(self.dimension)
 
     @property
     def lower(self) -> NDArray[np.float64]:
@@ -154,19 +160,19 @@ class Domain:
         return self.structure.restore_variance(self.width**2 * unit_variance)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that `from_json` turns back into an equal domain."""
-        return {"structure": self.structure.to_json(), "bounds": self.bounds.to_json()}
+        """Plain values that `from_json` turns back into an equal box."""
+        return {"kind": "box", "structure": self.structure.to_json(), "bounds": self.bounds.to_json()}
 
     @classmethod
-    def from_json(cls, value: object) -> Domain:
+    def from_json(cls, value: object) -> Box:
         """Undo `to_json`; raises `PlanError` for anything else."""
         match value:
-            case {"structure": structure, "bounds": bounds, **rest} if not rest:
+            case {"kind": "box", "structure": structure, "bounds": bounds, **rest} if not rest:
                 try:
                     return cls(structure_from_json(structure), Bounds.from_json(bounds))
                 except ParameterError as error:
                     raise PlanError(f"the plan's domain is not valid: {error}") from error
-        raise PlanError(f'a domain must be {{"structure", "bounds"}}, not {str(value)[:80]}')
+        raise PlanError(f'a domain must be {{"kind": "box", "structure", "bounds"}}, not {str(value)[:80]}')
 
     def _limits(self, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
         # Bounds beyond the data type's range stop at its largest number, or infinity would pass.
