@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.contract import Plan
 from shufflesum.errors import PlanError
 

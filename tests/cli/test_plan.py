@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shufflesum as ss
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.contract import Guarantee
 from shufflesum.errors import PlanError
 from shufflesum.statement import statement

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.audit import AuditResult, audit
 from shufflesum.cli.options import console, plan_options, progress_bar, warnings_as_notes
 from shufflesum.contract import Plan

@@ -8,7 +8,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.aggregate import aggregate_batches
 from shufflesum.cli.options import console, progress_bar, warnings_as_notes
 from shufflesum.cli.results import print_estimate

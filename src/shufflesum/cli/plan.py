@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.options import console, plan_options, warnings_as_notes
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, ShufflesumError

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.options import console
 from shufflesum.errors import ParameterError
 from shufflesum.privacy import Protocol, local_epsilon

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.options import console
 from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError

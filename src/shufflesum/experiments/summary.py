@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.experiments import comparisons, panels, portraits
 from shufflesum.experiments.figures import Figure
 from shufflesum.experiments.results import Results

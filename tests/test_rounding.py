@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 
 FIGURES = st.floats(min_value=0, max_value=1e15, allow_nan=False)
 

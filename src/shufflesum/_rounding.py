@@ -1,4 +1,4 @@
-"""Privacy figures for people, never rounded in our favour."""
+"""Numbers rounded for people, never in our favour."""
 
 from __future__ import annotations
 
