@@ -253,4 +253,4 @@ class Mechanism(ABC):
 
     @abstractmethod
     def describe(self, domain: Domain) -> str:
-        """One sentence for people: what each user sends, and how noise enters; it goes on after "each user"."""
+        """One sentence for people, which goes on after "each user sends": what, and how noise enters."""

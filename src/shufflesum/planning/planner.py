@@ -126,7 +126,7 @@ def _climb(moves: Moves[_M]) -> Plan:
         guarantee = moves.guarantee
         raise PrivacyError(
             f"no noise short of noise alone is certified for epsilon = {guarantee.epsilon}, "
-            f"delta = {guarantee.delta} with {guarantee.honest_users} honest users, each of whom "
+            f"delta = {guarantee.delta} with {guarantee.honest_users} honest users, each of whom sends "
             f"{best.describe(moves.domain)}; raise users or epsilon, or lower coordinates"
         )
     return Plan(moves.domain, best, moves.guarantee)

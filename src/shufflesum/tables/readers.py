@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from shufflesum.contract import Plan
+from shufflesum.plans import Plan
 from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError
 from shufflesum.tables.arrays import open_npy, open_npz
 from shufflesum.tables.delimited import open_csv

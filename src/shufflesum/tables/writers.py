@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from shufflesum._machine import sync
 from shufflesum.errors import FileError, MissingExtraError
-from shufflesum.estimation import Estimate
+from shufflesum.estimate import Estimate
 
 __all__ = ["WRITABLE", "StagedOutputs", "estimate_to_json", "write_estimate"]
 
@@ -121,7 +121,8 @@ def estimate_to_json(estimate: Estimate, level: float = 0.95, names: Sequence[st
         "confidence_level": level,
         "report_counts": np.asarray(estimate.report_counts).tolist(),
         "rejected_reports": int(estimate.rejected),
-    }
+        "guarantee_holds": estimate.guarantee_holds,
+    } | ({} if estimate.broken is None else {"why_broken": estimate.broken})
 
 
 def write_estimate(
@@ -175,6 +176,7 @@ def _write_parquet(path: Path, estimate: Estimate, level: float, names: Sequence
         "plan": json.dumps(estimate.plan.summary()),
         "users": str(int(estimate.users)),
         "confidence_level": str(level),
+        "guarantee_holds": str(estimate.guarantee_holds).lower(),
     }
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
@@ -194,6 +196,7 @@ def _write_npz(path: Path, estimate: Estimate, level: float, names: Sequence[str
             report_counts=estimate.report_counts,
             users=np.int64(estimate.users),
             rejected_reports=np.int64(estimate.rejected),
+            guarantee_holds=np.bool_(estimate.guarantee_holds),
             plan=np.array(json.dumps(estimate.plan.summary())),
         )
 
@@ -217,6 +220,8 @@ def _columns(estimate: Estimate, level: float, names: Sequence[str] | None) -> d
         "upper": np.asarray(upper),
         "report_count": counts,
     }
+    if not estimate.guarantee_holds:
+        columns["guarantee_holds"] = np.zeros(mean.shape, dtype=bool)
     return {name: np.ravel(column) for name, column in columns.items()}
 
 

@@ -59,18 +59,9 @@ class ReplaceAccounting:
 
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the accountant, certified or published, does not confirm."""
-        epsilon, delta = guarantee.epsilon, guarantee.delta
-        if guarantee.accountant == "paper":
-            needed = self.setting.published_noise_probability(epsilon, delta)
-            holds, finding = self.noise_probability >= needed, f"the published formula asks for {needed!r}"
-        else:
-            certified = self.setting.delta_upper(self.noise_probability, epsilon)
-            holds, finding = certified <= delta, f"delta is up to {certified:.6g}"
-        if not holds:
-            raise PlanError(
-                f"this plan claims epsilon = {epsilon!r}, delta = {delta!r} at noise probability "
-                f"{self.noise_probability!r}, but there {finding}; make a new plan"
-            )
+        if guarantee.accountant == "none":
+            raise PlanError("this plan has no privacy guarantee (accountant 'none'); it is for tests only")
+        self.setting.check_claim(guarantee.accountant, self.noise_probability, guarantee.epsilon, guarantee.delta)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""

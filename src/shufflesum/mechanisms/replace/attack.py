@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.domain import Domain
 from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Table
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.replace import Setting
+from shufflesum.privacy.replace.composed import Blocks
+from shufflesum.privacy.replace.uniform import Subsets
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.replace.mechanism import Replace
@@ -90,11 +91,11 @@ class ReplaceAttack:
     @property
     def lower_bound_known(self) -> bool:
         """Not for subsets of coordinates that overlap."""
-        return not self._setting.subsets_overlap
+        return isinstance(self._scheme, Blocks)
 
     @property
-    def _setting(self) -> Setting:
-        return self.mechanism.accounting(self.domain.neighbours, self.guarantee).setting
+    def _scheme(self) -> Blocks | Subsets:
+        return self.mechanism.accounting(self.domain.neighbours, self.guarantee).setting.scheme
 
     def kinds(self, tables: Sequence[Table]) -> tuple[Table, Table]:
         """How often x, x' and anything else was reported by those who hold x, x' and v."""
@@ -115,9 +116,10 @@ class ReplaceAttack:
         The bound looks only at how many reports of a block are x, x' or neither, as the channel does.
         """
         gamma = noise_simulated(self.mechanism.values, *chances)
-        if gamma == 1 or not self.lower_bound_known:
+        scheme = self._scheme
+        if gamma == 1 or not isinstance(scheme, Blocks):
             return gamma, 0.0
-        return gamma, self._setting.composed_lower(gamma).epsilon(max(self.guarantee.delta, _LEAST_DELTA))
+        return gamma, scheme.lower(gamma).epsilon(max(self.guarantee.delta, _LEAST_DELTA))
 
     def score(self, table: Table) -> float:
         """How much likelier the table is with a victim at x than at x', summed over blocks (docs/privacy.md).

@@ -158,6 +158,6 @@ class Replace(Mechanism):
     def describe(self, domain: Domain) -> str:
         """What a user sends."""
         return (
-            f"sends {self.coordinates:,} of {domain.dimension:,} coordinates ({self.sampling}), in {self.values} values, "
+            f"{self.coordinates:,} of {domain.dimension:,} coordinates ({self.sampling}), in {self.values} values, "
             f"each replaced by a random one with probability {downwards(self.noise_probability, 5)}"
         )
