@@ -1,4 +1,4 @@
-"""What every mechanism answers. Whoever adds one implements `Mechanism` in a folder of its own and adds it to the union.
+"""What every mechanism answers; whoever adds one implements `Mechanism` in a folder of its own.
 
 Rows come as coordinates in the user's units, tables as one count for each cell. A mechanism knows the numbers of its
 own protocol; domain and guarantee, which it shares with others, are handed in.

@@ -60,7 +60,13 @@ class Guarantee:
         honest_users(self.users, self.honest_fraction)
         check_choice("accountant", self.accountant, get_args(Accountant))
         # Python's own numbers: NumPy's, or 1 for 1.0, read otherwise in JSON and would give another id.
-        for name, number in (("epsilon", float), ("delta", float), ("honest_fraction", float), ("users", int), ("rounds", int)):
+        for name, number in (
+            ("epsilon", float),
+            ("delta", float),
+            ("honest_fraction", float),
+            ("users", int),
+            ("rounds", int),
+        ):
             object.__setattr__(self, name, number(getattr(self, name)))
         if self.accountant == "none":
             return

@@ -12,6 +12,7 @@ from shufflesum.errors import ReportsError
 
 __all__ = ["Reports"]
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Reports:
     """Reports under one plan, each one cell: a 32-bit number whose meaning is the plan's mechanism's affair.

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from shufflesum.plans import Plan
 from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError
+from shufflesum.plans import Plan
 from shufflesum.tables.arrays import open_npy, open_npz
 from shufflesum.tables.delimited import open_csv
 from shufflesum.tables.parquet import open_parquet

@@ -112,17 +112,21 @@ def estimate_to_json(estimate: Estimate, level: float = 0.95, names: Sequence[st
     """The estimate as plain lists in the user's shape, ready for JSON; what is not finite is None."""
     lower, upper = estimate.confidence_interval(level)
     named = {} if names is None else {"names": list(names)}
-    return named | {
-        "mean": _as_lists(estimate.mean),
-        "sum": _as_lists(estimate.sum),
-        "users": int(estimate.users),
-        "standard_error": _as_lists(estimate.standard_error),
-        "confidence_interval": [_as_lists(lower), _as_lists(upper)],
-        "confidence_level": level,
-        "report_counts": np.asarray(estimate.report_counts).tolist(),
-        "rejected_reports": int(estimate.rejected),
-        "guarantee_holds": estimate.guarantee_holds,
-    } | ({} if estimate.broken is None else {"why_broken": estimate.broken})
+    return (
+        named
+        | {
+            "mean": _as_lists(estimate.mean),
+            "sum": _as_lists(estimate.sum),
+            "users": int(estimate.users),
+            "standard_error": _as_lists(estimate.standard_error),
+            "confidence_interval": [_as_lists(lower), _as_lists(upper)],
+            "confidence_level": level,
+            "report_counts": np.asarray(estimate.report_counts).tolist(),
+            "rejected_reports": int(estimate.rejected),
+            "guarantee_holds": estimate.guarantee_holds,
+        }
+        | ({} if estimate.broken is None else {"why_broken": estimate.broken})
+    )
 
 
 def write_estimate(

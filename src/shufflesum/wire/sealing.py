@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from shufflesum._machine import cores, process_pool
 from shufflesum.cells import REPORT_BYTES
-from shufflesum.plans import SEAL_BYTES
 from shufflesum.errors import FileError, ParameterError, ReportsError
+from shufflesum.plans import SEAL_BYTES
 from shufflesum.wire.hpke import Recipient
 
 __all__ = [

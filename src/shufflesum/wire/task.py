@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from shufflesum._documents import decode_once
-from shufflesum.plans import Plan
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.plans import Plan
 from shufflesum.protocol import shuffle
 from shufflesum.reports import Reports
 from shufflesum.wire.codec import decode_reports, encode_reports

@@ -44,9 +44,7 @@ class ReplaceAttack:
     values: tuple[int, int, int]  # x, x' and v
 
     @staticmethod
-    def of(
-        mechanism: Replace, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]
-    ) -> ReplaceAttack:
+    def of(mechanism: Replace, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> ReplaceAttack:
         """Attack where noise is least by the look of a few reports; honest noise is the same for all values."""
 
         def reported(level: int) -> Table:
@@ -127,7 +125,7 @@ class ReplaceAttack:
         One victim among users at v: the likelihood, relative to n users at v, is the mean over reports of the ratio of
         the two laws. For subsets of coordinates that overlap this is not exact; any score makes a valid attack.
         """
-        starts: ArrayLike = self.mechanism.block_starts(self.domain) if self.lower_bound_known else [0]
+        starts = self.mechanism.block_starts(self.domain) if self.lower_bound_known else np.zeros(1, dtype=np.int64)
         blocks = np.add.reduceat(table.reshape(-1, self.mechanism.values), starts, axis=0)
         x, other_x, v = self._law[list(self.values)]
         tiny = np.finfo(np.float64).tiny  # a block without reports must not stop the attack

@@ -217,15 +217,17 @@ class ReplaceEncoder:
     def encode(self, coordinates: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
         """The cells that users of (m, d) coordinates send: one for each sampled coordinate, user after user."""
         mechanism, users = self._mechanism, len(coordinates)
-        limits = self._limits[coordinates.dtype]
+        lower, upper = self._limits[coordinates.dtype]
         units = (self._origin, self._scale, float(mechanism.levels))
         positions = _scratch("positions", users * mechanism.coordinates, np.float64).reshape(users, -1)
         if mechanism.coordinates == self._domain.dimension:  # both schemes report every coordinate once
             first_cells = self._first_cells_of_all(users)
-            outside = _positions_of_all(coordinates, *limits, *units, positions)
+            outside = _positions_of_all(coordinates, lower, upper, *units, positions)
         else:
             first_cells = self._sample(users)
-            outside = _positions_of_sampled(coordinates, *limits, *units, mechanism.values, first_cells, positions)
+            outside = _positions_of_sampled(
+                coordinates, lower, upper, *units, mechanism.values, first_cells, positions
+            )
         if outside:
             self._domain.refuse(coordinates, first_row)
         return self._privatize(first_cells.reshape(-1), positions.reshape(-1))
