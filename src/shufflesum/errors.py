@@ -1,6 +1,12 @@
-"""One root error and a handful of children; each message says what was given, what is allowed, which knob to turn."""
+"""One root error and a handful of children, each with a stable name for programs and a message for people.
+
+`problem` is one of the names below and never changes its meaning; tests and other programs go by it. The message says
+what was given, what is allowed and which knob to turn, and may be worded better any day.
+"""
 
 from __future__ import annotations
+
+from typing import Any, Literal
 
 __all__ = [
     "DataError",
@@ -9,13 +15,70 @@ __all__ = [
     "ParameterError",
     "PlanError",
     "PrivacyError",
+    "Problem",
     "ReportsError",
     "ShufflesumError",
+]
+
+Problem = Literal[
+    # arguments and options
+    "wrong-type",
+    "out-of-range",
+    "unknown-choice",
+    "missing-argument",
+    "conflicting-arguments",
+    "impossible-combination",
+    "too-many-cells",
+    "missing-extra",
+    # privacy
+    "privacy-out-of-reach",
+    "error-out-of-reach",
+    "not-certified",
+    "no-guarantee",
+    "claim-not-confirmed",
+    "audit-failed",
+    # documents: plans, tasks, states
+    "malformed",
+    "other-format",
+    "changed-afterwards",
+    # users' data
+    "wrong-shape",
+    "no-rows",
+    "not-numbers",
+    "missing-value",
+    "out-of-bounds",
+    "not-symmetric",
+    "outside-span",
+    "repeated-user",
+    # reports and batches
+    "other-plan",
+    "too-few-users",
+    "guarantee-broken",
+    "batch-closed",
+    # files
+    "unreadable",
+    "unwritable",
+    "damaged",
+    "exists",
+    # anything that was not given a name
+    "unnamed",
 ]
 
 
 class ShufflesumError(Exception):
     """Root of every error this package raises on purpose."""
+
+    problem: Problem | str
+
+    def __init__(self, problem: Any, message: str | None = None) -> None:
+        if message is None:
+            problem, message = "unnamed", problem
+        super().__init__(message)
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes with their problem."""
+        return type(self), (self.problem, str(self))
 
 
 class ParameterError(ShufflesumError, ValueError):
