@@ -91,7 +91,9 @@ def most_levels(domain: Domain, *, certified: bool) -> int:
     """The most levels that reports can carry and, if asked, that the accountant certifies."""
     most = min(MOST_LEVELS if certified else MAX_LEVELS, MOST_CELLS // domain.dimension - 1)
     if most < 1:
-        raise ParameterError(f"dimension {domain.dimension} is too large for the report format (2**32 cells); lower it")
+        raise ParameterError(
+            "too-many-cells", f"dimension {domain.dimension} is too large for the report format (2**32 cells); lower it"
+        )
     return most
 
 
@@ -111,7 +113,10 @@ def published_choice(
     setting = noiseless.accounting(domain.neighbours, guarantee).setting
     gamma = setting.published_noise_probability(guarantee.epsilon, guarantee.delta)
     if gamma == 1:
-        raise PrivacyError("the published noise probability is 1: reports would carry nothing; raise users or epsilon")
+        raise PrivacyError(
+            "privacy-out-of-reach",
+            "the published noise probability is 1: reports would carry nothing; raise users or epsilon",
+        )
     return Replace(coordinates, levels, gamma, sampling)
 
 
