@@ -8,6 +8,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._search import bisect
+
 __all__ = ["chances", "deviation", "honest_law", "noise_simulated"]
 
 _Floats = NDArray[np.float64]
@@ -30,11 +32,10 @@ def chances(successes: int, trials: int, chance_of_error: float) -> tuple[float,
 
 
 def _upper_chance(successes: int, trials: int, chance_of_error: float) -> float:
-    low, high = successes / trials if trials else 1.0, 1.0
-    while low < (middle := 0.5 * (low + high)) < high:
-        inside = float(deviation(successes, trials, middle)) <= -math.log(chance_of_error)
-        low, high = (middle, high) if inside else (low, middle)
-    return high
+    def excluded(chance: float) -> bool:
+        return float(deviation(successes, trials, chance)) > -math.log(chance_of_error)
+
+    return min(1.0, bisect(excluded, successes / trials if trials else 1.0, 1.0)[1])
 
 
 def noise_simulated(cells: int, lower: _Floats, upper: _Floats) -> float:
@@ -54,19 +55,15 @@ def noise_simulated(cells: int, lower: _Floats, upper: _Floats) -> float:
         rows.append(corners)
     laws = np.array(list(itertools.product(*rows)))
 
-    def is_channel(honest: _Floats) -> bool:
+    def is_channel(noise_probability: float) -> bool:
         replaced = np.tile(laws[:, None, None], (1, size, size, 1, 1))
         for i in range(size):
-            replaced[:, i, :, :, i] = honest.T
+            replaced[:, i, :, :, i] = honest_law(cells, size, noise_probability).T
         return bool(np.all(np.linalg.det(replaced) > _MARGIN))
 
     if np.any(np.linalg.det(laws) <= _MARGIN):
         return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_channel(honest_law(cells, size, middle)) else (middle, high)
-    return high
+    return min(1.0, bisect(is_channel, 0.0, 1.0, steps=60)[1])
 
 
 def honest_law(cells: int, size: int, noise_probability: float) -> _Floats:

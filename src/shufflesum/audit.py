@@ -31,7 +31,7 @@ from shufflesum._checks import check_size
 from shufflesum._evidence import chances, deviation, honest_law, noise_simulated
 from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy import composition
+from shufflesum.privacy.replace import Blocks
 from shufflesum.protocol.counts import Counts
 from shufflesum.protocol.randomizer import Randomizer
 from shufflesum.protocol.reports import Reports
@@ -242,7 +242,7 @@ def _epsilon_of_honest(plan: Plan, noise_probability: float) -> float:
     """
     if noise_probability == 1 or plan.privacy.subsets_overlap:
         return 0.0
-    bound = composition.composed_lower(plan.honest_users, plan.levels, noise_probability, plan.reports * plan.rounds)
+    bound = Blocks(plan.honest_users, plan.levels, plan.reports * plan.rounds).lower(noise_probability)
     return bound.epsilon(max(plan.delta, _LEAST_DELTA))
 
 

@@ -23,7 +23,8 @@ from shufflesum._documents import agree, decode_once
 from shufflesum.accuracy import ExpectedError, coordinate_error
 from shufflesum.domain import Domain
 from shufflesum.errors import FileError, ParameterError, PlanError, ShufflesumError
-from shufflesum.privacy import Protocol, blanket, composition, honest_users, local_epsilon
+from shufflesum.privacy import Setting, honest_users, local_epsilon
+from shufflesum.privacy.replace import MOST_COMPOSITIONS, MOST_USERS
 
 __all__ = [
     "MAX_CELLS",
@@ -43,7 +44,7 @@ Accountant = Literal["exact", "paper", "none"]
 
 FORMAT = "shufflesum-plan-1"
 MAX_CELLS = 1 << 32  # a report's cell, coordinate x (levels + 1) + value, fits 32 bits
-MAX_USERS, MAX_ROUNDS = blanket.MOST_USERS, composition.MOST_COMPOSITIONS
+MAX_USERS, MAX_ROUNDS = MOST_USERS, MOST_COMPOSITIONS
 MAX_LEVELS = 32_766  # a value fits 15 bits
 REPORT_BYTES = 6  # coordinate 4, value 2
 SEAL_BYTES = 48  # an X25519 key and an AES-GCM tag
@@ -179,16 +180,16 @@ class Plan:
     def local_epsilon(self) -> float:
         """What is left for a user if the shuffler colludes with the analyzer, over all reports and rounds."""
         return local_epsilon(
-            levels=self.levels, noise_probability=self.noise_probability, reports=self.reports, rounds=self.rounds
+            levels=self.levels, noise_probability=self.noise_probability, coordinates=self.reports, rounds=self.rounds
         )
 
     @property
-    def privacy(self) -> Protocol:
+    def privacy(self) -> Setting:
         """What the guarantee depends on besides the noise."""
-        return Protocol(
+        return Setting(
             users=self.users,
             levels=self.levels,
-            reports=self.reports,
+            coordinates=self.reports,
             rounds=self.rounds,
             dimension=self.dimension,
             sampling=self.sampling,

@@ -30,7 +30,7 @@ from shufflesum.contract import (
 )
 from shufflesum.domain import Domain, Structure
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy import blanket, composition, published
+from shufflesum.privacy.replace import MOST_COMPOSITIONS, MOST_LEVELS, guess_noise_probability, published
 
 __all__ = ["UninformativePlanWarning", "alternatives", "plan", "plan_for_error"]
 
@@ -72,7 +72,7 @@ def plan(
             check_size(name, count, 1, domain.dimension if name == "reports" else MAX_CELLS)
     if reports is not None and max_reports is not None and reports > max_reports:
         raise ParameterError(f"reports is {reports}, above max_reports = {max_reports}; change one of them")
-    most = min(blanket.MOST_LEVELS if accountant == "exact" else MAX_LEVELS, MAX_CELLS // domain.dimension - 2)
+    most = min(MOST_LEVELS if accountant == "exact" else MAX_LEVELS, MAX_CELLS // domain.dimension - 2)
     if most < 1:
         raise ParameterError(f"dimension {domain.dimension} is too large for the report format (2**32 cells); lower it")
     if levels is not None:
@@ -95,7 +95,7 @@ def plan(
     if accountant == "paper":
         chosen = _published(base, reports or 1, levels, sampling)
     else:
-        composable = max(1, composition.MOST_COMPOSITIONS // base.rounds)
+        composable = max(1, MOST_COMPOSITIONS // base.rounds)
         cap = min(max_reports or domain.dimension, domain.dimension, composable)
         grid = [levels] if levels else None
         chosen = _Search(base, [reports] if reports else _halvings(cap), grid, spread).best()
@@ -212,7 +212,7 @@ def _published(base: Plan, reports: int, levels: int | None, sampling: Sampling 
     levels = levels or published.published_levels(
         users=base.honest_users,
         dimension=base.dimension,
-        reports=reports,
+        coordinates=reports,
         epsilon=base.epsilon,
         delta=base.delta,
     )
@@ -267,7 +267,7 @@ class _Search:
         if self.levels is None:
             step = max(1, plan.levels // 16)
             near = {plan.levels - step, plan.levels - 1, plan.levels + 1, plan.levels + step}
-            most = min(blanket.MOST_LEVELS, MAX_CELLS // plan.dimension - 2)
+            most = min(MOST_LEVELS, MAX_CELLS // plan.dimension - 2)
             points += [(plan.reports, k) for k in sorted(near) if 1 <= k <= most]
         return points
 
@@ -281,7 +281,7 @@ class _Search:
     def _guessed_error(self, reports: int, levels: int) -> float:
         base = self.base
         users_per_loss = base.honest_users / ((levels + 1) * reports * base.rounds)
-        gamma = composition.guess_noise_probability(users_per_loss, base.epsilon, base.delta)
+        gamma = guess_noise_probability(users_per_loss, base.epsilon, base.delta)
         probability = min(1.0, reports / base.dimension)
         width = math.sqrt(float(np.mean(base.domain.width**2)))
         apart = None if self.spread is None else min(self.spread / width, 0.5)
@@ -304,5 +304,5 @@ def _halvings(cap: int) -> list[int]:
 
 
 def _level_grid(dimension: int) -> list[int]:
-    most = min(blanket.MOST_LEVELS, MAX_CELLS // dimension - 2)
+    most = min(MOST_LEVELS, MAX_CELLS // dimension - 2)
     return sorted({k for k in (round(1.25**i) for i in range(31)) if k <= most} | set(range(1, min(8, most) + 1)))

@@ -158,7 +158,7 @@ def _published(plan: Plan) -> str:
 
 def _published_plan(plan: Plan, epsilon: float) -> Plan:
     levels = published.published_levels(
-        users=plan.honest_users, dimension=plan.dimension, reports=1, epsilon=epsilon, delta=plan.delta
+        users=plan.honest_users, dimension=plan.dimension, coordinates=1, epsilon=epsilon, delta=plan.delta
     )
     theirs = replace(plan, reports=1, levels=levels, sampling="stratified", rounds=1)
     return replace(theirs, noise_probability=theirs.privacy.published_noise_probability(epsilon, plan.delta))

@@ -7,14 +7,11 @@ h of x, r = (gamma/K)/(1 - gamma + gamma/K) and R = 1/r. The divergence is taken
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from shufflesum._compiled import kernel
-from shufflesum.privacy._binomial import ROUNDING, binomial_window, slack
+from shufflesum.privacy.engine.laws import ROUNDING, Floats, binomial_window, slack
 
 __all__ = ["one_value_lower"]
-
-Floats = npt.NDArray[np.float64]
 
 _OUTSIDE = 1e-21
 _ALLOWANCE = 32.0 * ROUNDING

@@ -11,15 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from shufflesum._compiled import kernel
-from shufflesum.privacy._binomial import ROUNDING, excess_table, slack
+from shufflesum.privacy.engine.laws import ROUNDING, Floats, Integers, excess_table, slack
 
 __all__ = ["Mixture", "evaluate_lower", "evaluate_upper"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # From here on 1 - tanh(eps/2) is lost in double precision, and only a = s can contribute.
 _LARGE_EPSILON = 20.0

@@ -9,13 +9,13 @@ from shufflesum.errors import ParameterError
 __all__ = ["local_epsilon"]
 
 
-def local_epsilon(*, levels: int, noise_probability: float, reports: int = 1, rounds: int = 1) -> float:
+def local_epsilon(*, levels: int, noise_probability: float, coordinates: int = 1, rounds: int = 1) -> float:
     """Return t*T*eps0 with eps0 = ln(1 + K(1 - gamma)/gamma), K = levels + 1, rounded up.
 
     eps0 is the largest log-ratio of the probabilities of one report under two values; a user's reports, and
     their rounds, add up. Without noise (gamma = 0) nothing is left: infinity. Pure noise (gamma = 1) gives 0.
     """
-    for name, count in (("levels", levels), ("reports", reports), ("rounds", rounds)):
+    for name, count in (("levels", levels), ("coordinates", coordinates), ("rounds", rounds)):
         if count < 1:
             raise ParameterError(f"{name} = {count}: must be at least 1; raise {name}")
     if not 0.0 <= noise_probability <= 1.0:
@@ -28,5 +28,5 @@ def local_epsilon(*, levels: int, noise_probability: float, reports: int = 1, ro
     if odds == math.inf:
         return math.inf
     # three roundings and a logarithm: well below eight units in the last place of odds and of the result
-    total = reports * rounds * math.log1p(odds * (1.0 + 2.0**-50)) * (1.0 + 2.0**-50)
+    total = coordinates * rounds * math.log1p(odds * (1.0 + 2.0**-50)) * (1.0 + 2.0**-50)
     return math.nextafter(total, math.inf)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from shufflesum._compiled import kernel
-from shufflesum.privacy._binomial import binomial_window, slack
-from shufflesum.privacy._convolution import GridLosses, dominated
+from shufflesum.privacy.engine.laws import Floats, binomial_window, slack
+from shufflesum.privacy.engine.losses import BINS, GridLosses, grid_of_bins
 
-__all__ = ["grid_of_atoms", "third_value_losses"]
-
-Floats = npt.NDArray[np.float64]
+__all__ = ["third_value_losses"]
 
 _OUTSIDE = 1e-24  # probability that a window may leave out; dropping outcomes lowers the profile
 _CELL = 5e-4  # width of a cell of s relative to s; half of that is lost in noise probability
-_FINE = 8  # bins per step of the grid, before atoms are gathered on it
 _MOST_BINS = 1 << 18  # on either side, 100 deviations or more; atoms beyond share the last one
 
 
@@ -34,10 +30,10 @@ def third_value_losses(honest_users: int, cells: int, noise_probability: float, 
     lowest, terms, total, tail = binomial_window(
         honest_users, 2.0 * gamma / cells, 2.0 * gamma / (cells - 2.0 * gamma), _OUTSIDE
     )
-    fine = step / _FINE
+    fine = step / BINS
     reach = min(math.ceil(math.log1p((1.0 - gamma) * cells / gamma) / fine) + 2, _MOST_BINS)
     upper, lower, longest = _third_value_bins(honest_users, cells, gamma, lowest, terms / (total + tail), fine, reach)
-    return _kept(upper, lower, step, slack(terms.size + longest))
+    return grid_of_bins(upper, lower, step, slack(terms.size + longest))
 
 
 @kernel
@@ -76,18 +72,3 @@ def _third_value_bins(
             upper[index] += scale * terms[j] * p
             lower[index] += scale * terms[j] * q
     return upper, lower, longest
-
-
-def grid_of_atoms(upper: Floats, lower: Floats, step: float, error: float) -> GridLosses:
-    """Return a pair on the grid below that of the atoms (P, Q) = (upper, lower), both positive."""
-    index = np.floor(np.log(upper / lower) / (step / _FINE)).astype(np.int64)
-    index -= index.min()
-    above, below = (np.bincount(index, weights=masses).astype(np.float64) for masses in (upper, lower))
-    return _kept(above, below, step, error + slack(upper.size))
-
-
-def _kept(upper: Floats, lower: Floats, step: float, error: float) -> GridLosses:
-    kept = (upper > 1e-290) & (lower > 1e-290)
-    upper, lower = upper[kept], lower[kept]
-    order = np.argsort(upper / lower, kind="stable")  # rounding at the edges of bins may swap neighbours
-    return dominated(step, upper[order], lower[order], error)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from shufflesum._compiled import kernel
-from shufflesum.privacy._binomial import ROUNDING, binomial_window, log_concave_window
-from shufflesum.privacy._mixture import Mixture
+from shufflesum.privacy.engine.laws import ROUNDING, Floats, Integers, binomial_window, log_concave_window
+from shufflesum.privacy.engine.mixture import Mixture
 
 __all__ = ["blanket_mixture", "third_value_mixture"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 _OUTSIDE = 1e-21  # absolute size, in delta, of what a window may leave out
 _CELL = 5e-5  # width of a cell of s relative to s; about that much is lost in noise probability

@@ -1,12 +1,10 @@
-"""Pairs of measures with privacy losses on a grid, composed by direct convolution of positive numbers.
+"""Pairs of measures with privacy losses on a grid: above a profile, or below the atoms of a concrete pair.
 
 A pair (P, Q) counts only through its profile H(w) = sup over events A of P(A) - w Q(A), w = e^epsilon >= 0. If
 H <= H' everywhere then (P, Q) may be replaced by (P', Q') in any product, and the product's profile can only
 grow (section "Composition" of docs/privacy.md): this holds for finite measures, not only for probabilities.
 
-A node at loss x carries the *balanced* mass r: P = r e^(x/2) and Q = r e^(-x/2). Products convolve r. All
-steps add and multiply positive numbers, so relative precision survives down to any delta, and no transform,
-wrap-around or exponential tilting is needed: grids are coarsened instead, always to the safe side.
+A node at loss x carries the *balanced* mass r: P = r e^(x/2) and Q = r e^(-x/2).
 
 Relative errors are counted in `error`. Above, losses are exact and only balanced masses are rounded, so (1 + e) H(w)
 is safe. Below, P and Q may be wrong each on its own, by a factor 1 +- e: (1 - e) H(w (1 + e)/(1 - e)) is safe.
@@ -15,23 +13,31 @@ is safe. Below, P and Q may be wrong each on its own, by a factor 1 +- e: (1 - e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from shufflesum._compiled import kernel
 from shufflesum.errors import PrivacyError
+from shufflesum.privacy.engine.laws import Floats, Integers, slack
 
-__all__ = ["GridLosses", "coarsen_above", "dominated", "dominating", "power_above", "power_below"]
+__all__ = [
+    "BINS",
+    "MOST_ERROR",
+    "ULP",
+    "GridLosses",
+    "checked_error",
+    "dominated",
+    "dominating",
+    "gather",
+    "grid_of_atoms",
+    "grid_of_bins",
+    "merging_error",
+]
 
-Floats = npt.NDArray[np.float64]
-
-_ULP = 2.0**-52
-_MOST_NODES = 1600  # longer arrays are coarsened; a composed law then keeps about 40 nodes per standard deviation
-_MOST_ERROR = 1e-4  # relative, of all masses of a composition
-_LARGEST_LOSS = 300.0  # above, P counts as infinite loss before exponentials overflow
+ULP = 2.0**-52
+MOST_ERROR = 1e-4  # relative, of all masses of a composition
+BINS = 8  # per step of the grid, before atoms are gathered on it
 _FAR = 8  # steps: merging over a longer way costs more than cutting
 _BALANCE = 1e-13  # a group whose P lacks no more than this part of e^y Q counts as balanced
 
@@ -72,12 +78,12 @@ class GridLosses:
         return self.profile(epsilon + shift) * (1.0 - self._relative())
 
     def _relative(self) -> float:
-        return self.error + _ULP * (len(self.balanced) + 16)
+        return self.error + ULP * (len(self.balanced) + 16)
 
     def _rounding(self, epsilon: float) -> float:
         # the product step*index moves a loss by an ulp of itself
         reach = self.step * max(abs(self.lowest), abs(self.lowest + len(self.balanced)))
-        return 4 * _ULP * (abs(epsilon) + reach + 1.0)
+        return 4 * ULP * (abs(epsilon) + reach + 1.0)
 
 
 def dominating(step: float, profile: Floats, error: float) -> GridLosses:
@@ -103,18 +109,18 @@ def dominating(step: float, profile: Floats, error: float) -> GridLosses:
     infinite = float(heights[-1])
     # Both totals must reach 1. What the middle node takes is privacy-neutral.
     rest = infinite + float(np.sum(balanced * 2.0 * np.cosh(losses / 2)))
-    balanced[0] = max(0.0, 1.0 - rest) + 4 * _ULP
+    balanced[0] = max(0.0, 1.0 - rest) + 4 * ULP
     # certify the rounded polygon instead of trusting it: rebuild its heights from the masses, by positive sums
     beyond = np.cumsum(masses[:0:-1])[::-1]
     rebuilt = np.append(np.cumsum((np.diff(odds) * beyond)[::-1])[::-1] + infinite, infinite)
     short = np.max((heights[vertices] - rebuilt[vertices]) / np.maximum(rebuilt[vertices], 1e-300))
-    rounding = max(0.0, float(short)) + _ULP * (8 * top + 4 * float(losses[-1]) + 16)
+    rounding = max(0.0, float(short)) + ULP * (8 * top + 4 * float(losses[-1]) + 16)
     both = np.concatenate([balanced[:0:-1], balanced])
-    return GridLosses(step, -top, both, infinite, _checked(error + rounding))
+    return GridLosses(step, -top, both, infinite, checked_error(error + rounding))
 
 
 @kernel
-def _lower_hull(x: Floats, y: Floats) -> npt.NDArray[np.int64]:
+def _lower_hull(x: Floats, y: Floats) -> Integers:
     """Return the indices of the lower convex hull's vertices; x rises."""
     stack = np.empty(len(x), dtype=np.int64)
     size = 0
@@ -138,12 +144,28 @@ def dominated(step: float, upper: Floats, lower: Floats, error: float) -> GridLo
     ratio = np.log(upper / lower)
     lowest = math.floor(float(ratio[0]) / step) - 1
     highest = math.ceil(float(ratio[-1]) / step) + 1
-    balanced = _gather(ratio, np.sqrt(upper * lower), step, lowest, highest)
-    return GridLosses(step, lowest, balanced, 0.0, _checked(error + _merging_error(ratio)))
+    balanced = gather(ratio, np.sqrt(upper * lower), step, lowest, highest)
+    return GridLosses(step, lowest, balanced, 0.0, checked_error(error + merging_error(ratio)))
+
+
+def grid_of_atoms(upper: Floats, lower: Floats, step: float, error: float) -> GridLosses:
+    """Return a pair on the grid below that of the atoms (P, Q) = (upper, lower), both positive."""
+    index = np.floor(np.log(upper / lower) / (step / BINS)).astype(np.int64)
+    index -= index.min()
+    above, below = (np.bincount(index, weights=masses).astype(np.float64) for masses in (upper, lower))
+    return grid_of_bins(above, below, step, error + slack(upper.size))
+
+
+def grid_of_bins(upper: Floats, lower: Floats, step: float, error: float) -> GridLosses:
+    """The same for atoms that were added up in bins of losses, in rising order, some of them empty."""
+    kept = (upper > 1e-290) & (lower > 1e-290)
+    upper, lower = upper[kept], lower[kept]
+    order = np.argsort(upper / lower, kind="stable")  # rounding at the edges of bins may swap neighbours
+    return dominated(step, upper[order], lower[order], error)
 
 
 @kernel
-def _gather(losses: Floats, masses: Floats, step: float, lowest: int, highest: int) -> Floats:
+def gather(losses: Floats, masses: Floats, step: float, lowest: int, highest: int) -> Floats:
     """Merge atoms (rising losses, balanced masses) into grid nodes so that the profile only falls.
 
     From the top down to the middle, each node forms a group with its own loss; if no atom is near enough for that,
@@ -210,129 +232,17 @@ def _group(
     return at, lower, excess
 
 
-def power_above(single: GridLosses, copies: int, charge: float) -> GridLosses:
-    """Return a pair that dominates the product of `copies` copies; truncation costs at most `charge` of delta.
-
-    `single` must be symmetric, as `dominating` makes it.
-    """
-    return _power(single, copies, charge, _trim_above, coarsen_above)
-
-
-def power_below(single: GridLosses, copies: int, charge: float) -> GridLosses:
-    """Return a pair dominated by the product of `copies` copies; truncation costs at most `charge` of delta."""
-    return _power(single, copies, charge, _trim_below, _coarsen_below)
-
-
-def _power(
-    single: GridLosses,
-    copies: int,
-    charge: float,
-    trim: Callable[[GridLosses, float], GridLosses],
-    coarsen: Callable[[GridLosses], GridLosses],
-) -> GridLosses:
-    most_nodes = max(_MOST_NODES, len(single.balanced) * 3 // 2)
-
-    def tidy(losses: GridLosses, count: int) -> GridLosses:
-        # a cut in a product of `count` copies is repeated copies/count times, on each of the levels
-        losses = trim(losses, charge * count / (copies * 2 * copies.bit_length()))
-        while len(losses.balanced) > most_nodes:
-            losses = coarsen(losses)
-        return losses
-
-    def product(a: GridLosses, b: GridLosses, count: int) -> GridLosses:
-        while a.step < b.step:
-            a = coarsen(a)
-        while b.step < a.step:
-            b = coarsen(b)
-        terms = min(len(a.balanced), len(b.balanced))
-        error = (a.error + b.error) * (1 + _MOST_ERROR) + _ULP * (terms + 8)
-        balanced = np.convolve(a.balanced, b.balanced)
-        infinite = a.infinite + b.infinite * (1.0 - a.infinite)  # totals are 1 up to `error`
-        joint = GridLosses(a.step, a.lowest + b.lowest, balanced, infinite, _checked(error))
-        return tidy(joint, count)
-
-    base, base_count, result, result_count = single, 1, None, 0
-    while True:
-        if copies & base_count:
-            result_count += base_count
-            result = base if result is None else product(result, base, result_count)
-            if result_count == copies:
-                return result
-        base_count *= 2
-        base = product(base, base, base_count)
-
-
-def _trim_above(losses: GridLosses, charge: float) -> GridLosses:
-    """Fold both ends of a symmetric pair inwards: above, Q stays and the rest of P counts as infinite loss."""
-    middle = -losses.lowest
-    x = losses.step * np.arange(middle + 1, dtype=np.float64)
-    r = losses.balanced[middle:]
-    beyond = np.append(np.cumsum((r * np.exp(-x / 2))[:0:-1])[::-1], 0.0)  # Q's mass above each node
-    # what P loses to infinity if node i is the last: sum over j > i of P_j - e^(x_i) Q_j, or somewhat more far out
-    near = int(np.searchsorted(x, _LARGEST_LOSS))
-    costs = np.append(np.cumsum((np.diff(np.expm1(x[:near])) * beyond[: near - 1])[::-1])[::-1], 0.0)
-    costs += float(np.sum(r[near:] * np.exp(x[near:] / 2)))
-    top = min(max(1, int(np.searchsorted(-costs, -charge))), near - 1)
-    if top >= middle:
-        return losses
-    balanced = losses.balanced[middle - top : middle + top + 1].copy()
-    balanced[-1] += beyond[top] * math.exp(x[top] / 2)
-    balanced[0] = balanced[-1]
-    # exact here, so that P's total stays 1 and `_power` may rely on it
-    cut = float(np.sum(r[top + 1 :] * np.exp(x[top + 1 :] / 2) * -np.expm1(x[top] - x[top + 1 :])))
-    infinite = min(1.0, losses.infinite + cut)
-    return GridLosses(losses.step, -top, balanced, infinite, losses.error + _ULP * (2 * middle + 8))
-
-
-def _trim_below(losses: GridLosses, charge: float) -> GridLosses:
-    """Drop nodes at both ends: whatever is dropped can only lower the profile, by at most P's mass there."""
-    p = losses.upper_masses()
-    first = int(np.searchsorted(np.cumsum(p), charge / 2))
-    last = len(p) - int(np.searchsorted(np.cumsum(p[::-1]), charge / 2))
-    if first >= last:
-        return losses
-    return GridLosses(losses.step, losses.lowest + first, losses.balanced[first:last], losses.infinite, losses.error)
-
-
-def _evened(losses: GridLosses) -> tuple[int, Floats]:
-    """Pad with empty nodes so that the ends lie on the grid of twice the step."""
-    front = losses.lowest % 2
-    back = (losses.lowest + len(losses.balanced) - 1) % 2
-    return losses.lowest - front, np.pad(losses.balanced, (front, back))
-
-
-def coarsen_above(losses: GridLosses) -> GridLosses:
-    """Split each odd node between its neighbours, keeping P and Q: spreading losses raises the profile.
-
-    In balanced masses both neighbours get the same share 1/(2 cosh(step/2)).
-    """
-    lowest, balanced = _evened(losses)
-    halves = balanced[1::2] / (2.0 * math.cosh(losses.step / 2))
-    even = balanced[::2].copy()
-    even[1:] += halves
-    even[:-1] += halves
-    return GridLosses(2 * losses.step, lowest // 2, even, losses.infinite, losses.error + 8 * _ULP)
-
-
-def _coarsen_below(losses: GridLosses) -> GridLosses:
-    """Merge neighbours into the nodes of the grid of twice the step."""
-    step = 2 * losses.step
-    lowest = losses.lowest // 2 - 1
-    highest = (losses.lowest + len(losses.balanced)) // 2 + 1
-    x = losses.losses()
-    balanced = _gather(x, losses.balanced, step, lowest, highest)
-    return GridLosses(step, lowest, balanced, losses.infinite, losses.error + _merging_error(x))
-
-
-def _merging_error(losses: Floats) -> float:
+def merging_error(losses: Floats) -> float:
+    """Bound the relative error that `gather` adds, given the losses it starts from."""
     # exponentials of differences of losses, short sums, and what the middle group may lack
-    return _ULP * (64 + 4 * max(abs(float(losses[0])), abs(float(losses[-1])))) + _BALANCE
+    return ULP * (64 + 4 * max(abs(float(losses[0])), abs(float(losses[-1])))) + _BALANCE
 
 
-def _checked(error: float) -> float:
-    if not error < _MOST_ERROR:
+def checked_error(error: float) -> float:
+    """Refuse a relative error that would matter."""
+    if not error < MOST_ERROR:
         raise PrivacyError(
-            f"rounding errors add up to {error:.1e} of delta, more than {_MOST_ERROR}: double precision cannot certify "
-            "this composition; use fewer reports or rounds, or a larger noise_probability"
+            f"rounding errors add up to {error:.1e} of delta, more than {MOST_ERROR}: double precision cannot certify "
+            "this composition; use fewer coordinates or rounds, or more noise"
         )
     return error

@@ -13,15 +13,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 
-from shufflesum.privacy._binomial import ROUNDING, binomial_window, slack
-from shufflesum.privacy._concrete import grid_of_atoms
-from shufflesum.privacy._convolution import GridLosses
+from shufflesum.privacy.engine.laws import ROUNDING, Floats, binomial_window, slack
+from shufflesum.privacy.engine.losses import GridLosses, grid_of_atoms
 
 __all__ = ["one_value_losses", "profile_upper"]
-
-Floats = npt.NDArray[np.float64]
 
 _OUTSIDE = 1e-22  # probability that a window may leave out; charged to delta
 _CELLS = 100  # cells of n0 in 0..(n - 1)/2: each forgets about 1/200 of the users, which costs as much in gamma

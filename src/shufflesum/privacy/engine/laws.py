@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from shufflesum._compiled import kernel
 
-__all__ = ["ROUNDING", "binomial_window", "excess_table", "log_concave_window", "slack"]
+__all__ = ["ROUNDING", "Floats", "Integers", "binomial_window", "excess_table", "log_concave_window", "slack"]
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 ROUNDING = 2.0**-53
 _REACH = 7.0  # half-width of a fair binomial's table in units of sqrt(s), that is 14 standard deviations
