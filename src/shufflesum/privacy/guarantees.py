@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from shufflesum._checks import check_number
@@ -20,8 +19,10 @@ class Interval:
 
 
 def honest_users(users: int, honest_fraction: float) -> int:
-    """The users whose noise counts: max(1, floor(users x honest_fraction))."""
+    """The users whose noise counts: the exact floor of users x honest_fraction, at least 1."""
     check_number("honest_fraction", honest_fraction)
     if not 0 < honest_fraction <= 1:
         raise ParameterError(f"honest_fraction is {honest_fraction}; it must lie in (0, 1]")
-    return max(1, math.floor(users * honest_fraction))
+    # a product of floats may round up to the next whole number
+    numerator, denominator = float(honest_fraction).as_integer_ratio()
+    return max(1, int(users) * numerator // denominator)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shufflesum.errors import ParameterError
+from shufflesum.privacy import Setting, honest_users
+
+fractions = st.floats(0, 1, exclude_min=True) | st.integers(1, 1000).map(lambda part: part / 1000)
+
+
+def test_honest_users_are_the_exact_floor_of_the_stored_number() -> None:
+    assert 39_225 * 0.96 == 37_656  # rounded up: the double 0.96 lies below 0.96
+    assert honest_users(39_225, 0.96) == Setting(users=39_225, levels=1, honest_fraction=0.96).honest_users == 37_655
+
+
+@given(users=st.integers(1, 10**10), fraction=fractions)
+def test_honest_users_never_exceed_what_the_fraction_allows_and_are_at_least_one(users: int, fraction: float) -> None:
+    assert honest_users(users, fraction) == max(1, math.floor(users * Fraction(fraction)))
+
+
+def test_numbers_of_numpy_count_as_their_own_value() -> None:
+    assert honest_users(int(np.int64(10**10)), float(np.float32(0.1))) == honest_users(
+        np.int64(10**10),  # type: ignore[arg-type]
+        np.float32(0.1),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.0000000000000002, math.nan, math.inf, True, "all"])
+def test_what_is_no_fraction_is_refused(fraction: float) -> None:
+    with pytest.raises(ParameterError, match="honest_fraction is"):
+        honest_users(10, fraction)
