@@ -1,7 +1,8 @@
 """The formulas of Scott, Cormode and Maple (2021), exactly as published; docs/privacy.md says where they need care.
 
-In their symbols: n users, d dimension, k levels, t coordinates of each user, gamma noise probability; log is natural. All bounds have
-one form for epsilon < 1 and another for 1 <= epsilon < 6, and none beyond. Squared errors are normalized by (n/d)^2.
+In their symbols: n users, d dimension, k levels, t coordinates that a user reports, gamma noise probability; log is
+natural. All bounds have one form for epsilon < 1 and another for 1 <= epsilon < 6, and none beyond. Squared errors are
+normalized by (n/d)^2.
 """
 
 from __future__ import annotations
