@@ -242,7 +242,8 @@ def checked_error(error: float) -> float:
     """Refuse a relative error that would matter."""
     if not error < MOST_ERROR:
         raise PrivacyError(
+            "not-certified",
             f"rounding errors add up to {error:.1e} of delta, more than {MOST_ERROR}: double precision cannot certify "
-            "this composition; use fewer coordinates or rounds, or more noise"
+            "this composition; use fewer coordinates or rounds, or more noise",
         )
     return error
