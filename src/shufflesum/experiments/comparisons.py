@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from shufflesum.contract import Plan
 from shufflesum.errors import PrivacyError
 from shufflesum.experiments.baselines import curator_error, local_choice
+from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.panels import Defaults
-from shufflesum.experiments.results import Results, Row
+from shufflesum.experiments.rows import Row
 from shufflesum.experiments.trials import Trial
 from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
@@ -116,7 +117,7 @@ def _sweep(
     return Sweep(name, symbol, axis, tuple(settings), tuple(values), tuple(found))
 
 
-def sweep_table(sweep: Sweep, results: Results) -> list[Row]:
+def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
     """A row for each value and line; no privacy means the exact mean, whose only error is against everybody else."""
     rows: list[Row] = []
     for value, setting, trials in zip(sweep.values, sweep.settings, sweep.trials, strict=True):
@@ -126,22 +127,22 @@ def sweep_table(sweep: Sweep, results: Results) -> list[Row]:
                 trial = trials[line]
                 row["possible"] = trial is not None
                 if trial is not None:
-                    summary = results.summary(trial)
+                    measured = experiment.measured(trial)
                     row |= {"t": trial.reports, "k": trial.levels, "gamma": trial.noise_probability}
-                    row |= {"measured": summary.mean_error, "standard error": summary.standard_error}
-                    row["predicted"] = summary.prediction.parts.total
+                    row |= {"measured": measured.mean_error, "standard error": measured.standard_error}
+                    row["predicted"] = measured.prediction.parts.total
             elif line == CURATOR:
                 error = curator_error(setting.users, setting.dimension, setting.epsilon, CERTIFIED_DELTA)
                 row |= {"possible": True, "predicted": error}
             else:
-                row |= {"possible": True, "predicted": _population_error(setting, results)}
+                row |= {"possible": True, "predicted": _population_error(setting, experiment)}
             rows.append(row)
     return rows
 
 
-def _population_error(setting: Defaults, results: Results) -> float:
+def _population_error(setting: Defaults, experiment: Experiment) -> float:
     """S^2 / n, summed: how far the exact mean of n users is from the mean of the population they come from."""
-    beats = results.data.beats[: setting.users, : setting.dimension]
+    beats = experiment.data.beats[: setting.users, : setting.dimension]
     return float(beats.var(axis=0, dtype="float64", ddof=1).sum()) / setting.users
 
 
@@ -154,25 +155,13 @@ def by_reports(setting: Defaults, values: Sequence[int], progress: Callable[[], 
     return trials
 
 
-def parts_table(trials: Sequence[Trial], results: Results) -> list[Row]:
+def parts_table(trials: Sequence[Trial], experiment: Experiment) -> list[Row]:
     """Where the error comes from at each number of reports, and what the paper's metric makes of it."""
     rows: list[Row] = []
     for trial in trials:
-        summary = results.summary(trial)
-        parts = summary.prediction.parts
-        rows.append(
-            {
-                "t": trial.reports,
-                "k": trial.levels,
-                "gamma": trial.noise_probability,
-                "sampling": parts.sampling,
-                "rounding": parts.rounding,
-                "noise": parts.noise,
-                "predicted": parts.total,
-                "measured": summary.mean_error,
-                "standard error": summary.standard_error,
-                "predicted, paper's metric": summary.prediction.paper_error,
-                "measured, paper's metric": summary.paper_error,
-            }
-        )
+        measured = experiment.measured(trial)
+        parts = measured.prediction.parts
+        about: Row = {"t": trial.reports, "k": trial.levels, "gamma": trial.noise_probability}
+        split: Row = {"sampling": parts.sampling, "rounding": parts.rounding, "noise": parts.noise}
+        rows.append(about | split | measured.row)
     return rows

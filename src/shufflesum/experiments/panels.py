@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.experiments.results import Results, Row
+from shufflesum.experiments.experiment import Experiment
+from shufflesum.experiments.rows import Row, number
 from shufflesum.experiments.trials import Encoding, Trial
 from shufflesum.privacy import published
 
-__all__ = ["DEFAULTS", "Defaults", "Fit", "Panel", "Point", "fit_power", "panels", "points", "table"]
+__all__ = ["DEFAULTS", "Defaults", "Fit", "Panel", "Point", "curves", "fit_power", "panels", "points", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +146,26 @@ def fit_power(values: Sequence[float], errors: Sequence[float]) -> Fit | None:
     return Fit(math.exp(constant), float(exponent), math.sqrt(variance))
 
 
-def table(panel: Panel, found: Sequence[Point], results: Results) -> list[Row]:
+def curves(panel: Panel, fit: Fit, rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The fitted curve over the values of the rows, and the paper's powers through its centre: only slopes differ."""
+    values = [number(row, panel.symbol) for row in rows]
+    grid = np.linspace(values[0], values[-1], 60).tolist()
+    centre = math.exp(np.mean(np.log(values)))
+    drawn = {f"fitted: {panel.symbol} to the power {fit.exponent:.2f}": fit}
+    for exponent, name in panel.exponents:
+        power = Fit(fit.at(centre) / centre**exponent, exponent, 0.0)
+        drawn[f"the paper's power {name}, same centre"] = power
+    return {words: [{panel.symbol: v, "error": curve.at(v)} for v in grid] for words, curve in drawn.items()}
+
+
+def table(panel: Panel, found: Sequence[Point], experiment: Experiment) -> list[Row]:
     """The table behind a panel, a row for each value; empty cells where nothing can be measured."""
     rows = []
     for point in found:
         row: Row = {panel.symbol: point.value, "gamma": point.noise_probability, "possible": point.trial is not None}
         if point.trial is not None:
-            summary = results.summary(point.trial)
-            row |= {
-                "measured": summary.mean_error,
-                "standard error": summary.standard_error,
-                "predicted": summary.prediction.parts.total,
-                "predicted standard error": summary.predicted_standard_error,
-                "measured, paper's metric": summary.paper_error,
-                "predicted, paper's metric": summary.prediction.paper_error,
-                "published bound": point.bound,
-            }
+            measured = experiment.measured(point.trial)
+            row |= measured.row
+            row |= {"predicted standard error": measured.predicted_standard_error, "published bound": point.bound}
         rows.append(row)
     return rows

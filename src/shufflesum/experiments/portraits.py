@@ -13,7 +13,7 @@ from shufflesum.estimation import Estimate
 from shufflesum.experiments.comparisons import certified_plan, published_plan
 from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.panels import Defaults
-from shufflesum.experiments.results import Row
+from shufflesum.experiments.rows import Row
 from shufflesum.testing import SeededSource
 
 __all__ = ["OURS", "PAPER", "ClassContrast", "class_contrast", "class_pair", "mean_beat_table"]

@@ -38,7 +38,7 @@ class Errors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Everything that the outcome of a run depends on, but for the beats and the seed.
+    """Everything that a run depends on, but for the beats and the seed.
 
     `encoding="authors"` is the choice of the paper's authors in their code: coordinates drawn with replacement, x sent
     as (1 + x)/2, and the estimate mapped back by 2z - 1.
