@@ -1,4 +1,4 @@
-"""The report: one page that opens without a network, with every figure, its caption and the table behind it."""
+"""One page that opens without a network, with every figure, its caption and the table behind it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from shufflesum.experiments.figures import Figure
-from shufflesum.experiments.results import Row
+from shufflesum.experiments.rows import Row, columns
 
 __all__ = ["About", "format_value", "page", "versions"]
 
@@ -121,12 +121,12 @@ def _figure(figure: Figure, picture: str) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    words = {column for column in columns if any(isinstance(row.get(column), str | bool) for row in rows)}
-    kind = {column: " class='word'" if column in words else "" for column in columns}
-    head = "".join(f"<th{kind[column]}>{html.escape(column)}</th>" for column in columns)
+    named = columns(rows)
+    words = {column for column in named if any(isinstance(row.get(column), str | bool) for row in rows)}
+    kind = {column: " class='word'" if column in words else "" for column in named}
+    head = "".join(f"<th{kind[column]}>{html.escape(column)}</th>" for column in named)
     body = "\n".join(
-        "<tr>" + "".join(f"<td{kind[c]}>{html.escape(format_value(row.get(c)))}</td>" for c in columns) + "</tr>"
+        "<tr>" + "".join(f"<td{kind[c]}>{html.escape(format_value(row.get(c)))}</td>" for c in named) + "</tr>"
         for row in rows
     )
     return f"<table><tr>{head}</tr>\n{body}</table>"
