@@ -8,8 +8,9 @@ from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.measurements import Measurements
 from shufflesum.experiments.trials import Trial
+from shufflesum.mechanisms.replace import Replace, on_grid
 
-TRIALS = [Trial(5000, 20, 3, t, 0.2) for t in (1, 2, 3)]
+TRIALS = [Trial(5000, 20, Replace(t, 3, on_grid(0.2), "uniform")) for t in (1, 2, 3)]
 
 
 def experiment(folder: Path, crowd: Heartbeats, repeats: int = 4) -> Experiment:

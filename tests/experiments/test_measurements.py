@@ -10,8 +10,9 @@ from shufflesum.errors import FileError
 from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.measurements import FILE_NAME, Measurements
 from shufflesum.experiments.trials import Errors, Trial
+from shufflesum.mechanisms.replace import Replace, on_grid
 
-TRIAL = Trial(5000, 20, 3, 1, 0.2)
+TRIAL = Trial(5000, 20, Replace(1, 3, on_grid(0.2), "uniform"))
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"format": "shufflesum', b"\xff\xfe", b"[]", b"{}"])
