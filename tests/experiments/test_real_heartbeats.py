@@ -63,7 +63,10 @@ def test_observed_and_predicted_agree_at_every_point(folder: Path, real: Heartbe
         for point in points(panel, DEFAULTS, "paper"):
             assert point.trial is not None
             measured = experiment.measured(point.trial)
-            trial = replace(point.trial, noise_probability=min(point.noise_probability + shift, 0.99))
+            other = replace(
+                point.trial.mechanism, noise_probability=on_grid(min(point.noise_probability + shift, 0.99))
+            )
+            trial = replace(point.trial, mechanism=other)
             chances.append(p_value(measured.mean_error, 10, experiment.predict(trial)))
     assert len(chances) == 57
     assert (min(chances) > FALSE_ALARM / len(chances)) == (shift == 0.0)
