@@ -15,6 +15,7 @@ from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.measurements import Measurements
 from shufflesum.experiments.panels import DEFAULTS, panels, points
 from shufflesum.experiments.reproduction import Request, reproduce
+from shufflesum.mechanisms.replace import on_grid
 
 
 @pytest.fixture(scope="module")
