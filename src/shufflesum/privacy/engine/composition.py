@@ -143,6 +143,6 @@ def check_delta(delta: float) -> float:
     if not _LEAST_DELTA <= delta < 1.0:
         raise PrivacyError(
             f"delta = {delta}: a composition is certified for delta from {_LEAST_DELTA} to below 1; raise delta, "
-            "or compose nothing (coordinates = 1 and rounds = 1)"
+            "or collect a single report in a single round"
         )
     return float(delta)
