@@ -6,41 +6,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shufflesum import Reports
+from shufflesum.cells import BLANK
 from shufflesum.errors import ReportsError
-from shufflesum.protocol import Counts
+from shufflesum.reports import Counts
 from shufflesum.testing import unprotected_plan
 
-PLAN = unprotected_plan(users=1, shape=3, levels=4)
-OTHER = unprotected_plan(users=2, shape=3, levels=4)
-pairs = st.lists(
-    st.tuples(
-        st.one_of(st.integers(0, 4), st.integers(0, 2**32 - 1)), st.one_of(st.integers(0, 6), st.integers(0, 65535))
-    ),
-    max_size=30,
+PLAN = unprotected_plan(users=1, shape=5, coordinates=2, levels=2)  # 15 cells, two reports a user
+OTHER = unprotected_plan(users=2, shape=5, coordinates=2, levels=2)
+some_cells = st.lists(
+    st.one_of(st.integers(0, 17), st.integers(0, 2**32 - 1), st.sampled_from([BLANK, BLANK - 1])), max_size=30
 )
 
 
-def reports_of(cells: list[tuple[int, int]], plan_id: str = PLAN.id) -> Reports:
-    return Reports(
-        plan_id, np.array([c for c, _ in cells], dtype=np.uint32), np.array([v for _, v in cells], dtype=np.uint16)
-    )
+def reports_of(cells: list[int], plan_id: str = PLAN.id) -> Reports:
+    return Reports(plan_id, np.array(cells, dtype=np.uint32))
 
 
-@given(cells=pairs)
-def test_reports_inside_the_domain_are_counted_and_all_others_rejected(cells: list[tuple[int, int]]) -> None:
+def counted(*cells: int) -> Counts:
     counts = Counts(PLAN)
-    counts.add(reports_of(cells))
-    table = np.zeros((3, 5), dtype=np.int64)
-    for coordinate, value in cells:
-        if coordinate < 3 and value < 5:
-            table[coordinate, value] += 1
-    np.testing.assert_array_equal(counts.table, table)
-    assert counts.accepted == table.sum()
-    assert counts.rejected == len(cells) - table.sum()
+    counts.add(reports_of(list(cells)))
+    return counts
 
 
-@given(cells=pairs, cut=st.integers(0, 30), swap=st.booleans())
-def test_pieces_and_shards_give_the_table_of_the_whole(cells: list[tuple[int, int]], cut: int, swap: bool) -> None:
+@given(cells=some_cells)
+def test_cells_of_the_plan_are_counted_blanks_apart_and_all_others_rejected(cells: list[int]) -> None:
+    counts = counted(*cells)
+    assert counts.table.tolist() == [cells.count(cell) for cell in range(15)]
+    assert counts.accepted == sum(cell < 15 for cell in cells)
+    assert counts.blanks == cells.count(4294967295)
+    assert counts.rejected == sum(15 <= cell < 4294967295 for cell in cells)
+    assert counts.received == len(cells)
+    assert counts.users == len(cells) // 2
+
+
+def test_the_first_and_the_last_number_that_is_no_cell_are_rejected_and_only_the_very_last_is_a_blank() -> None:
+    counts = counted(14, 15, 4294967294, 4294967295)
+    assert (counts.accepted, counts.rejected, counts.blanks) == (1, 2, 1)
+    assert np.flatnonzero(counts.table).tolist() == [14]
+
+
+def test_blanks_count_towards_the_users_as_rejected_reports_do() -> None:
+    """Every user sends as many reports, whatever is in them, so users follow from the reports received."""
+    assert counted(0, 4, BLANK, BLANK).users == 2
+    assert counted(BLANK, BLANK).users == 1
+    assert counted(99, 99, 0, BLANK).users == 2
+    assert counted(0, 4, BLANK).users == 1  # half a user is none
+
+
+@given(cells=some_cells, cut=st.integers(0, 30), swap=st.booleans())
+def test_pieces_and_shards_give_the_table_of_the_whole(cells: list[int], cut: int, swap: bool) -> None:
     whole, pieces, first, second = (Counts(PLAN) for _ in range(4))
     whole.add(reports_of(cells))
     for part in (cells[cut:], cells[:cut]) if swap else (cells[:cut], cells[cut:]):
@@ -50,39 +64,36 @@ def test_pieces_and_shards_give_the_table_of_the_whole(cells: list[tuple[int, in
     first.merge(second)
     for counts in (pieces, first):
         np.testing.assert_array_equal(counts.table, whole.table)
-        assert counts.rejected == whole.rejected
+        assert (counts.rejected, counts.blanks, counts.users) == (whole.rejected, whole.blanks, whole.users)
 
 
 def test_reports_and_shards_of_another_plan_are_refused_and_change_nothing() -> None:
     counts, other = Counts(PLAN), Counts(OTHER)
-    other.add(reports_of([(0, 0)], OTHER.id))
+    other.add(reports_of([0, BLANK, 99], OTHER.id))
     with pytest.raises(ReportsError, match=f"belong to plan {OTHER.id[:12]}, this analyzer to plan {PLAN.id[:12]}"):
-        counts.add(reports_of([(0, 0)], OTHER.id))
+        counts.add(reports_of([0, BLANK, 99], OTHER.id))
     with pytest.raises(ReportsError, match="cannot merge counts of plan"):
         counts.merge(other)
-    assert (counts.accepted, counts.rejected) == (0, 0)
+    assert counts.received == 0
+
+
+def test_what_is_no_report_is_refused() -> None:
+    with pytest.raises(ReportsError, match=r"reports from Randomizer\.randomize are expected, not ndarray"):
+        Counts(PLAN).add(np.zeros(2, dtype=np.uint32))  # type: ignore[arg-type]
 
 
 def test_a_table_is_not_merged_with_itself() -> None:
-    counts = Counts(PLAN)
-    counts.add(reports_of([(0, 0)]))
+    counts = counted(0)
     with pytest.raises(ReportsError, match="twice"):
         counts.merge(counts)
     assert counts.accepted == 1
 
 
 def test_strided_and_read_only_reports_are_counted_as_well() -> None:
-    coordinates = np.arange(6, dtype=np.uint32)[::2]
-    values = np.zeros(3, dtype=np.uint16)
-    values.setflags(write=False)
+    cells = np.arange(20, dtype=np.uint32)[::7]
+    cells.setflags(write=False)
     counts = Counts(PLAN)
-    counts.add(Reports(PLAN.id, coordinates, values))
-    assert counts.table[:, 0].tolist() == [1, 0, 1]
-    assert counts.rejected == 1
-
-
-def test_the_first_value_and_coordinate_outside_are_rejected() -> None:
-    counts = Counts(PLAN)
-    counts.add(reports_of([(0, 5), (2, 5), (3, 0), (3, 4), (2, 4)]))
-    assert counts.rejected == 4
-    assert np.argwhere(counts.table).tolist() == [[2, 4]]
+    counts.add(Reports(PLAN.id, cells))
+    assert np.flatnonzero(counts.table).tolist() == [0, 7, 14]
+    counts.add(Reports(PLAN.id, cells + np.uint32(14)))
+    assert (counts.table[14], counts.rejected) == (2, 2)
