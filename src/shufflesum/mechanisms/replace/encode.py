@@ -225,9 +225,7 @@ class ReplaceEncoder:
             outside = _positions_of_all(coordinates, lower, upper, *units, positions)
         else:
             first_cells = self._sample(users)
-            outside = _positions_of_sampled(
-                coordinates, lower, upper, *units, mechanism.values, first_cells, positions
-            )
+            outside = _positions_of_sampled(coordinates, lower, upper, *units, mechanism.values, first_cells, positions)
         if outside:
             self._domain.refuse(coordinates, first_row)
         return self._privatize(first_cells.reshape(-1), positions.reshape(-1))
