@@ -72,12 +72,12 @@ def test_the_noise_is_described_without_rounding_it_in_our_favour() -> None:
 # Who cannot have followed the protocol ------------------------------------------------------------------------------
 
 
-def fewest(mechanism: Replace, places: dict[int, int], rejected: int = 0, users: int = 6) -> int:
-    """With so many reports of each coordinate, all of the same value."""
+def fewest(mechanism: Replace, places: dict[int, int], rejected: int = 0, blanks: int = 0) -> int:
+    """Of six users, with so many reports of each coordinate, all of the same value."""
     table = np.zeros((4, mechanism.values), dtype=np.int64)
     for coordinate, reports in places.items():
         table[coordinate, 0] = reports
-    return mechanism.fewest_dishonest(FOUR, table.reshape(-1), rejected, users)
+    return mechanism.fewest_dishonest(FOUR, table.reshape(-1), blanks, rejected, 6)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,6 @@ def fewest(mechanism: Replace, places: dict[int, int], rejected: int = 0, users:
         ((6, 4), 2, 2),  # two rejected reports could be one user's, but one block lacks two
         ((5, 5), 2, 1),
         ((8, 4), 0, 2),  # nothing rejected, but two users sent both reports for the first block
-        ((4, 4), 0, 2),  # four blanks: nobody who follows the protocol sends one
     ],
 )
 def test_the_fewest_users_who_cannot_have_followed_the_protocol(
@@ -103,7 +102,7 @@ def test_one_user_can_put_all_reports_into_one_block() -> None:
     table[:, 0] = 998
     table[0, 0] += 200
     hundred = Box.of(100, (0.0, 1.0))
-    assert Replace(100, 3, 0.0).fewest_dishonest(hundred, table.reshape(-1), 0, 1000) == 2
+    assert Replace(100, 3, 0.0).fewest_dishonest(hundred, table.reshape(-1), 0, 0, 1000) == 2
 
 
 def test_in_uniform_sampling_nobody_reports_a_coordinate_twice() -> None:
@@ -125,4 +124,11 @@ def test_whoever_reports_all_coordinates_reports_each_once_in_either_scheme(samp
 def test_with_one_report_a_user_only_rejected_ones_and_blanks_give_anybody_away(sampling: Any) -> None:
     one = Replace(1, 3, 0.0, sampling)
     assert fewest(one, {0: 6}) == fewest(one, {0: 3, 3: 3}) == 0
-    assert fewest(one, {0: 3}, rejected=3) == 3
+    assert fewest(one, {0: 3}, rejected=3) == fewest(one, {0: 3}, blanks=3) == 3
+
+
+@pytest.mark.parametrize("sampling", ["stratified", "uniform"])
+def test_nobody_who_follows_the_protocol_sends_a_blank(sampling: Any) -> None:
+    """Blanks make users of nobody: whoever sends nothing else hides nobody."""
+    assert fewest(Replace(2, 3, 0.0, sampling), {0: 1, 2: 1}, blanks=10) == 5
+    assert fewest(Replace(2, 3, 0.0, sampling), {0: 4, 2: 4}, blanks=2, rejected=2) == 2
