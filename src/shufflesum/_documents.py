@@ -8,9 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["agree", "decode_once"]
+__all__ = ["OtherFormatError", "agree", "decode_once"]
 
 _File = TypeVar("_File")
+
+
+class OtherFormatError(ValueError):
+    """A document of another kind, or of another version."""
 
 
 class _Format(msgspec.Struct):
@@ -18,13 +22,13 @@ class _Format(msgspec.Struct):
 
 
 def decode_once(text: str | bytes, kind: type[_File], format: str) -> _File:
-    """Decode a JSON document of this format; one of another format is a ValueError.
+    """Decode a JSON document of this format; one of another format is an `OtherFormatError`.
 
-    So is a key that is there twice, since two readers may take different values of it.
+    A key that is there twice is a ValueError, since two readers may take different values of it.
     """
     found = msgspec.json.decode(text, type=_Format).format
     if found != format:
-        raise ValueError(f"its format is {found[:80]!r}, but this version reads {format!r}: make it anew")
+        raise OtherFormatError(f"its format is {found[:80]!r}, but this version reads {format!r}: make it anew")
     decoded = msgspec.json.decode(text, type=kind)
     json.loads(text, object_pairs_hook=_without_repeats)
     return decoded

@@ -57,7 +57,9 @@ def aggregate(
     """
     rows = users_rows(arrays)
     if rows.ndim == 0 or len(rows) == 0:
-        raise DataError(f"arrays has shape {rows.shape}; one array for each of at least one user is expected")
+        raise DataError(
+            "no-rows", f"arrays has shape {rows.shape}; one array for each of at least one user is expected"
+        )
     plan = make_plan(
         users=len(rows),
         shape=rows.shape[1:] if shape is None else shape,

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from shufflesum._checks import check_number
-from shufflesum._documents import agree, decode_once
+from shufflesum._documents import OtherFormatError, agree, decode_once
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domain import Domain, domain_from_json
 from shufflesum.errors import FileError, ParameterError, PlanError, ShufflesumError
@@ -181,7 +181,7 @@ class Plan:
         except PlanError:
             raise
         except ShufflesumError as error:
-            raise PlanError(f"this plan's guarantee cannot be confirmed: {error}") from error
+            raise PlanError(error.problem, f"this plan's guarantee cannot be confirmed: {error}") from error
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -229,7 +229,8 @@ class Plan:
             file = decode_once(text, _PlanFile, FORMAT)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise PlanError(
-                f"not a plan: {error}; make one with shufflesum plan -o FILE, or shufflesum.plan(...)"
+                "other-format" if isinstance(error, OtherFormatError) else "malformed",
+                f"not a plan: {error}; make one with shufflesum plan -o FILE, or shufflesum.plan(...)",
             ) from error
         claimed = msgspec.structs.asdict(file.guarantee)
         try:
@@ -239,17 +240,19 @@ class Plan:
                 guarantee=Guarantee(**claimed | {"epsilon": _infinite_if_none(file.guarantee.epsilon)}),
             )
         except ShufflesumError as error:
-            raise PlanError(f"not a valid plan: {error}") from error
+            raise PlanError(error.problem, f"not a valid plan: {error}") from error
         if plan.id != file.id:
             raise PlanError(
+                "changed-afterwards",
                 f"this plan was changed after it was made: it says id {file.id[:12]}, but its parameters have id "
-                f"{plan.id[:12]}; make a new plan instead of editing one"
+                f"{plan.id[:12]}; make a new plan instead of editing one",
             )
         for name, value in plan._derived().items():
             if not agree(getattr(file, name), value):
                 raise PlanError(
+                    "changed-afterwards",
                     f"this plan was changed after it was made: it says {name} {getattr(file, name)!r}, but its "
-                    f"parameters give {value!r}; make a new plan instead of editing one"
+                    f"parameters give {value!r}; make a new plan instead of editing one",
                 )
         return plan
 
@@ -259,18 +262,20 @@ class Plan:
         try:
             text = Path(path).read_bytes()
         except OSError as error:
-            raise FileError(f"cannot read plan {path}: {error.strerror or error}") from error
+            raise FileError("unreadable", f"cannot read plan {path}: {error.strerror or error}") from error
         try:
             return Plan.from_json(text)
         except PlanError as error:
-            raise PlanError(f"{path}: {error}") from error
+            raise PlanError(error.problem, f"{path}: {error}") from error
 
 
 def check_spread(spread: float) -> None:
     """Refuse what is no standard deviation."""
     check_number("spread", spread)
     if not 0 <= spread < math.inf:
-        raise ParameterError(f"spread is {spread}; it must be a standard deviation, at least 0 and finite")
+        raise ParameterError(
+            "out-of-range", f"spread is {spread}; it must be a standard deviation, at least 0 and finite"
+        )
 
 
 def _finite_or_none(value: float | None) -> float | None:

@@ -30,15 +30,17 @@ def release(counts: Counts, *, without_guarantee: bool = False) -> Estimate:
     plan = counts.plan
     if counts.users < plan.users:
         raise ReportsError(
+            "too-few-users",
             f"{counts.received} reports were received ({counts.rejected} rejected), but this plan releases nothing "
             f"below {plan.least_reports} ({plan.reports} from each of {plan.users} users); collect more, or plan for "
-            "fewer users"
+            "fewer users",
         )
     broken = why_broken(counts)
     if broken is not None and not without_guarantee:
         raise ReportsError(
+            "guarantee-broken",
             f"{broken}; there is no estimate: plan with a smaller honest fraction, and collect anew "
-            "(without_guarantee=True insists on one)"
+            "(without_guarantee=True insists on one)",
         )
     table = counts.table.copy()
     table.setflags(write=False)

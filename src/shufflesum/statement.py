@@ -16,7 +16,9 @@ _LARGEST = 700.0  # the largest epsilon whose exponential is a number here
 def statement(plan: Plan) -> str:
     """Plain text in Markdown: who sees what, what is guaranteed for whom, on which assumptions, and what is left."""
     if plan.accountant == "none":
-        raise PlanError("this plan has no privacy guarantee (accountant 'none'); there is nothing to state")
+        raise PlanError(
+            "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); there is nothing to state"
+        )
     plan.verify()
     epsilon, delta = plan.epsilon, plan.delta
     factor = math.exp(min(epsilon, _LARGEST))

@@ -92,8 +92,9 @@ class AuditResult:
         crossing = f"epsilon is at least {self.epsilon_lower!r}, above the certified {self.epsilon_upper!r}"
         reasons = ([crossing] if self.crossed else []) + list(self.findings)
         raise PrivacyError(
+            "audit-failed",
             f"the randomizer does not keep plan {self.plan.id[:12]}: {'; '.join(reasons)}; "
-            "release nothing that it made, and compare its code with the plan"
+            "release nothing that it made, and compare its code with the plan",
         )
 
 
@@ -116,9 +117,9 @@ def audit(
     """
     plan.verify()
     if not 0 < confidence < 1:
-        raise ParameterError(f"confidence is {confidence}; it must lie strictly between 0 and 1")
+        raise ParameterError("out-of-range", f"confidence is {confidence}; it must lie strictly between 0 and 1")
     if not seconds > 0:
-        raise ParameterError(f"seconds is {seconds}; it must be positive")
+        raise ParameterError("out-of-range", f"seconds is {seconds}; it must be positive")
     check_size("trials", trials, 0, 10**9)
     check_size("samples", 1 if samples is None else samples, 1, 1 << 99)
     randomize = randomize or Randomizer(plan).randomize

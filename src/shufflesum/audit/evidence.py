@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._search import bisect
+
 __all__ = ["chances", "deviation"]
 
 
@@ -26,8 +28,7 @@ def chances(successes: int, trials: int, chance_of_error: float) -> tuple[float,
 
 
 def _upper_chance(successes: int, trials: int, chance_of_error: float) -> float:
-    low, high = successes / trials if trials else 1.0, 1.0
-    while low < (middle := 0.5 * (low + high)) < high:
-        inside = float(deviation(successes, trials, middle)) <= -math.log(chance_of_error)
-        low, high = (middle, high) if inside else (low, middle)
-    return high
+    def excluded(chance: float) -> bool:
+        return float(deviation(successes, trials, chance)) > -math.log(chance_of_error)
+
+    return min(1.0, bisect(excluded, successes / trials if trials else 1.0, 1.0)[1])

@@ -89,11 +89,14 @@ class Box:
     def check_missing(self, missing: Missing) -> None:
         """Refuse what cannot be done about missing values here."""
         if missing not in ("refuse", "midpoint"):
-            raise ParameterError(f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint' (--missing)")
+            raise ParameterError(
+                "unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint' (--missing)"
+            )
         if missing == "midpoint" and self.structure.mixes:
             raise ParameterError(
+                "impossible-combination",
                 "missing='midpoint' is not possible with a Span, whose coefficients need every entry; "
-                "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows"
+                "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows",
             )
 
     def prepare(
@@ -130,22 +133,25 @@ class Box:
         inside = (coordinates >= lower) & (coordinates <= upper)
         if inside.all():
             raise DataError(
+                "out-of-bounds",
                 f"rows {first_row} to {first_row + len(coordinates) - 1}: a value was refused at its bound "
-                "by rounding; pass clip=True (--clip), or plan with wider bounds (bounds=, --bounds LO HI)"
+                "by rounding; pass clip=True (--clip), or plan with wider bounds (bounds=, --bounds LO HI)",
             )
         row, place = (int(index) for index in np.argwhere(~inside)[0])
         value = coordinates[row, place]
         where = f"row {first_row + row}, {self.structure.describe(place)}"
         if np.isnan(value):
             raise DataError(
+                "missing-value",
                 f'{where}: the value is NaN (missing); pass missing="midpoint" (--missing midpoint) to put '
-                "the middle of the bounds in its place, or fill it in, or leave the row out"
+                "the middle of the bounds in its place, or fill it in, or leave the row out",
             )
         low, high = (np.full(self.dimension, b)[place] for b in (lower, upper))
         kind = "infinite" if np.isinf(value) else "out of bounds"
         raise DataError(
+            "out-of-bounds",
             f"{where}: the value {value} is {kind}, allowed is [{low}, {high}]; pass clip=True (--clip) to "
-            "move such values to the nearest bound, or plan with wider public bounds (bounds=, --bounds LO HI)"
+            "move such values to the nearest bound, or plan with wider public bounds (bounds=, --bounds LO HI)",
         )
 
     def to_user_mean(self, unit_mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -171,8 +177,10 @@ class Box:
                 try:
                     return cls(structure_from_json(structure), Bounds.from_json(bounds))
                 except ParameterError as error:
-                    raise PlanError(f"the plan's domain is not valid: {error}") from error
-        raise PlanError(f'a domain must be {{"kind": "box", "structure", "bounds"}}, not {str(value)[:80]}')
+                    raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
+        raise PlanError(
+            "malformed", f'a domain must be {{"kind": "box", "structure", "bounds"}}, not {str(value)[:80]}'
+        )
 
     def _limits(self, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
         # Bounds beyond the data type's range stop at its largest number, or infinity would pass.

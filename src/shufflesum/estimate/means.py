@@ -78,7 +78,7 @@ class Estimate:
         """
         check_number("confidence level", level)
         if not 0 < level < 1:
-            raise ParameterError(f"confidence level is {level}; it must lie strictly between 0 and 1")
+            raise ParameterError("out-of-range", f"confidence level is {level}; it must lie strictly between 0 and 1")
         tail = (1 - level) / 2
         if simultaneous:
             tail /= math.prod(self.plan.shape)

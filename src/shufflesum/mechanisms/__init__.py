@@ -57,13 +57,15 @@ def mechanism_from_json(value: object) -> Mechanism:
         case {"kind": str(kind), **parameters} if kind in MECHANISMS:
             names = _names(MECHANISMS[kind])
             if set(parameters) != set(names):
-                raise PlanError(f"the mechanism {kind!r} has {', '.join(names)}, not {', '.join(map(str, parameters))}")
+                raise PlanError(
+                    "malformed", f"the mechanism {kind!r} has {', '.join(names)}, not {', '.join(map(str, parameters))}"
+                )
             try:
                 return msgspec.convert(parameters, MECHANISMS[kind])
             except msgspec.ValidationError as error:
-                raise PlanError(f"the plan's mechanism is not valid: {error}") from error
+                raise PlanError("malformed", f"the plan's mechanism is not valid: {error}") from error
     known = ", ".join(f'{{"kind": "{kind}", ...}}' for kind in MECHANISMS)
-    raise PlanError(f"a mechanism must be {known}, not {str(value)[:80]}")
+    raise PlanError("malformed", f"a mechanism must be {known}, not {str(value)[:80]}")
 
 
 def _names(kind: type[Mechanism]) -> list[str]:

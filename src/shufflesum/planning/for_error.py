@@ -39,13 +39,17 @@ def plan_for_error(
     """
     check_number("target_error", target_error)
     if not 0 < target_error < math.inf:
-        raise ParameterError(f"target_error is {target_error}; it must be positive and finite")
+        raise ParameterError("out-of-range", f"target_error is {target_error}; it must be positive and finite")
     if (users is None) == (epsilon is None):
-        raise ParameterError("a target error asks for the smallest users or epsilon: leave out exactly one of the two")
+        raise ParameterError(
+            "conflicting-arguments",
+            "a target error asks for the smallest users or epsilon: leave out exactly one of the two",
+        )
     if users is not None and choices.get("accountant") == "paper":
         raise ParameterError(
+            "impossible-combination",
             "the smallest epsilon cannot be looked for with accountant='paper', whose formula jumps at epsilon = 1 and "
-            "ends at 6; give epsilon and leave out users, or use accountant='exact'"
+            "ends at 6; give epsilon and leave out users, or use accountant='exact'",
         )
     spread = choices.get("spread")
 
@@ -85,9 +89,10 @@ def plan_for_error(
             return above[2]
         if below and value >= most:
             raise PrivacyError(
+                "error-out-of-reach",
                 f"a squared error of {target_error} is out of reach with up to "
                 + (f"{most:.0e} users; raise epsilon" if users is None else f"epsilon = {most:g}; raise users")
-                + ", delta or the target error"
+                + ", delta or the target error",
             )
         if below and above:
             near = above[2] if above[0] / below[0] < 1.5 else None

@@ -85,8 +85,9 @@ def plan(
         check_size("max_reports", max_reports, 1, MOST_CELLS)
         if coordinates is not None and coordinates > max_reports:
             raise ParameterError(
+                "conflicting-arguments",
                 f"coordinates is {coordinates}, each of which is a report, above max_reports = {max_reports}; "
-                "change one of them"
+                "change one of them",
             )
     most = most_levels(domain, certified=accountant == "exact")
     if levels is not None:
@@ -125,9 +126,10 @@ def _climb(moves: Moves[_M]) -> Plan:
     if not math.isfinite(error(best)):
         guarantee = moves.guarantee
         raise PrivacyError(
+            "privacy-out-of-reach",
             f"no noise short of noise alone is certified for epsilon = {guarantee.epsilon}, "
             f"delta = {guarantee.delta} with {guarantee.honest_users} honest users, each of whom sends "
-            f"{best.describe(moves.domain)}; raise users or epsilon, or lower coordinates"
+            f"{best.describe(moves.domain)}; raise users or epsilon, or lower coordinates",
         )
     return Plan(moves.domain, best, moves.guarantee)
 

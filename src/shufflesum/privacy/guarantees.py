@@ -29,7 +29,7 @@ def honest_users(users: int, honest_fraction: float) -> int:
     """The users whose noise counts: the exact floor of users x honest_fraction, at least 1."""
     check_number("honest_fraction", honest_fraction)
     if not 0 < honest_fraction <= 1:
-        raise ParameterError(f"honest_fraction is {honest_fraction}; it must lie in (0, 1]")
+        raise ParameterError("out-of-range", f"honest_fraction is {honest_fraction}; it must lie in (0, 1]")
     # a product of floats may round up to the next whole number
     numerator, denominator = float(honest_fraction).as_integer_ratio()
     return max(1, int(users) * numerator // denominator)
@@ -71,9 +71,9 @@ class Guarantee:
         if self.accountant == "none":
             return
         if not 0 < self.epsilon < math.inf:
-            raise ParameterError(f"epsilon is {self.epsilon}; it must be positive and finite")
+            raise ParameterError("out-of-range", f"epsilon is {self.epsilon}; it must be positive and finite")
         if not 0 < self.delta < 1:
-            raise ParameterError(f"delta is {self.delta}; it must lie strictly between 0 and 1")
+            raise ParameterError("out-of-range", f"delta is {self.delta}; it must lie strictly between 0 and 1")
 
     @property
     def honest_users(self) -> int:

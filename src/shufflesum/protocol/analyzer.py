@@ -26,7 +26,9 @@ class Analyzer:
 
     def __init__(self, plan: Plan) -> None:
         if not isinstance(plan, Plan):
-            raise ParameterError(f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}")
+            raise ParameterError(
+                "wrong-type", f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}"
+            )
         self.plan = plan
         self.counts = Counts(plan)
         self._closed = ""  # why it takes no more reports
@@ -43,7 +45,7 @@ class Analyzer:
         parts shuffled each on their own hide a user among fewer, and the plan's guarantee does not hold.
         """
         if not isinstance(other, Analyzer):
-            raise ParameterError(f"another analyzer is expected, not {type(other).__name__}")
+            raise ParameterError("wrong-type", f"another analyzer is expected, not {type(other).__name__}")
         self._refuse_if_closed()
         other._refuse_if_closed()
         self.counts.merge(other.counts)
@@ -52,7 +54,9 @@ class Analyzer:
     def analyze(self, reports: Reports, *, without_guarantee: bool = False) -> Estimate:
         """The estimate from a whole batch of reports."""
         if self.counts.received:
-            raise ReportsError("this analyzer holds reports already; add(...) the rest and call estimate()")
+            raise ReportsError(
+                "batch-begun", "this analyzer holds reports already; add(...) the rest and call estimate()"
+            )
         self.add(reports)
         return self.estimate(without_guarantee=without_guarantee)
 
@@ -69,4 +73,4 @@ class Analyzer:
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise ReportsError(f"this batch was {self._closed}; start a new Analyzer for other reports")
+            raise ReportsError("batch-closed", f"this batch was {self._closed}; start a new Analyzer for other reports")

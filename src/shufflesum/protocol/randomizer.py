@@ -41,7 +41,9 @@ class Randomizer:
         source: RandomSource | None = None,
     ) -> None:
         if not isinstance(plan, Plan):
-            raise ParameterError(f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}")
+            raise ParameterError(
+                "wrong-type", f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}"
+            )
         plan.domain.check_missing(missing)
         self.plan = plan
         self._clip = clip

@@ -24,7 +24,9 @@ def shuffle(reports: Reports, *, source: RandomSource | None = None) -> Reports:
     a shuffler hands on nothing before a batch holds the reports of `plan.users` users; this function only permutes.
     """
     if not isinstance(reports, Reports):
-        raise ReportsError(f"reports from Randomizer.randomize are expected, not {type(reports).__name__}")
+        raise ReportsError(
+            "wrong-type", f"reports from Randomizer.randomize are expected, not {type(reports).__name__}"
+        )
     _check_count(len(reports))
     cells = reports.cells.copy()
     _shuffle(cells, source or SecureSource())
@@ -48,5 +50,6 @@ def _shuffle(items: NDArray[Any], source: RandomSource) -> None:
 def _check_count(count: int) -> None:
     if count >= 1 << 32:
         raise ParameterError(
-            f"{count} reports at once; at most 2**32 - 1 can be permuted in memory: make smaller batches"
+            "too-many-reports",
+            f"{count} reports at once; at most 2**32 - 1 can be permuted in memory: make smaller batches",
         )

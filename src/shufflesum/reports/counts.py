@@ -61,11 +61,14 @@ class Counts:
     def add(self, reports: Reports) -> None:
         """Count reports of the same plan; those that name no cell of it are rejected and counted as such."""
         if not isinstance(reports, Reports):
-            raise ReportsError(f"reports from Randomizer.randomize are expected, not {type(reports).__name__}")
+            raise ReportsError(
+                "wrong-type", f"reports from Randomizer.randomize are expected, not {type(reports).__name__}"
+            )
         if reports.plan_id != self.plan.id:
             raise ReportsError(
+                "other-plan",
                 f"these reports belong to plan {reports.plan_id[:12]}, this analyzer to plan {self.plan.id[:12]}; "
-                "analyze reports with the plan they were made under"
+                "analyze reports with the plan they were made under",
             )
         if outside := _count(reports.cells, self.table):
             blanks = int(np.count_nonzero(reports.cells == BLANK))
@@ -75,10 +78,13 @@ class Counts:
     def merge(self, other: Counts) -> None:
         """Add the table of another shard of the same batch."""
         if other is self:
-            raise ReportsError("a table of counts cannot be merged with itself: every report would count twice")
+            raise ReportsError(
+                "counted-twice", "a table of counts cannot be merged with itself: every report would count twice"
+            )
         if other.plan.id != self.plan.id:
             raise ReportsError(
-                f"cannot merge counts of plan {other.plan.id[:12]} into counts of plan {self.plan.id[:12]}"
+                "other-plan",
+                f"cannot merge counts of plan {other.plan.id[:12]} into counts of plan {self.plan.id[:12]}",
             )
         self.table += other.table
         self.blanks += other.blanks

@@ -26,7 +26,7 @@ class Reports:
     def __post_init__(self) -> None:
         """Check the format, not the content."""
         if not isinstance(self.cells, np.ndarray) or self.cells.dtype != np.uint32 or self.cells.ndim != 1:
-            raise ReportsError("cells of reports must be a one-dimensional uint32 array")
+            raise ReportsError("wrong-type", "cells of reports must be a one-dimensional uint32 array")
 
     def __len__(self) -> int:
         """How many reports there are, blanks included (reports, not users)."""
@@ -42,5 +42,5 @@ class Reports:
         given = list(pieces)
         plans = {piece.plan_id for piece in given}
         if len(plans) != 1:
-            raise ReportsError(f"reports of exactly one plan can be put together, not of {len(plans)}")
+            raise ReportsError("other-plan", f"reports of exactly one plan can be put together, not of {len(plans)}")
         return Reports(given[0].plan_id, np.concatenate([piece.cells for piece in given]))

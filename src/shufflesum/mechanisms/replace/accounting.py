@@ -60,7 +60,9 @@ class ReplaceAccounting:
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the accountant, certified or published, does not confirm."""
         if guarantee.accountant == "none":
-            raise PlanError("this plan has no privacy guarantee (accountant 'none'); it is for tests only")
+            raise PlanError(
+                "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); it is for tests only"
+            )
         self.setting.check_claim(guarantee.accountant, self.noise_probability, guarantee.epsilon, guarantee.delta)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:

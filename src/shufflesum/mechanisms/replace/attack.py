@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._search import bisect
 from shufflesum.domain import Domain
 from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Table
 from shufflesum.privacy import Guarantee
@@ -179,7 +180,8 @@ def noise_simulated(values: int, lower: Floats, upper: Floats) -> float:
         rows.append(corners)
     laws = np.array(list(itertools.product(*rows)))
 
-    def is_channel(honest: Floats) -> bool:
+    def is_channel(noise_probability: float) -> bool:
+        honest = honest_law(values, size, noise_probability)
         replaced = np.tile(laws[:, None, None], (1, size, size, 1, 1))
         for i in range(size):
             replaced[:, i, :, :, i] = honest.T
@@ -187,11 +189,7 @@ def noise_simulated(values: int, lower: Floats, upper: Floats) -> float:
 
     if np.any(np.linalg.det(laws) <= _MARGIN):
         return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_channel(honest_law(values, size, middle)) else (middle, high)
-    return high
+    return min(1.0, bisect(is_channel, 0.0, 1.0, steps=60)[1])
 
 
 def honest_law(values: int, size: int, noise_probability: float) -> Floats:

@@ -119,9 +119,10 @@ class ReplaceMeans:
         if target == "population":
             if self.mixes and self.coordinates > 1:
                 raise ParameterError(
+                    "impossible-combination",
                     "target='population' is not possible for a Span with several reports per user: its coefficients "
                     "vary together from user to user, which the table of counts does not show; "
-                    "use target='users', or plan with coordinates=1"
+                    "use target='users', or plan with coordinates=1",
                 )
             return np.zeros(len(self.table))
         fraction = np.minimum(self._counts / self.users, 1.0)

@@ -57,7 +57,8 @@ class Replace(Mechanism):
         numerator = self.noise_probability * 2.0**PROBABILITY_BITS
         if not 0 <= self.noise_probability <= 1 or not float(numerator).is_integer():
             raise ParameterError(
-                f"noise_probability is {self.noise_probability!r}; it must be a multiple of 2**-53 between 0 and 1"
+                "out-of-range",
+                f"noise_probability is {self.noise_probability!r}; it must be a multiple of 2**-53 between 0 and 1",
             )
         for name, number in (("coordinates", int), ("levels", int), ("noise_probability", float)):
             object.__setattr__(self, name, number(getattr(self, name)))
@@ -72,8 +73,9 @@ class Replace(Mechanism):
         check_size("coordinates", self.coordinates, 1, domain.dimension)
         if self.cells(domain) > MOST_CELLS:
             raise ParameterError(
+                "too-many-cells",
                 f"dimension {domain.dimension} with {self.levels} levels needs {self.cells(domain)} report cells; the "
-                "report format has fewer than 2**32: lower the dimension or the levels"
+                "report format has fewer than 2**32: lower the dimension or the levels",
             )
 
     def cells(self, domain: Domain) -> int:
@@ -103,8 +105,9 @@ class Replace(Mechanism):
         """Algorithm 3 of the paper, with error bars."""
         if self.noise_probability == 1:
             raise ParameterError(
+                "nothing-but-noise",
                 "noise_probability is 1: every report is noise and says nothing about the users; "
-                "plan with more users or a larger epsilon"
+                "plan with more users or a larger epsilon",
             )
         return ReplaceMeans(
             table=table.reshape(domain.dimension, self.values),

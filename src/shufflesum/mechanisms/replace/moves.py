@@ -108,7 +108,10 @@ def published_choice(
     setting = noiseless.accounting(domain.neighbours, guarantee).setting
     gamma = setting.published_noise_probability(guarantee.epsilon, guarantee.delta)
     if gamma == 1:
-        raise PrivacyError("the published noise probability is 1: reports would carry nothing; raise users or epsilon")
+        raise PrivacyError(
+            "privacy-out-of-reach",
+            "the published noise probability is 1: reports would carry nothing; raise users or epsilon",
+        )
     return Replace(coordinates, levels, gamma, sampling)
 
 

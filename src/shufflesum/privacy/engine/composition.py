@@ -134,7 +134,7 @@ def _plain_after(single: GridLosses) -> int:
 def check_epsilon(epsilon: float) -> float:
     """Refuse a negative or infinite epsilon."""
     if not 0.0 <= epsilon < math.inf:
-        raise PrivacyError(f"epsilon = {epsilon}: must be finite and at least 0; change epsilon")
+        raise PrivacyError("out-of-range", f"epsilon = {epsilon}: must be finite and at least 0; change epsilon")
     return float(epsilon)
 
 
@@ -142,7 +142,8 @@ def check_delta(delta: float) -> float:
     """Refuse a delta that no composition is certified for."""
     if not _LEAST_DELTA <= delta < 1.0:
         raise PrivacyError(
+            "not-certified",
             f"delta = {delta}: a composition is certified for delta from {_LEAST_DELTA} to below 1; raise delta, "
-            "or compose nothing (coordinates = 1 and rounds = 1)"
+            "or compose nothing (coordinates = 1 and rounds = 1)",
         )
     return float(delta)

@@ -21,7 +21,8 @@ def check_interval(value_discretization_interval: float) -> float:
     """Refuse what is no step of a grid."""
     if not 0.0 < value_discretization_interval < math.inf:
         raise ParameterError(
-            f"value_discretization_interval = {value_discretization_interval}: must be positive and finite; change it"
+            "out-of-range",
+            f"value_discretization_interval = {value_discretization_interval}: must be positive and finite; change it",
         )
     return value_discretization_interval
 
@@ -33,7 +34,8 @@ def to_privacy_loss_distribution(losses: GridLosses, interval: float) -> Privacy
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     except ImportError as error:
         raise MissingExtraError(
-            "dp_accounting is not installed: install the extra `accounting` (pip install 'shufflesum[accounting]')"
+            "missing-extra",
+            "dp_accounting is not installed: install the extra `accounting` (pip install 'shufflesum[accounting]')",
         ) from error
     while losses.step < interval:
         losses = coarsen_above(losses)

@@ -233,14 +233,17 @@ def _group(
 
 
 def merging_error(losses: Floats) -> float:
+    """Bound the relative error that `gather` adds, given the losses it starts from."""
     # exponentials of differences of losses, short sums, and what the middle group may lack
     return ULP * (64 + 4 * max(abs(float(losses[0])), abs(float(losses[-1])))) + _BALANCE
 
 
 def checked_error(error: float) -> float:
+    """Refuse a relative error that would matter."""
     if not error < MOST_ERROR:
         raise PrivacyError(
+            "not-certified",
             f"rounding errors add up to {error:.1e} of delta, more than {MOST_ERROR}: double precision cannot certify "
-            "this composition; use fewer coordinates or rounds, or more noise"
+            "this composition; use fewer coordinates or rounds, or more noise",
         )
     return error

@@ -200,7 +200,9 @@ def _tolerance(honest_users: int, noise_probability: float) -> float:
 def _ascending(epsilons: Floats) -> tuple[Floats, npt.NDArray[np.intp]]:
     points = np.asarray(epsilons, dtype=np.float64)
     if points.ndim != 1 or not bool(np.all(np.isfinite(points) & (points >= 0.0))):
-        raise ParameterError(f"epsilons = {epsilons}: expected one dimension of finite numbers >= 0; change epsilon")
+        raise ParameterError(
+            "out-of-range", f"epsilons = {epsilons}: expected one dimension of finite numbers >= 0; change epsilon"
+        )
     order = np.argsort(points, kind="stable")
     return points[order], order
 
@@ -218,8 +220,9 @@ def check_parameters(honest_users: int, levels: int, noise_probability: float) -
     check_number("noise_probability", noise_probability)
     if not 1.0 / GRID <= noise_probability <= 1.0:
         raise PrivacyError(
+            "not-certified",
             f"noise_probability = {noise_probability}: must lie in [2**-53, 1], the values a randomizer can draw; "
-            "without noise nothing is private: raise noise_probability"
+            "without noise nothing is private: raise noise_probability",
         )
     return int(honest_users), int(levels) + 1
 
@@ -227,14 +230,15 @@ def check_parameters(honest_users: int, levels: int, noise_probability: float) -
 def _check_target(honest_users: int, levels: int, epsilon: float, delta: float) -> None:
     check_parameters(honest_users, levels, 1.0)
     if not 0.0 < epsilon < math.inf:
-        raise PrivacyError(f"epsilon = {epsilon}: must be positive and finite; change epsilon")
+        raise PrivacyError("out-of-range", f"epsilon = {epsilon}: must be positive and finite; change epsilon")
     _check_delta(delta)
 
 
 def _check_delta(delta: float) -> None:
     if not 0.0 < delta < 1.0:
-        raise PrivacyError(f"delta = {delta}: must lie strictly between 0 and 1; change delta")
+        raise PrivacyError("out-of-range", f"delta = {delta}: must lie strictly between 0 and 1; change delta")
     if delta < _LEAST_DELTA:
         raise PrivacyError(
-            f"delta = {delta}: double precision cannot certify a delta below {_LEAST_DELTA}; raise delta"
+            "not-certified",
+            f"delta = {delta}: double precision cannot certify a delta below {_LEAST_DELTA}; raise delta",
         )

@@ -23,7 +23,7 @@ def bracket_noise_probability(
     """
     check_delta(delta)
     if check_epsilon(epsilon) == 0.0:
-        raise PrivacyError("epsilon = 0: a target must be positive; raise epsilon")
+        raise PrivacyError("out-of-range", "epsilon = 0: a target must be positive; raise epsilon")
     return bracket(
         lambda noise_probability: bound(noise_probability, epsilon),
         delta,

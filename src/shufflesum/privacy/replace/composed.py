@@ -172,5 +172,6 @@ def check_compositions(count: int) -> None:
     """Refuse fewer than one or too many coordinates x rounds."""
     if not 1 <= count <= MOST_COMPOSITIONS:
         raise ParameterError(
-            f"coordinates x rounds = {count}: must lie in 1..{MOST_COMPOSITIONS}; change coordinates or rounds"
+            "out-of-range",
+            f"coordinates x rounds = {count}: must lie in 1..{MOST_COMPOSITIONS}; change coordinates or rounds",
         )

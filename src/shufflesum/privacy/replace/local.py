@@ -17,9 +17,11 @@ def local_epsilon(*, levels: int, noise_probability: float, coordinates: int = 1
     """
     for name, count in (("levels", levels), ("coordinates", coordinates), ("rounds", rounds)):
         if count < 1:
-            raise ParameterError(f"{name} = {count}: must be at least 1; raise {name}")
+            raise ParameterError("out-of-range", f"{name} = {count}: must be at least 1; raise {name}")
     if not 0.0 <= noise_probability <= 1.0:
-        raise ParameterError(f"noise_probability = {noise_probability}: must lie in [0, 1]; change noise_probability")
+        raise ParameterError(
+            "out-of-range", f"noise_probability = {noise_probability}: must lie in [0, 1]; change noise_probability"
+        )
     if noise_probability == 0.0:
         return math.inf
     if noise_probability == 1.0:

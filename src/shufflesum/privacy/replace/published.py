@@ -1,7 +1,8 @@
 """The formulas of Scott, Cormode and Maple (2021), exactly as published; docs/privacy.md says where they need care.
 
-In their symbols: n users, d dimension, k levels, t coordinates of each user, gamma noise probability; log is natural. All bounds have
-one form for epsilon < 1 and another for 1 <= epsilon < 6, and none beyond. Squared errors are normalized by (n/d)^2.
+In their symbols: n users, d dimension, k levels, t coordinates that a user reports, gamma noise probability; log is
+natural. All bounds have one form for epsilon < 1 and another for 1 <= epsilon < 6, and none beyond. Squared errors are
+normalized by (n/d)^2.
 """
 
 from __future__ import annotations
@@ -65,10 +66,11 @@ def published_noise_probability(
         )
     if gamma > 1.0:
         raise PrivacyError(
+            "privacy-out-of-reach",
             f"the published noise probability is {gamma:.4g}, and must be at most 1, for users = {users} (n), "
             f"dimension = {dimension} (d), levels = {levels} (k), epsilon = {epsilon}, delta = {delta}: "
             f"raise users to about {math.ceil((users - 1) * gamma) + 1}, or lower dimension or levels, "
-            "or raise epsilon or delta, or choose accountant='exact'"
+            "or raise epsilon or delta, or choose accountant='exact'",
         )
     return gamma
 
@@ -109,7 +111,9 @@ def published_levels(*, users: int, dimension: int, coordinates: int, epsilon: f
         return max(1, math.floor(improved_levels(users=users, dimension=dimension, epsilon=epsilon, delta=delta)))
     levels = theorem_mse_levels(users=users, dimension=dimension, coordinates=coordinates, epsilon=epsilon, delta=delta)
     if math.isinf(levels):
-        raise PrivacyError(f"delta = {delta}: the published levels are unbounded there; lower delta below 1")
+        raise PrivacyError(
+            "out-of-range", f"delta = {delta}: the published levels are unbounded there; lower delta below 1"
+        )
     return max(1, math.floor(levels))
 
 
@@ -195,15 +199,24 @@ def _check(
         ("coordinates", coordinates, 1),
     ):
         if count < least:
-            raise ParameterError(f"{name} = {count}: the published bounds need at least {least}; raise {name}")
+            raise ParameterError(
+                "out-of-range", f"{name} = {count}: the published bounds need at least {least}; raise {name}"
+            )
     if coordinates > dimension:
-        raise ParameterError(f"coordinates = {coordinates}: at most dimension = {dimension}; lower coordinates")
+        raise ParameterError(
+            "out-of-range", f"coordinates = {coordinates}: at most dimension = {dimension}; lower coordinates"
+        )
     if not 0.0 < epsilon < 6.0:
-        raise PrivacyError(f"epsilon = {epsilon}: the published bounds hold for 0 < epsilon < 6; change epsilon")
+        raise PrivacyError(
+            "out-of-range", f"epsilon = {epsilon}: the published bounds hold for 0 < epsilon < 6; change epsilon"
+        )
     if not 0.0 < delta <= 1.0:
-        raise PrivacyError(f"delta = {delta}: the published bounds hold for 0 < delta <= 1; change delta")
+        raise PrivacyError(
+            "out-of-range", f"delta = {delta}: the published bounds hold for 0 < delta <= 1; change delta"
+        )
     if not 0.0 <= noise_probability < 1.0:
         raise ParameterError(
-            f"noise_probability = {noise_probability}: the published errors need it in [0, 1); change noise_probability"
+            "out-of-range",
+            f"noise_probability = {noise_probability}: the published errors need it in [0, 1); change noise_probability",
         )
     return epsilon < 1.0

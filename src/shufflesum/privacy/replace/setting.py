@@ -52,11 +52,14 @@ class Setting:
         honest_users(self.users, self.honest_fraction)
         if self.dimension is not None and not 1 <= self.coordinates <= self.dimension:
             raise ParameterError(
-                f"coordinates is {self.coordinates}; it must lie between 1 and dimension = {self.dimension}"
+                "out-of-range",
+                f"coordinates is {self.coordinates}; it must lie between 1 and dimension = {self.dimension}",
             )
         check_choice("sampling", self.sampling, ("stratified", "uniform"))
         if self.sampling == "uniform" and self.coordinates > 1 and self.dimension is None:
-            raise ParameterError("uniform sampling of several coordinates needs the dimension; give dimension")
+            raise ParameterError(
+                "missing-argument", "uniform sampling of several coordinates needs the dimension; give dimension"
+            )
 
     @property
     def honest_users(self) -> int:
@@ -107,11 +110,16 @@ class Setting:
         coordinates.
         """
         if self.rounds > 1:
-            raise ParameterError(f"rounds is {self.rounds}; the published formula covers one round: accountant='exact'")
+            raise ParameterError(
+                "impossible-combination",
+                f"rounds is {self.rounds}; the published formula covers one round: accountant='exact'",
+            )
         if self.coordinates > 1 and self.sampling != "uniform":
-            raise ParameterError("the published formula for several coordinates goes with sampling='uniform'")
+            raise ParameterError(
+                "impossible-combination", "the published formula for several coordinates goes with sampling='uniform'"
+            )
         if self.dimension is None:
-            raise ParameterError("the published formula needs the dimension; give dimension")
+            raise ParameterError("missing-argument", "the published formula needs the dimension; give dimension")
         gamma = published.published_noise_probability(
             users=self.honest_users,
             dimension=self.dimension,
@@ -141,8 +149,9 @@ class Setting:
             holds, finding = certified <= delta, f"delta is up to {certified:.6g}"
         if not holds:
             raise PlanError(
+                "claim-not-confirmed",
                 f"this plan claims epsilon = {epsilon!r}, delta = {delta!r} at noise probability "
-                f"{noise_probability!r}, but there {finding}; make a new plan"
+                f"{noise_probability!r}, but there {finding}; make a new plan",
             )
 
 

@@ -50,7 +50,8 @@ class Subsets:
         """Refuse what cannot be certified at any noise."""
         if not 1 <= self.coordinates <= self.dimension:
             raise ParameterError(
-                f"coordinates = {self.coordinates}: must lie in 1..dimension = {self.dimension}; change coordinates"
+                "out-of-range",
+                f"coordinates = {self.coordinates}: must lie in 1..dimension = {self.dimension}; change coordinates",
             )
         check_compositions(self.compositions)
         blanket.check_parameters(self.honest_users, self.levels, 1.0)
@@ -101,7 +102,10 @@ class Subsets:
 
     def to_dp_accounting(self, noise_probability: float, *, value_discretization_interval: float = 1e-4) -> NoReturn:
         """Refuse: the union bound has no privacy loss distribution."""
-        raise ParameterError("uniform sampling of several coordinates has no privacy loss distribution: use stratified")
+        raise ParameterError(
+            "impossible-combination",
+            "uniform sampling of several coordinates has no privacy loss distribution: use stratified",
+        )
 
 
 def _thresholds(

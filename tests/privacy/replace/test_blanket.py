@@ -18,7 +18,7 @@ from tests.oracles.enumeration import (
 )
 
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy import blanket
+from shufflesum.privacy.replace import blanket
 
 EPSILONS = [0.0, 0.1, 0.5, 1.0, 2.0, 4.0]
 # (dimension, levels, users): every size that can be enumerated within a moment

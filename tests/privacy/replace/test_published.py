@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy import published
+from shufflesum.privacy.replace import published
 
 SETTING: dict[str, Any] = {"users": 50_000, "dimension": 100, "epsilon": 0.95, "delta": 0.5}
 HIGH: dict[str, Any] = SETTING | {"epsilon": 2.0}
@@ -20,7 +20,7 @@ def test_improved_noise_probability_at_the_settings_of_the_experiments() -> None
 
 def test_main_theorem_noise_probability_at_the_linked_message_setting() -> None:
     gamma = published.theorem_main_noise_probability(
-        users=10**6, dimension=10, levels=1, reports=10, epsilon=0.95, delta=1e-6
+        users=10**6, dimension=10, levels=1, coordinates=10, epsilon=0.95, delta=1e-6
     )
     assert gamma == pytest.approx(0.1441, abs=5e-5)
 
@@ -28,7 +28,7 @@ def test_main_theorem_noise_probability_at_the_linked_message_setting() -> None:
 def test_the_two_ranges_of_epsilon_differ_by_the_published_constants() -> None:
     def main(epsilon: float) -> float:
         gamma = published.theorem_main_noise_probability(
-            users=10**9, dimension=5, levels=3, reports=2, epsilon=epsilon, delta=1e-6
+            users=10**9, dimension=5, levels=3, coordinates=2, epsilon=epsilon, delta=1e-6
         )
         return gamma * epsilon**2
 
@@ -50,8 +50,8 @@ def test_the_second_terms_of_the_improved_maxima_are_reached() -> None:
 def test_standard_deviations_are_roots_of_the_squared_errors(setting: dict[str, Any]) -> None:
     mse = published.improved_mse(noise_probability=0.2, **setting)
     assert published.improved_standard_deviation(noise_probability=0.2, **setting) == pytest.approx(math.sqrt(mse))
-    mse = published.theorem_mse(reports=4, noise_probability=0.2, **setting)
-    deviation = published.corollary_query_standard_deviation(reports=4, noise_probability=0.2, **setting)
+    mse = published.theorem_mse(coordinates=4, noise_probability=0.2, **setting)
+    deviation = published.corollary_query_standard_deviation(coordinates=4, noise_probability=0.2, **setting)
     assert deviation == pytest.approx(math.sqrt(mse))
 
 
@@ -61,7 +61,7 @@ def test_squared_errors_by_hand() -> None:
     first = 98 ** (1 / 3) * 100 ** (8 / 3) * log ** (2 / 3) / (50_000 ** (5 / 3) * 0.95 ** (4 / 3))
     second = 18 * 100 ** (8 / 3) / (50_000 ** (5 / 3) * 3.8 ** (2 / 3))
     assert value == pytest.approx(max(first, second))
-    value = published.theorem_mse(reports=2, noise_probability=0.5, **HIGH)
+    value = published.theorem_mse(coordinates=2, noise_probability=0.5, **HIGH)
     logs = math.log(2.0) * math.log(8.0)
     assert value == pytest.approx(
         16 * 100 ** (8 / 3) * (63 * logs) ** (2 / 3) / (0.25 * 50_000 ** (5 / 3) * 2 ** (4 / 3))
@@ -74,44 +74,46 @@ def test_published_squared_error_follows_from_the_cube_rooted_levels(epsilon: fl
     n, d, t, delta = 10**12, 7, 3, 1e-6
     a = 28.0 if epsilon < 1 else 1008.0
     logs = math.log(1 / delta) * math.log(2 * t / delta)
-    k = published.theorem_mse_levels(users=n, dimension=d, reports=t, epsilon=epsilon, delta=delta)
+    k = published.theorem_mse_levels(users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta)
     rounding, noise = 1 / (4 * k**2), a * d * k * logs / (n * epsilon**2)
     assert rounding == pytest.approx(noise)
-    bound = published.theorem_mse(users=n, dimension=d, reports=t, epsilon=epsilon, delta=delta, noise_probability=0.0)
+    bound = published.theorem_mse(
+        users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta, noise_probability=0.0
+    )
     assert t * n * (rounding + noise) / (n / d) ** 2 == pytest.approx(bound)
 
 
 def test_levels_of_a_plan_are_rounded_down_and_at_least_one() -> None:
     assert published.improved_levels(**SETTING) == pytest.approx(2.06, abs=0.01)
-    assert published.published_levels(reports=1, **SETTING) == 2
-    assert published.published_levels(users=2, dimension=100, reports=1, epsilon=0.1, delta=1e-9) == 1
-    assert published.published_levels(users=10**9, dimension=10, reports=2, epsilon=0.9, delta=1e-6) == math.floor(
+    assert published.published_levels(coordinates=1, **SETTING) == 2
+    assert published.published_levels(users=2, dimension=100, coordinates=1, epsilon=0.1, delta=1e-9) == 1
+    assert published.published_levels(users=10**9, dimension=10, coordinates=2, epsilon=0.9, delta=1e-6) == math.floor(
         (10**9 * 0.81 / (4 * 28 * 10 * math.log(1e6) * math.log(4e6))) ** (1 / 3)
     )
-    assert published.published_levels(users=10**6, dimension=10, reports=1, epsilon=2.0, delta=1e-6) == math.floor(
+    assert published.published_levels(users=10**6, dimension=10, coordinates=1, epsilon=2.0, delta=1e-6) == math.floor(
         (10**6 * 4 / (1600 * math.log(2e6))) ** (1 / 3)
     )
 
 
 def test_a_plan_takes_the_improved_bound_for_one_report_and_the_theorem_for_more() -> None:
-    one = published.published_noise_probability(levels=3, reports=1, **SETTING)
+    one = published.published_noise_probability(levels=3, coordinates=1, **SETTING)
     assert one == published.improved_noise_probability(levels=3, **SETTING)
     several = SETTING | {"users": 10**6}
-    two = published.published_noise_probability(levels=3, reports=2, **several)
-    assert two == published.theorem_main_noise_probability(levels=3, reports=2, **several)
+    two = published.published_noise_probability(levels=3, coordinates=2, **several)
+    assert two == published.theorem_main_noise_probability(levels=3, coordinates=2, **several)
 
 
 def test_a_noise_probability_above_one_is_refused_with_every_knob() -> None:
     with pytest.raises(PrivacyError) as caught:
         published.published_noise_probability(
-            users=50_000, dimension=100, levels=3, reports=1, epsilon=0.95, delta=1e-6
+            users=50_000, dimension=100, levels=3, coordinates=1, epsilon=0.95, delta=1e-6
         )
     for word in ("1.35", "users", "dimension", "levels", "epsilon", "delta"):
         assert word in str(caught.value)
     suggested = 67_521
     assert str(suggested) in str(caught.value)
     enough = published.published_noise_probability(
-        users=suggested, dimension=100, levels=3, reports=1, epsilon=0.95, delta=1e-6
+        users=suggested, dimension=100, levels=3, coordinates=1, epsilon=0.95, delta=1e-6
     )
     assert 0.9999 < enough <= 1.0
 
@@ -122,7 +124,7 @@ def test_a_noise_probability_above_one_is_refused_with_every_knob() -> None:
         ({"users": 1}, ParameterError, "users"),
         ({"dimension": 0}, ParameterError, "dimension"),
         ({"levels": 0}, ParameterError, "levels"),
-        ({"reports": 101}, ParameterError, "reports"),
+        ({"coordinates": 101}, ParameterError, "coordinates"),
         ({"epsilon": 6.0}, PrivacyError, "epsilon"),
         ({"epsilon": 0.0}, PrivacyError, "epsilon"),
         ({"epsilon": math.nan}, PrivacyError, "epsilon"),
@@ -131,16 +133,16 @@ def test_a_noise_probability_above_one_is_refused_with_every_knob() -> None:
     ],
 )
 def test_outside_the_validity_range_is_refused(changed: dict[str, Any], error: type[Exception], knob: str) -> None:
-    arguments = SETTING | {"levels": 3, "reports": 1} | changed
+    arguments = SETTING | {"levels": 3, "coordinates": 1} | changed
     with pytest.raises(error, match=f"^{knob} = "):
         published.published_noise_probability(**arguments)
 
 
 def test_delta_one_is_allowed_and_unbounded_levels_are_refused() -> None:
     setting = SETTING | {"delta": 1.0}
-    assert published.theorem_mse_levels(reports=2, **setting) == math.inf
-    assert published.theorem_main_noise_probability(levels=1, reports=1, **setting) == 0.0
+    assert published.theorem_mse_levels(coordinates=2, **setting) == math.inf
+    assert published.theorem_main_noise_probability(levels=1, coordinates=1, **setting) == 0.0
     with pytest.raises(PrivacyError, match="delta"):
-        published.published_levels(reports=2, **setting)
+        published.published_levels(coordinates=2, **setting)
     with pytest.raises(ParameterError, match="noise_probability"):
         published.improved_mse(noise_probability=1.0, **setting)

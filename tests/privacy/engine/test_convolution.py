@@ -10,14 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shufflesum.errors import PrivacyError
-from shufflesum.privacy._convolution import (
-    GridLosses,
-    coarsen_above,
-    dominated,
-    dominating,
-    power_above,
-    power_below,
-)
+from shufflesum.privacy.engine.convolution import coarsen_above, power_above, power_below
+from shufflesum.privacy.engine.losses import GridLosses, dominated, dominating
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
-from shufflesum.privacy import binary, blanket
+from shufflesum.privacy.replace import binary, blanket
 
 Floats = npt.NDArray[np.float64]
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])

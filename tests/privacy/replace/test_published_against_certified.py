@@ -8,33 +8,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import replace
 
 import pytest
 
 from shufflesum.errors import PrivacyError
-from shufflesum.privacy import Protocol, blanket
-from shufflesum.privacy.published import theorem_main_noise_probability
+from shufflesum.privacy import Setting
+from shufflesum.privacy.replace import Sampling, blanket
+from shufflesum.privacy.replace.published import theorem_main_noise_probability
 
 LOW, HIGH = (0.1, 0.5, 0.95), (1.0, 2.5, 5.9)  # the two ranges of epsilon
 DELTAS = (0.5, 0.1, 1e-2, 1e-6)
 LEVELS = (1, 3, 9)
 USERS = (1_000, 50_000, 10**6)
 DIMENSIONS = (1, 10, 100)
-Sampling = Literal["uniform", "stratified"]
 
 
 def settings(
-    reports: tuple[int, ...], users: tuple[int, ...] = USERS
-) -> Iterator[tuple[Protocol, float, float, float]]:
-    """All settings in which the published noise probability is one: protocol, epsilon, delta, published gamma."""
-    for n, d, k, t in itertools.product(users, DIMENSIONS, LEVELS, reports):
+    coordinates: tuple[int, ...], users: tuple[int, ...] = USERS
+) -> Iterator[tuple[Setting, float, float, float]]:
+    """All settings in which the published noise probability is one: setting, epsilon, delta, published gamma."""
+    for n, d, k, t in itertools.product(users, DIMENSIONS, LEVELS, coordinates):
         if t > d:
             continue
-        protocol = Protocol(users=n, levels=k, reports=t, dimension=d, sampling="uniform")
+        setting = Setting(users=n, levels=k, coordinates=t, dimension=d, sampling="uniform")
         for epsilon, delta in itertools.product(LOW + HIGH, DELTAS):
             try:
-                yield protocol, epsilon, delta, protocol.published_noise_probability(epsilon, delta)
+                yield setting, epsilon, delta, setting.published_noise_probability(epsilon, delta)
             except PrivacyError:  # above 1: nothing to compare
                 continue
 
@@ -42,11 +42,11 @@ def settings(
 def test_published_noise_of_one_report_is_certified_everywhere_and_the_ratio_is_reported() -> None:
     certified: dict[tuple[int, int, float, float], float] = {}
     ratios = {}
-    for protocol, epsilon, delta, published in settings((1,)):
-        key = protocol.users, protocol.levels, epsilon, delta
+    for setting, epsilon, delta, published in settings((1,)):
+        key = setting.users, setting.levels, epsilon, delta
         if key not in certified:
             certified[key] = blanket.smallest_noise_probability(*key)
-        ratios[protocol.dimension, *key] = published / certified[key]
+        ratios[setting.dimension, *key] = published / certified[key]
     low, high = min(ratios.values()), max(ratios.values())
     print(f"published / certified, one report: {low:.3g} to {high:.3g} in {len(ratios)} settings")
     assert len(ratios) > 250
@@ -65,47 +65,43 @@ def test_a_tenth_of_the_published_noise_would_not_be_certified_for_a_single_coor
 
 
 @pytest.mark.parametrize("sampling", ["uniform", "stratified"])
-def test_published_noise_of_two_reports_is_certified(sampling: Sampling) -> None:
+def test_published_noise_of_two_coordinates_is_certified(sampling: Sampling) -> None:
     checked = 0
     for given, epsilon, delta, published in settings((2,), users=(10**6,)):
         if given.levels == 3 and epsilon in (0.5, 0.95, 5.9):
-            protocol = Protocol(users=10**6, levels=3, reports=2, dimension=given.dimension, sampling=sampling)
-            assert protocol.delta_upper(published, epsilon) <= delta
+            assert replace(given, sampling=sampling).delta_upper(published, epsilon) <= delta
             checked += 1
     assert checked >= 8
 
 
 def test_the_main_theorem_asks_for_more_than_enough_of_one_report_too() -> None:
     checked = 0
-    for protocol, epsilon, delta, _ in settings((1,), users=(50_000,)):
+    for setting, epsilon, delta, _ in settings((1,), users=(50_000,)):
         gamma = theorem_main_noise_probability(
-            users=protocol.users,
-            dimension=protocol.dimension or 1,
-            levels=protocol.levels,
-            reports=1,
+            users=setting.users,
+            dimension=setting.dimension or 1,
+            levels=setting.levels,
+            coordinates=1,
             epsilon=epsilon,
             delta=delta,
         )
         if gamma <= 1:
-            assert protocol.delta_upper(gamma, epsilon) <= delta
+            assert setting.delta_upper(gamma, epsilon) <= delta
             checked += 1
     assert checked > 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["uniform", "stratified"])
-def test_published_noise_of_several_reports_is_certified_and_the_ratio_is_reported(
-    sampling: Sampling, monkeypatch: pytest.MonkeyPatch
+def test_published_noise_of_several_coordinates_is_certified_and_the_ratio_is_reported(
+    sampling: Sampling,
 ) -> None:
-    monkeypatch.setenv("SHUFFLESUM_CACHE", "off")
     ratios = {}
     for given, epsilon, delta, published in settings((2, 10, 100), users=(50_000, 10**6, 10**8)):
-        protocol = Protocol(
-            users=given.users, levels=given.levels, reports=given.reports, dimension=given.dimension, sampling=sampling
-        )
-        assert protocol.delta_upper(published, epsilon) <= delta, (protocol, epsilon, delta)
+        setting = replace(given, sampling=sampling)
+        assert setting.delta_upper(published, epsilon) <= delta, (setting, epsilon, delta)
         if given.levels == 3 and delta in (0.5, 1e-6):  # a search each
-            ratios[protocol, epsilon, delta] = published / protocol.smallest_noise_probability(epsilon, delta)
+            ratios[setting, epsilon, delta] = published / setting.smallest_noise_probability(epsilon, delta)
     low, high = min(ratios.values()), max(ratios.values())
     print(f"published / certified, {sampling}: {low:.3g} to {high:.3g} in {len(ratios)} settings")
     assert low > 1.0
