@@ -140,12 +140,12 @@ class Replace(Mechanism):
         """The certified bounds of the sampled coordinates, or the published ones."""
         return ReplaceAccounting.of(self, neighbours, guarantee)
 
-    def fewest_dishonest(self, domain: Domain, table: Table, rejected: int, users: int) -> int:
-        """Whoever follows the protocol has all reports accepted, one in each block, or none twice for a coordinate.
+    def fewest_dishonest(self, domain: Domain, table: Table, blanks: int, rejected: int, users: int) -> int:
+        """Whoever follows the protocol sends no blanks, has all reports accepted, one in each block, or none twice.
 
         A user who does not can leave a block out, or put all reports into one place.
         """
-        fewest = math.ceil(rejected / self.coordinates)
+        fewest = math.ceil((blanks + rejected) / self.coordinates)
         places = table.reshape(domain.dimension, self.values).sum(axis=1)
         if self.sampling == "stratified":
             places = np.add.reduceat(places, self.block_starts(domain))

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.chances import FALSE_ALARM, mean_is, report_law
+from tests.replaced import replace_of
 
-from shufflesum import Randomizer
-from shufflesum.accuracy import (
-    ExpectedError,
+from shufflesum import Analyzer, Randomizer
+from shufflesum.mechanisms import ExpectedError
+from shufflesum.mechanisms.replace.error import (
     coordinate_error,
     expected_inverse_count,
     report_variance,
     rounding_variance,
 )
-from shufflesum.estimation import Analyzer
 from shufflesum.testing import SeededSource, unprotected_plan
 
 unit = st.floats(0, 1)
@@ -113,7 +113,7 @@ def test_errors_add_and_scale_part_by_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reports", "levels", "gamma", "sampling"),
+    ("coordinates", "levels", "gamma", "sampling"),
     [
         (1, 1, 0.0, "stratified"),
         (1, 3, 0.3, "stratified"),
@@ -124,20 +124,22 @@ def test_errors_add_and_scale_part_by_part() -> None:
         (6, 4, 0.5, "uniform"),
     ],
 )
-def test_estimates_are_unbiased_and_err_as_predicted(reports: int, levels: int, gamma: float, sampling: str) -> None:
+def test_estimates_are_unbiased_and_err_as_predicted(
+    coordinates: int, levels: int, gamma: float, sampling: str
+) -> None:
     """Bias and mean squared error over 1,500 runs, normal tests at false alarm 1e-6; 30% more error is rejected."""
     users, dimension, runs = 300, 6, 1500
     plan = unprotected_plan(
         users=users,
         shape=dimension,
-        reports=reports,
+        coordinates=coordinates,
         levels=levels,
         noise_probability=gamma,
         sampling=sampling,  # type: ignore[arg-type]
     )
     rng = np.random.default_rng(5)
     data = np.clip(rng.normal([0.0, 0.1, 0.3, 0.5, 0.77, 1.0], [0, 0.1, 0.3, 0.2, 0.0, 0.05], (users, 6)), 0, 1)
-    randomizer = Randomizer(plan, source=SeededSource(reports * 100 + levels))
+    randomizer = Randomizer(plan, source=SeededSource(coordinates * 100 + levels))
     errors = np.array(
         [Analyzer(plan).analyze(randomizer.randomize(data)).mean - data.mean(axis=0) for _ in range(runs)]
     )
@@ -147,8 +149,10 @@ def test_estimates_are_unbiased_and_err_as_predicted(reports: int, levels: int, 
     assert mean_is(errors[:, moving], 0.2 * errors[:, moving].std(axis=0)) < FALSE_ALARM
 
     spread = data.var(axis=0)
-    inverse = np.array([expected_inverse_count(users, p) for p in plan.sampling_probabilities])
-    predicted = (report_variance(data, levels, plan.noise_probability).mean(axis=0) + spread) * inverse - spread / users
+    mechanism = replace_of(plan)
+    inverse = np.array([expected_inverse_count(users, p) for p in mechanism.sampling_probabilities(plan.domain)])
+    own = report_variance(data, levels, mechanism.noise_probability).mean(axis=0)
+    predicted = (own + spread) * inverse - spread / users
     squared = (errors**2).sum(axis=1)
     assert mean_is(squared, predicted.sum()) > FALSE_ALARM
     assert mean_is(squared, 1.3 * predicted.sum()) < FALSE_ALARM

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
+from tests.replaced import coordinates_of, replace_of, values_of, with_guarantee
 
 import shufflesum as ss
+from shufflesum import Randomizer, Reports
 from shufflesum.privacy import published
-from shufflesum.protocol import Randomizer, RandomSource, Reports
+from shufflesum.randomness import RandomSource
 from shufflesum.testing import SeededSource
 
 USERS, DIMENSION, EPSILON, DELTA = 10**6, 10, 0.95, 1e-6
@@ -31,7 +33,7 @@ def plan() -> ss.Plan:
         shape=DIMENSION,
         epsilon=EPSILON,
         delta=DELTA,
-        reports=DIMENSION,
+        coordinates=DIMENSION,
         levels=1,
         accountant="paper",
         sampling="uniform",
@@ -50,19 +52,20 @@ def send(plan: ss.Plan, value: float, users: int, source: RandomSource) -> Repor
     return Reports.concatenate(randomizer.randomize(rows[: users - start]) for start in range(0, users, CHUNK))
 
 
-def messages_of_zeros(reports: Reports) -> NDArray[np.bool_]:
+def messages_of_zeros(plan: ss.Plan, reports: Reports) -> NDArray[np.bool_]:
     """Which messages are ten zeros, where every ten reports are one message."""
-    return np.asarray(reports.values.reshape(-1, DIMENSION).max(axis=1) == 0)
+    return np.asarray(values_of(plan, reports).reshape(-1, DIMENSION).max(axis=1) == 0)
 
 
 def test_the_published_formula_gives_the_noise_of_the_counterexample(plan: ss.Plan) -> None:
-    assert plan.noise_probability == pytest.approx(0.1441, abs=5e-5)
-    assert plan.noise_probability >= published.published_noise_probability(
+    gamma = replace_of(plan).noise_probability
+    assert gamma == pytest.approx(0.1441, abs=5e-5)
+    assert gamma >= published.published_noise_probability(
         users=USERS, dimension=DIMENSION, levels=1, coordinates=DIMENSION, epsilon=EPSILON, delta=DELTA
     )
-    intact = (1 - plan.noise_probability / 2) ** DIMENSION
+    intact = (1 - gamma / 2) ** DIMENSION
     assert intact == pytest.approx(0.4734, abs=5e-5)
-    assert USERS * (plan.noise_probability / 2) ** DIMENSION == pytest.approx(3.8e-6, rel=0.02)
+    assert USERS * (gamma / 2) ** DIMENSION == pytest.approx(3.8e-6, rel=0.02)
 
 
 def test_linked_messages_betray_the_user(plan: ss.Plan, crowd: Reports) -> None:
@@ -71,11 +74,11 @@ def test_linked_messages_betray_the_user(plan: ss.Plan, crowd: Reports) -> None:
     Messages are independent, so the event's chance is at least the victim's own, and without the victim at most USERS
     times that of one user at 1...1. The bound on the former fails with probability 1e-6, and the source is seeded.
     """
-    intact = int(messages_of_zeros(send(plan, 0.0, TRIALS, SeededSource(2))).sum())
+    intact = int(messages_of_zeros(plan, send(plan, 0.0, TRIALS, SeededSource(2))).sum())
     with_victim = beta.ppf(1e-6, intact, TRIALS - intact + 1)
-    assert not messages_of_zeros(crowd).any()  # happens with probability 1 - 4e-6 over all seeds
+    assert not messages_of_zeros(plan, crowd).any()  # happens with probability 1 - 4e-6 over all seeds
     # each report of the crowd is a zero with at most this chance, but for 1e-6; ten of them are independent
-    zeros = int((crowd.values == 0).sum())
+    zeros = int((values_of(plan, crowd) == 0).sum())
     without_victim = USERS * beta.ppf(1 - 1e-6, zeros + 1, len(crowd) - zeros) ** DIMENSION
     assert without_victim < 1e-5
     shown = with_victim - math.exp(EPSILON) * without_victim
@@ -85,9 +88,10 @@ def test_linked_messages_betray_the_user(plan: ss.Plan, crowd: Reports) -> None:
 
 def test_the_reports_of_a_message_are_as_independent_as_the_bound_assumes(plan: ss.Plan, crowd: Reports) -> None:
     """Zeros in a message of the crowd follow Binomial(10, gamma/2): exact tails, false alarm below 1e-6 in all."""
-    seen = np.bincount(10 - crowd.values.reshape(-1, DIMENSION).sum(axis=1), minlength=DIMENSION + 1)
-    expected = binom.pmf(np.arange(DIMENSION + 1), DIMENSION, plan.noise_probability / 2)
-    wrong = binom.pmf(np.arange(DIMENSION + 1), DIMENSION, 1.02 * plan.noise_probability / 2)
+    seen = np.bincount(10 - values_of(plan, crowd).reshape(-1, DIMENSION).sum(axis=1), minlength=DIMENSION + 1)
+    gamma = replace_of(plan).noise_probability
+    expected = binom.pmf(np.arange(DIMENSION + 1), DIMENSION, gamma / 2)
+    wrong = binom.pmf(np.arange(DIMENSION + 1), DIMENSION, 1.02 * gamma / 2)
     each = 1e-6 / (2 * (DIMENSION + 1))
 
     def fits(law: NDArray[np.float64]) -> bool:
@@ -99,8 +103,8 @@ def test_the_reports_of_a_message_are_as_independent_as_the_bound_assumes(plan: 
 
 
 def test_the_same_noise_protects_once_reports_are_unlinked(plan: ss.Plan) -> None:
-    """The certified accountant, for unlinked reports: far inside the (0.95, 10^-6) that linking breaks."""
-    assert plan.privacy.delta_upper(plan.noise_probability, EPSILON) < DELTA
+    """The certified accountant, for unlinked reports: well inside the (0.95, 10^-6) that linking breaks."""
+    with_guarantee(plan, accountant="exact", delta=DELTA / 2).verify()
 
 
 def test_shuffled_reports_no_longer_group_into_messages(plan: ss.Plan, crowd: Reports) -> None:
@@ -112,18 +116,18 @@ def test_shuffled_reports_no_longer_group_into_messages(plan: ss.Plan, crowd: Re
     """
     victims = 2_000
     sent = Reports.concatenate([crowd, send(plan, 0.0, victims, SeededSource(3))])
-    assert messages_of_zeros(sent).sum() > 0.4 * victims
+    assert messages_of_zeros(plan, sent).sum() > 0.4 * victims
     shuffled = ss.shuffle(sent, source=SeededSource(4))
-    assert messages_of_zeros(shuffled).sum() == 0
-    before, after = (np.bincount(r.coordinates.astype(np.int64) * 2 + r.values) for r in (sent, shuffled))
+    assert messages_of_zeros(plan, shuffled).sum() == 0
+    before, after = (np.bincount(reports.cells) for reports in (sent, shuffled))
     assert np.array_equal(before, after)  # the same reports: only who sent what is gone
-    assert whole_messages(sent) == len(sent) // DIMENSION
+    assert whole_messages(plan, sent) == len(sent) // DIMENSION
     groups, chance = len(sent) // DIMENSION, math.factorial(DIMENSION) / DIMENSION**DIMENSION
-    found = whole_messages(shuffled)
+    found = whole_messages(plan, shuffled)
     assert 1e-7 < binom.cdf(found, groups, chance) < 1 - 1e-7
 
 
-def whole_messages(reports: Reports) -> int:
+def whole_messages(plan: ss.Plan, reports: Reports) -> int:
     """How many groups of ten hold each coordinate once, as a user's reports do."""
-    present = np.bitwise_or.reduce(1 << reports.coordinates.reshape(-1, DIMENSION), axis=1)
+    present = np.bitwise_or.reduce(1 << coordinates_of(plan, reports).reshape(-1, DIMENSION), axis=1)
     return int((present == (1 << DIMENSION) - 1).sum())

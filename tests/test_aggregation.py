@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shufflesum as ss
-from shufflesum.aggregate import aggregate_batches
+from shufflesum.aggregation import aggregate_batches
 from shufflesum.errors import DataError, ParameterError, ReportsError
 from shufflesum.testing import SeededSource, unprotected_plan
 
@@ -36,7 +36,7 @@ def test_the_plan_is_that_of_plan_with_the_same_words(crowd: Any) -> None:
         "epsilon": 1.5,
         "delta": 1e-5,
         "bounds": (-1.0, 2.0),
-        "reports": 2,
+        "coordinates": 2,
         "max_reports": 4,
         "levels": 3,
         "sampling": "uniform",
@@ -49,7 +49,7 @@ def test_the_plan_is_that_of_plan_with_the_same_words(crowd: Any) -> None:
 
 def test_seeded_runs_repeat_and_default_runs_do_not(crowd: Any) -> None:
     def run(source: Any = None) -> Any:
-        return ss.aggregate(crowd, epsilon=1.0, delta=1e-6, reports=1, levels=2, source=source).table.tolist()
+        return ss.aggregate(crowd, epsilon=1.0, delta=1e-6, coordinates=1, levels=2, source=source).table.tolist()
 
     assert run(SeededSource(1)) == run(SeededSource(1))
     assert run(SeededSource(1)) != run(SeededSource(2))
@@ -80,7 +80,7 @@ def test_one_user_may_be_aggregated_though_it_says_little() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_workers_count_every_row_once(workers: int) -> None:
-    plan = unprotected_plan(users=1000, shape=3, reports=3, levels=10)
+    plan = unprotected_plan(users=1000, shape=3, coordinates=3, levels=10)
     rows = np.random.default_rng(3).integers(0, 11, (1000, 3)) / 10
     done: list[int] = []
     batches = (rows[i : i + 37] for i in range(0, 1000, 37))
@@ -127,9 +127,9 @@ def test_clipping_and_missing_values_are_handed_on() -> None:
 
 def test_fewer_rows_than_the_plans_users_are_refused() -> None:
     plan = unprotected_plan(users=11, shape=2)
-    with pytest.raises(ReportsError, match="10 reports were accepted"):
+    with pytest.raises(ReportsError, match="10 reports were received"):
         aggregate_batches([np.zeros((10, 2))], plan)
-    with pytest.raises(ReportsError, match="0 reports were accepted"):
+    with pytest.raises(ReportsError, match=r"^0 reports were received"):
         aggregate_batches([], plan)
 
 

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from tests.chances import FALSE_ALARM
 
 from shufflesum import Analyzer, Estimate, Randomizer, Span
-from shufflesum import estimation as estimation_module
+from shufflesum.mechanisms.replace import decode
 from shufflesum.testing import SeededSource, unprotected_plan
 
 TABLES = 20_000  # simulated for each number of noisy reports
@@ -22,7 +22,7 @@ def missing_share(users: int, levels: int, noisy: float, level: float) -> float:
     Enumerated over the number of noisy reports, simulated over their values: a coordinate each.
     """
     gamma = round(noisy / users * 2**53) / 2**53
-    plan = unprotected_plan(users=users, shape=TABLES, reports=TABLES, levels=levels, noise_probability=gamma)
+    plan = unprotected_plan(users=users, shape=TABLES, coordinates=TABLES, levels=levels, noise_probability=gamma)
     generator = np.random.default_rng(users + levels)
     misses = 0.0
     for drawn in range(int(noisy + 10 * math.sqrt(noisy)) + 10):
@@ -30,7 +30,7 @@ def missing_share(users: int, levels: int, noisy: float, level: float) -> float:
         table[:, 0] = users - drawn
         for _ in range(drawn):
             table[np.arange(TABLES), generator.integers(0, levels + 1, TABLES)] += 1
-        lower, upper = Estimate(plan, users, 0, table).confidence_interval(level)
+        lower, upper = Estimate(plan, users, 0, table.reshape(-1)).confidence_interval(level)
         misses += binom.pmf(drawn, users, gamma) * np.mean((lower > 0) | (upper < 0))
     return float(misses / (1 - level))
 
@@ -48,15 +48,15 @@ def test_hardly_a_noisy_report(
 ) -> None:
     """Twin: without the correction for skewness too many miss."""
     assert missing_share(users, levels, noisy, level) < 0.9
-    monkeypatch.setattr(estimation_module, "_QUANTILE_99", 100.0)
+    monkeypatch.setattr(decode, "_QUANTILE_99", 100.0)
     assert missing_share(users, levels, noisy, level) > 1.2
 
 
-@pytest.mark.parametrize(("coefficients", "users", "reports"), [(10, 500, 1), (50, 1000, 5), (100, 300, 100)])
-def test_an_entry_that_is_the_sum_of_many_coefficients(coefficients: int, users: int, reports: int) -> None:
+@pytest.mark.parametrize(("coefficients", "users", "reported"), [(10, 500, 1), (50, 1000, 5), (100, 300, 100)])
+def test_an_entry_that_is_the_sum_of_many_coefficients(coefficients: int, users: int, reported: int) -> None:
     """Coefficients all at a bound pull the centre one way. Fails once in 10^6; a span's first entry is their sum."""
     span = Span(np.hstack([np.ones((coefficients, 1)), np.eye(coefficients)]))
-    plan = unprotected_plan(users=users, shape=span, reports=reports, levels=4, noise_probability=0.125)
+    plan = unprotected_plan(users=users, shape=span, coordinates=reported, levels=4, noise_probability=0.125)
     randomizer = Randomizer(plan, source=SeededSource(coefficients))
     trials, held = 60, 0
     for _ in range(trials):

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import inspect
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
+from tests.replaced import replace_of, with_mechanism
 
 import shufflesum as ss
-from shufflesum.domain import Domain
+from shufflesum.domain import Box
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.planning import UninformativePlanWarning, plan_for_error
+from shufflesum.planning import PlanChoices, UninformativePlanWarning, alternatives, published_plan
 from shufflesum.testing import SeededSource
 
 BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6}
@@ -30,12 +32,13 @@ BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6
         ({"delta": math.nan}, "delta is nan"),
         ({"users": 0}, "users is 0"),
         ({"users": 2.5}, "users is 2.5; it must be a whole number"),
-        ({"reports": 0}, "reports is 0; it must lie between 1 and 4"),
-        ({"reports": 5}, "reports is 5; it must lie between 1 and 4"),
-        ({"reports": 1.5}, "reports is 1.5; it must be a whole number"),
-        ({"reports": 3, "max_reports": 2}, "reports is 3, above max_reports = 2"),
-        ({"reports": "3", "max_reports": 2}, "reports is '3'; it must be a whole number"),
+        ({"coordinates": 0}, "coordinates is 0; it must lie between 1 and 4"),
+        ({"coordinates": 5}, "coordinates is 5; it must lie between 1 and 4"),
+        ({"coordinates": 1.5}, "coordinates is 1.5; it must be a whole number"),
+        ({"coordinates": 3, "max_reports": 2}, "coordinates is 3, each of which is a report, above max_reports = 2"),
+        ({"coordinates": "3", "max_reports": 2}, "coordinates is '3'; it must be a whole number"),
         ({"max_reports": 0}, "max_reports is 0"),
+        ({"max_reports": 2.0}, "max_reports is 2.0; it must be a whole number"),
         ({"levels": 0}, "levels is 0; it must lie between 1 and 999"),
         ({"levels": 1000}, "levels is 1000; it must lie between 1 and 999"),
         ({"levels": 0, "accountant": "paper"}, "levels is 0; it must lie between 1 and 32766"),
@@ -57,10 +60,9 @@ BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6
         ({"shape": 0}, "every size must be at least 1"),
         ({"shape": 2.5}, "shape 2.5 is not allowed"),
         ({"shape": 2**31}, "reports can number at most 2147483647"),
-        ({"shape": 2**31 - 1}, "too large for the report format"),
         ({"shape": 10**9, "levels": 4}, "levels is 4; it must lie between 1 and"),
         ({"rounds": 2, "accountant": "paper"}, "the published formula covers one round"),
-        ({"reports": 2, "sampling": "stratified", "accountant": "paper"}, "goes with sampling='uniform'"),
+        ({"coordinates": 2, "sampling": "stratified", "accountant": "paper"}, "goes with sampling='uniform'"),
     ],
     ids=str,
 )
@@ -73,11 +75,11 @@ def test_bad_parameters_are_refused_by_name(change: dict[str, Any], message: str
     "change",
     [
         {},
-        {"reports": 1},
+        {"coordinates": 1},
         {"max_reports": 2},
         {"levels": 1},
-        {"levels": 7, "reports": 3},
-        {"sampling": "uniform", "reports": 2},
+        {"levels": 7, "coordinates": 3},
+        {"sampling": "uniform", "coordinates": 2},
         {"sampling": "uniform"},
         {"honest_fraction": 0.5},
         {"rounds": 3},
@@ -86,7 +88,7 @@ def test_bad_parameters_are_refused_by_name(change: dict[str, Any], message: str
         {"shape": ss.Symmetric(3)},
         {"shape": ()},
         {"users": 10**6, "accountant": "paper", "delta": 1e-3},
-        {"users": 10**8, "accountant": "paper", "reports": 2, "epsilon": 2.0},
+        {"users": 10**8, "accountant": "paper", "coordinates": 2, "epsilon": 2.0},
     ],
     ids=str,
 )
@@ -95,33 +97,51 @@ def test_every_plan_is_certified_at_the_noise_it_uses(change: dict[str, Any]) ->
     plan = ss.plan(**asked)
     plan.verify()
     assert ss.Plan.from_json(plan.to_json()) == plan
-    assert 0 < plan.noise_probability < 1
-    assert (plan.noise_probability * 2**53).is_integer()
-    for name in ("users", "epsilon", "delta", "reports", "levels", "honest_fraction", "rounds"):
-        if name in asked:
-            assert getattr(plan, name) == asked[name]
+    mechanism = replace_of(plan)
+    assert 0 < mechanism.noise_probability < 1
+    assert (mechanism.noise_probability * 2**53).is_integer()
+    chosen = {**asdict(plan.guarantee), **asdict(mechanism)}
+    assert {name: value for name, value in asked.items() if name in chosen}.items() <= chosen.items()
     assert plan.reports <= asked.get("max_reports", plan.dimension)
 
 
 def test_a_planned_noise_probability_is_hardly_more_than_needed() -> None:
-    plan = ss.plan(users=50_000, shape=100, epsilon=0.95, delta=1e-6, reports=1, levels=3)
-    privacy = plan.privacy
-    assert privacy.delta_upper(plan.noise_probability, 0.95) <= 1e-6
-    assert privacy.delta_upper(plan.noise_probability * 0.999, 0.95) > 1e-6
+    plan = ss.plan(users=50_000, shape=100, epsilon=0.95, delta=1e-6, coordinates=1, levels=3)
+    assert plan.privacy.delta(0.95).upper <= 1e-6
+    less = math.floor(replace_of(plan).noise_probability * 0.999 * 2**53) / 2**53
+    assert with_mechanism(plan, noise_probability=less).privacy.delta(0.95).upper > 1e-6
 
 
-def test_many_rounds_leave_fewer_reports_to_choose_from() -> None:
+def test_choices_are_exactly_the_optional_arguments_of_plan() -> None:
+    """Whoever passes choices on (`aggregate`, `plan_for_error`, commands) then misses none."""
+    parameters = inspect.signature(ss.plan).parameters.values()
+    optional = {parameter.name for parameter in parameters if parameter.default is not inspect.Parameter.empty}
+    assert PlanChoices.__required_keys__ == frozenset()
+    assert PlanChoices.__optional_keys__ == optional
+    types, choices = get_type_hints(ss.plan), get_type_hints(PlanChoices)
+    assert {name: types[name] for name in choices} == choices
+
+
+def test_max_reports_caps_what_a_user_sends() -> None:
+    """Each coordinate is a report, so without a cap all four would be sent."""
+    assert ss.plan(**BASE).reports == 4
+    for cap in (1, 2, 3):
+        assert ss.plan(**BASE, max_reports=cap).reports <= cap
+    assert ss.plan(**BASE, max_reports=4) == ss.plan(**BASE, max_reports=10**6) == ss.plan(**BASE)
+
+
+def test_many_rounds_leave_fewer_coordinates_to_choose_from() -> None:
     assert ss.plan(users=10**5, shape=1000, epsilon=1.0, delta=1e-8, rounds=2000).reports <= 500
 
 
 def test_numbers_of_numpy_plan_the_same() -> None:
-    plain = ss.plan(users=3000, shape=4, epsilon=1, delta=1e-6, reports=2, levels=3, rounds=1)
+    plain = ss.plan(users=3000, shape=4, epsilon=1, delta=1e-6, coordinates=2, levels=3, rounds=1)
     numpy = ss.plan(
         users=np.int64(3000),  # type: ignore[arg-type]
         shape=np.int64(4),  # type: ignore[arg-type]
         epsilon=np.float64(1),
         delta=np.float64(1e-6),
-        reports=np.int32(2),  # type: ignore[arg-type]
+        coordinates=np.int32(2),  # type: ignore[arg-type]
         levels=np.uint8(3),  # type: ignore[arg-type]
         rounds=np.int64(1),  # type: ignore[arg-type]
     )
@@ -131,9 +151,9 @@ def test_numbers_of_numpy_plan_the_same() -> None:
 
 def test_the_planners_choice_is_no_worse_than_any_small_choice_by_hand() -> None:
     chosen = ss.plan(**BASE).expected_error.total
-    for reports in (1, 2, 4):
+    for coordinates in (1, 2, 4):
         for levels in (1, 2, 3, 5, 8):
-            by_hand = ss.plan(**BASE, reports=reports, levels=levels)
+            by_hand = ss.plan(**BASE, coordinates=coordinates, levels=levels)
             assert chosen <= by_hand.expected_error.total * (1 + 1e-9)
 
 
@@ -159,13 +179,14 @@ def test_published_noise_above_one_is_refused_with_the_knobs_to_turn() -> None:
 
 def test_the_published_plan_has_the_papers_noise() -> None:
     plan = ss.plan(users=50_000, shape=100, epsilon=0.95, delta=0.5, levels=3, accountant="paper")
-    assert plan.noise_probability == pytest.approx(0.17053, abs=1e-5)
-    assert (plan.reports, plan.sampling) == (1, "stratified")
+    mechanism = replace_of(plan)
+    assert mechanism.noise_probability == pytest.approx(0.17053, abs=1e-5)
+    assert (mechanism.coordinates, mechanism.sampling) == (1, "stratified")
 
 
 def test_a_plan_worse_than_guessing_is_warned_about() -> None:
     with pytest.warns(UninformativePlanWarning, match="worse than guessing"):
-        ss.plan(users=30, shape=10, epsilon=0.5, delta=1e-6, reports=1)
+        ss.plan(users=30, shape=10, epsilon=0.5, delta=1e-6, coordinates=1)
 
 
 @pytest.mark.slow
@@ -191,13 +212,13 @@ def test_a_known_spread_makes_for_a_better_plan() -> None:
         cautious.expected_error.total, rel=1e-3
     )
     scaled = ss.plan(**target, spread=1.0, bounds=(-3.0, 7.0))
-    assert scaled.levels == narrow.levels
+    assert replace_of(scaled).levels == replace_of(narrow).levels
     assert scaled.error_at_spread(1.0).total == pytest.approx(100 * narrow.error_at_spread(0.1).total)
 
 
 def test_the_error_at_a_spread_is_an_upper_bound_of_what_is_seen() -> None:
     """Users who differ little: the mean squared error of 40 runs, against twice what its own noise allows."""
-    plan = ss.plan(users=2000, shape=20, epsilon=1.0, delta=1e-6, reports=2, spread=0.05)
+    plan = ss.plan(users=2000, shape=20, epsilon=1.0, delta=1e-6, coordinates=2, spread=0.05)
     rows = np.random.default_rng(1).normal(0.4, 0.05, (2000, 20)).clip(0, 1)
     truth, spread = rows.mean(axis=0), float(rows.std(axis=0).max())
     errors = []
@@ -209,16 +230,27 @@ def test_the_error_at_a_spread_is_an_upper_bound_of_what_is_seen() -> None:
     assert predicted < 0.9 * plan.expected_error.total
 
 
-def test_a_target_error_at_a_spread_needs_fewer_users() -> None:
-    target: dict[str, Any] = {"shape": 10, "epsilon": 1.0, "delta": 1e-6, "reports": 1, "levels": 3}
-    cautious, narrow = plan_for_error(1e-2, **target), plan_for_error(1e-2, **target, spread=0.05)
-    assert narrow.users < 0.8 * cautious.users
-    assert narrow.error_at_spread(0.05).total <= 1e-2
-
-
 def test_what_a_spread_costs_in_sampling_does_not_depend_on_the_bounds() -> None:
-    plan = ss.plan(users=5000, shape=10, epsilon=1.0, delta=1e-6, reports=1, levels=20)
-    unequal = replace(plan, domain=Domain.of(10, (0.0, np.linspace(1, 3, 10))))
+    plan = ss.plan(users=5000, shape=10, epsilon=1.0, delta=1e-6, coordinates=1, levels=20)
+    unequal = replace(plan, domain=Box.of(10, (0.0, np.linspace(1, 3, 10))))
     assert unequal.error_at_spread(0.01).sampling == pytest.approx(plan.error_at_spread(0.01).sampling)
     assert unequal.error_at_spread(0.01).noise > plan.error_at_spread(0.01).noise
     assert unequal.error_at_spread(9.0).total <= unequal.expected_error.total * (1 + 1e-12)
+
+
+def test_alternatives_are_the_same_collection_with_fewer_and_fewer_coordinates() -> None:
+    chosen = ss.plan(**BASE, rounds=2, honest_fraction=0.9, bounds=(-1, 1))
+    others = alternatives(chosen)
+    assert [replace_of(other).coordinates for other in others] == [4, 2, 1]
+    for other in others:
+        assert (other.domain, other.guarantee) == (chosen.domain, chosen.guarantee)
+        other.verify()
+
+
+def test_the_papers_plan_for_the_same_collection_is_one_round_of_one_coordinate() -> None:
+    ours = ss.plan(users=10**6, shape=10, epsilon=2.0, delta=1e-3, rounds=3, honest_fraction=0.9)
+    theirs = published_plan(ours, 0.9)
+    theirs.verify()
+    assert theirs.domain == ours.domain
+    assert theirs.guarantee == replace(ours.guarantee, epsilon=0.9, rounds=1, accountant="paper")
+    assert replace_of(theirs).coordinates == 1

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shufflesum.protocol import SecureSource
-from shufflesum.protocol import randomness as module
-from shufflesum.protocol.randomness import words
+from shufflesum.randomness import SecureSource, words
+from shufflesum.randomness import source as module
 from shufflesum.testing import SeededSource
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
