@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shufflesum._compiled import kernel
-from shufflesum.privacy._binomial import ROUNDING, binomial_window, log_concave_window
+from shufflesum.privacy._binomial import ROUNDING, binomial_window, grown, log_concave_window
 from shufflesum.privacy._mixture import Mixture
 
 __all__ = ["blanket_mixture", "third_value_mixture"]
@@ -82,7 +82,9 @@ def _groups(users: int, size: int, odds: float, slope: float) -> tuple[Floats, F
     if widest * np.sqrt(_MEAN_VARIANCE / _NODE_VARIANCE) > 2.0 * spread:
         return np.full(1, mean), np.ones(1), 1
     start = min(users, max(size, int(mean)))
-    lowest, terms, total, low_tail, high_tail = log_concave_window(size, users, size, odds, False, start, _CHEAP_TAIL)
+    lowest, terms, total, low_tail, high_tail = log_concave_window(
+        size, users, size, odds, False, start, _CHEAP_TAIL, _CHEAP_TAIL
+    )
     distance = int(max(1.0, min(widest, float(terms.size))))
     nodes = (terms.size - 1) // distance + 1
     counts = np.empty(nodes)
@@ -99,15 +101,6 @@ def _groups(users: int, size: int, odds: float, slope: float) -> tuple[Floats, F
         shares[node] = whole / (total + low_tail + high_tail)
         counts[node] = lowest + begin + moment / whole
     return counts, shares, terms.size
-
-
-@kernel
-def _grown(array: Floats, needed: int) -> Floats:
-    if needed <= array.size:
-        return array
-    grown = np.empty(max(needed, 2 * array.size))
-    grown[: array.size] = array
-    return grown
 
 
 @kernel
@@ -144,8 +137,8 @@ def _blanket_cells(
                 longest = max(longest, steps)
             sizes[cell] = first + end - 1
             drifts[cell] = low
-            shifts = _grown(shifts, used + counts.size)
-            weights = _grown(weights, used + counts.size)
+            shifts = grown(shifts, used + counts.size)
+            weights = grown(weights, used + counts.size)
             for node in range(counts.size):
                 if shares[node] > 0.0:
                     shifts[used] = c * counts[node] * (1.0 - 8.0 * ROUNDING)
@@ -191,8 +184,8 @@ def _third_value_cells(
                 renew = high - _BLOCK * counts[0]
             sizes[cell] = first + begin
             drifts[cell] = high
-            shifts = _grown(shifts, used + counts.size)
-            weights = _grown(weights, used + counts.size)
+            shifts = grown(shifts, used + counts.size)
+            weights = grown(weights, used + counts.size)
             for node in range(counts.size):
                 shifts[used] = (slope * counts[node] + floor) * (1.0 + 32.0 * ROUNDING * (longest + 64))
                 weights[used] = mass * shares[node]
