@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shufflesum._compiled import kernel
 
-__all__ = ["ROUNDING", "binomial_window", "excess_table", "grown", "log_concave_window", "slack"]
+__all__ = ["ROUNDING", "binomial_window", "excess_table", "log_concave_window", "slack"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,17 +64,6 @@ def _fill(
 
 
 @kernel
-def grown(array: Floats, needed: int) -> Floats:
-    """Return the array, or a longer one that begins with it."""
-    if needed <= array.size:
-        return array
-    longer = np.empty(max(needed, 2 * array.size))
-    for i in range(array.size):  # assigned to a slice, numba's words for other shapes take 2 s to compile
-        longer[i] = array[i]
-    return longer
-
-
-@kernel
 def _walk(
     start: int, edge: int, last: int, shift: int, odds: float, biased: bool, total: float, cut: float
 ) -> tuple[Floats, float, float]:
@@ -88,7 +77,10 @@ def _walk(
         )
         if tail >= 0.0:
             return terms[:used], total, tail
-        terms = grown(terms, 4 * terms.size)
+        grown = np.empty(4 * terms.size)
+        for i in range(used):  # as a slice, numba's message for unequal lengths takes 2 s more to compile
+            grown[i] = terms[i]
+        terms = grown
 
 
 @kernel

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shufflesum._compiled import kernel
-from shufflesum.privacy._binomial import ROUNDING, binomial_window, grown, log_concave_window
+from shufflesum.privacy._binomial import ROUNDING, binomial_window, log_concave_window
 from shufflesum.privacy._mixture import Mixture
 
 __all__ = ["blanket_mixture", "third_value_mixture"]
@@ -104,6 +104,16 @@ def _groups(users: int, size: int, odds: float, slope: float) -> tuple[Floats, F
 
 
 @kernel
+def _grown(array: Floats, needed: int) -> Floats:
+    if needed <= array.size:
+        return array
+    grown = np.empty(max(needed, 2 * array.size))
+    for i in range(array.size):
+        grown[i] = array[i]
+    return grown
+
+
+@kernel
 def _blanket_cells(
     users: int, cells: int, gamma: float, first: int, masses: Floats
 ) -> tuple[Integers, Integers, Integers, Floats, Floats, int]:
@@ -137,8 +147,8 @@ def _blanket_cells(
                 longest = max(longest, steps)
             sizes[cell] = first + end - 1
             drifts[cell] = low
-            shifts = grown(shifts, used + counts.size)
-            weights = grown(weights, used + counts.size)
+            shifts = _grown(shifts, used + counts.size)
+            weights = _grown(weights, used + counts.size)
             for node in range(counts.size):
                 if shares[node] > 0.0:
                     shifts[used] = c * counts[node] * (1.0 - 8.0 * ROUNDING)
@@ -184,8 +194,8 @@ def _third_value_cells(
                 renew = high - _BLOCK * counts[0]
             sizes[cell] = first + begin
             drifts[cell] = high
-            shifts = grown(shifts, used + counts.size)
-            weights = grown(weights, used + counts.size)
+            shifts = _grown(shifts, used + counts.size)
+            weights = _grown(weights, used + counts.size)
             for node in range(counts.size):
                 shifts[used] = (slope * counts[node] + floor) * (1.0 + 32.0 * ROUNDING * (longest + 64))
                 weights[used] = mass * shares[node]
