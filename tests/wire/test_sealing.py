@@ -5,14 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -31,9 +29,7 @@ from shufflesum.wire import (
     seal_many,
     write_key_pair,
 )
-from shufflesum.wire.hpke import Recipient
 
-LIBRARY = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 INFO = seal_info("5a" * 32, 1)
 PLAIN = np.arange(4 * REPORT_BYTES, dtype=np.uint8).reshape(4, REPORT_BYTES)
@@ -45,14 +41,7 @@ def rows(opened: Opened) -> list[list[int]]:
 
 
 def numbered(count: int) -> NDArray[np.uint8]:
-    return np.arange(count, dtype=">u4").astype(">u8").view(np.uint8).reshape(count, 8)[:, 2:]
-
-
-def opened_or_refused(opening: Callable[[bytes], bytes], message: bytes) -> bytes | None:
-    try:
-        return opening(message)
-    except (InvalidTag, ValueError):
-        return None
+    return np.arange(count, dtype=">u4").astype(">u8").view(np.uint8).reshape(count, 8)[:, 8 - REPORT_BYTES :]
 
 
 # --- seals ---
@@ -76,13 +65,13 @@ def test_equal_reports_look_different_when_sealed() -> None:
         assert len({row[part].tobytes() for row in sealed}) == 20
 
 
-@given(st.integers(0, SEALED_BYTES * 8 - 1))
-def test_a_report_with_any_bit_flipped_is_rejected_and_the_others_are_kept(bit: int) -> None:
-    broken = SEALED.copy()
-    broken[1, bit // 8] ^= 1 << bit % 8
-    opened = open_many(broken, KEY, INFO)
-    assert opened.rejected == 1
-    assert rows(opened) == PLAIN[[0, 2, 3]].tolist()
+def test_a_report_with_any_bit_flipped_is_rejected_and_the_others_are_kept() -> None:
+    for bit in range(SEALED_BYTES * 8):
+        broken = SEALED[:3].copy()
+        broken[1, bit // 8] ^= 1 << bit % 8
+        opened = open_many(broken, KEY, INFO)
+        assert opened.rejected == 1, bit
+        assert rows(opened) == PLAIN[[0, 2]].tolist(), bit
 
 
 @given(st.binary(min_size=SEALED_BYTES, max_size=SEALED_BYTES))
@@ -90,32 +79,9 @@ def test_arbitrary_bytes_are_rejected_never_an_error(data: bytes) -> None:
     assert open_many(data, KEY, INFO).rejected == 1
 
 
-@given(
-    plain=st.binary(max_size=200),
-    info=st.binary(max_size=200),
-    private=st.binary(min_size=32, max_size=32),
-    flip=st.none() | st.integers(0),
-)
-def test_a_recipient_opens_what_the_library_opens_and_nothing_else(
-    plain: bytes, info: bytes, private: bytes, flip: int | None
-) -> None:
-    key = X25519PrivateKey.from_private_bytes(private)
-    message = bytearray(LIBRARY.encrypt(plain, key.public_key(), info))
-    if flip is not None:
-        message[flip // 8 % len(message)] ^= 1 << flip % 8
-    assert opened_or_refused(Recipient(key, info).open, bytes(message)) == opened_or_refused(
-        lambda sealed: LIBRARY.decrypt(sealed, key, info), bytes(message)
-    )
-
-
-@pytest.mark.parametrize("length", [0, 31, 32, 47])
-def test_a_message_too_short_to_be_a_seal_is_refused(length: int) -> None:
-    assert opened_or_refused(Recipient(KEY, INFO).open, SEALED[0].tobytes()[:length]) is None
-
-
 @pytest.mark.parametrize("point", [0, 1, 2**255 - 19, 2**255 - 20, 2**255 - 18, 2**256 - 1])
 def test_ephemeral_keys_of_low_order_are_rejected(point: int) -> None:
-    opened = open_many(point.to_bytes(32, "little") + bytes(22), KEY, INFO)
+    opened = open_many(point.to_bytes(32, "little") + bytes(SEALED_BYTES - 32), KEY, INFO)
     assert (opened.rejected, len(opened.encoded)) == (1, 0)
 
 
@@ -139,8 +105,8 @@ def test_a_seal_opens_only_with_its_key() -> None:
 
 
 def test_sealed_bytes_that_are_no_whole_reports_are_refused() -> None:
-    with pytest.raises(ReportsError, match=r"55 bytes of sealed reports; .* whole reports of 54 bytes"):
-        open_many(bytes(55), KEY, INFO)
+    with pytest.raises(ReportsError, match=rf"whole reports of {SEALED_BYTES} bytes"):
+        open_many(bytes(SEALED_BYTES + 1), KEY, INFO)
 
 
 # --- opening on all cores ---
@@ -201,11 +167,11 @@ def test_no_processes_are_refused() -> None:
 SCRIPT = """
 import time
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from shufflesum.wire import Opener
+from shufflesum.wire import SEALED_BYTES, Opener
 
 if __name__ == "__main__":
     opener = Opener(X25519PrivateKey.generate(), processes=2)
-    opener.open_many(bytes(54 * 2049), b"")
+    opener.open_many(bytes(SEALED_BYTES * 2049), b"")
     print(*opener._pool._processes, flush=True)
     time.sleep(600)
 """

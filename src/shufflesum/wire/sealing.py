@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from shufflesum._machine import cores, process_pool
 from shufflesum.contract import REPORT_BYTES, SEAL_BYTES
 from shufflesum.errors import FileError, ParameterError, ReportsError
-from shufflesum.wire.hpke import Recipient
 
 __all__ = [
     "KEY_BYTES",
@@ -154,11 +153,10 @@ def _sealed_bytes(sealed: bytes | NDArray[np.uint8]) -> bytes:
 
 
 def _open_block(sealed: bytes, private_key: X25519PrivateKey, info: bytes) -> tuple[bytes, int]:
-    recipient = Recipient(private_key, info)
     opened = []
     for start in range(0, len(sealed), SEALED_BYTES):
         try:
-            opened.append(recipient.open(sealed[start : start + SEALED_BYTES]))
+            opened.append(_SUITE.decrypt(sealed[start : start + SEALED_BYTES], private_key, info))
         except (InvalidTag, ValueError):
             continue
     return b"".join(opened), len(sealed) // SEALED_BYTES - len(opened)
