@@ -28,7 +28,9 @@ from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.protocol import Reports, shuffle
 from shufflesum.wire.codec import decode_reports, encode_reports
-from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, Opener, check_public_key, seal_info, seal_many
+from shufflesum.wire.keys import check_public_key
+from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, seal_info, seal_many
+from shufflesum.wire.workers import Opener
 
 __all__ = [
     "UPLOAD_ID_BYTES",
