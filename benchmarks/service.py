@@ -33,7 +33,7 @@ from tests.service.servers import Deployment, ServerProcess, fake_upload, wait_u
 from benchmarks.timing import Row
 from shufflesum._machine import cores as machine_cores
 from shufflesum.protocol import Randomizer
-from shufflesum.service.store import Entry, open_store
+from shufflesum.service.stores.store import Entry, open_store
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES, encode_reports, seal_info, seal_many
 

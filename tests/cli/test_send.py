@@ -13,8 +13,8 @@ import shufflesum as ss
 from shufflesum.cli import send
 from shufflesum.cli.estimate import command as estimate_command
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.service.client import Client
-from shufflesum.service.web import UnreachableError
+from shufflesum.service.client.sending import Client
+from shufflesum.service.client.web import UnreachableError
 from shufflesum.tables import open_table
 from shufflesum.wire import Task, TaskError, generate_private_key
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.service.postgres import Postgres, why_no_postgres
-from tests.service.store_places import Place, new_task
+from tests.service.stores.places import Place, new_task
 
-from shufflesum.service import sql_store
-from shufflesum.service.store import Store
+from shufflesum.service.stores import sql as sql_store
+from shufflesum.service.stores.store import Store
 
 
 @pytest.fixture(scope="session")

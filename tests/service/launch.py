@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from shufflesum.cli.serve import command
-from shufflesum.service import sql_store
+from shufflesum.service.stores import sql as sql_store
 from shufflesum.wire import Task
 
 

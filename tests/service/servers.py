@@ -25,7 +25,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from shufflesum.contract import Plan
-from shufflesum.service.problems import parse_problem
+from shufflesum.service.http.problems import parse_problem
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import SEALED_BYTES, Task, Upload, generate_private_key, write_key_pair
 

@@ -22,9 +22,9 @@ from tests.service.servers import Deployment, ServerProcess, wait_until
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
 from shufflesum.cli import send as send_command
-from shufflesum.service.analyzer_store import Result, open_results
-from shufflesum.service.client import Client, ContributedError
-from shufflesum.service.web import RefusedError, UnreachableError, fetch_estimate
+from shufflesum.service.client import RefusedError, UnreachableError, fetch_estimate
+from shufflesum.service.client.sending import Client, ContributedError
+from shufflesum.service.stores.tables import Result, open_results
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import Upload, generate_private_key
 

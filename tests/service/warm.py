@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx  # noqa: F401
 import numpy as np
 
-import shufflesum.service.shuffler  # noqa: F401
+import shufflesum.service.shuffler.server  # noqa: F401
 from shufflesum import Randomizer, shuffle
-from shufflesum.service.release import permuted
+from shufflesum.service.shuffler.release import permuted
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES
 

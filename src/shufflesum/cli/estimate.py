@@ -15,7 +15,7 @@ from shufflesum._figures import upwards
 from shufflesum.cli.options import console, task_option
 from shufflesum.cli.results import guarantee_of, print_table
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
-from shufflesum.service.web import fetch_estimate
+from shufflesum.service.client import fetch_estimate
 from shufflesum.tables import StagedOutputs
 from shufflesum.wire import Task
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, task_option
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.client import Client, ContributedError
-from shufflesum.service.web import RefusedError, UnreachableError
+from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError
 from shufflesum.tables import Table, check_shape, open_table
 from shufflesum.wire import Task
 

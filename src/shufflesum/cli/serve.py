@@ -8,6 +8,7 @@ import click
 
 from shufflesum.cli import serve_analyzer
 from shufflesum.cli.server_options import server_options
+from shufflesum.service import require_service
 from shufflesum.wire import Task
 
 __all__ = ["command"]
@@ -96,11 +97,13 @@ def shuffler(
     Example: shufflesum serve shuffler --task task.json --store sqlite:shuffler.db --secret-file secret \\
                  --analyzer https://analyzer.example.org
     """
-    from shufflesum.service.addresses import check_url
-    from shufflesum.service.http import ServerOptions, load_secret
-    from shufflesum.service.release import AnalyzerAddress
-    from shufflesum.service.shuffler import ShufflerOptions, run_shuffler
-    from shufflesum.service.tokens import TokenBook
+    require_service()
+    from shufflesum.service.http.addresses import check_url
+    from shufflesum.service.http.secret import load_secret
+    from shufflesum.service.http.server import ServerOptions
+    from shufflesum.service.shuffler.release import AnalyzerAddress
+    from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
+    from shufflesum.service.shuffler.tokens import TokenBook
 
     url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(

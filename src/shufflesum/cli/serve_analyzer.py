@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from shufflesum.cli.server_options import server_options
+from shufflesum.service import require_service
 from shufflesum.wire import Opener, Task, load_private_key
 
 __all__ = ["command"]
@@ -55,10 +56,12 @@ def command(
     Example: shufflesum serve analyzer --task task.json --key analyzer.key --secret-file secret \\
                  --store sqlite:analyzer.sqlite --port 8081
     """
-    # First, because it says which extra is missing.
-    from shufflesum.service.http import ServerOptions, configure_logging, load_secret, log, run_server  # isort: skip
-    from shufflesum.service.analyzer import AnalyzerServer
-    from shufflesum.service.analyzer_store import open_results
+    require_service()
+    from shufflesum.service.analyzer.server import AnalyzerServer
+    from shufflesum.service.http.secret import load_secret
+    from shufflesum.service.http.server import ServerOptions, run_server
+    from shufflesum.service.logs import configure_logging, log
+    from shufflesum.service.stores.tables import open_results
 
     options = ServerOptions(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
     task = Task.load(task_file)

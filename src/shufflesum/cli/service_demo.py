@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import secrets
 import socket
@@ -26,8 +25,9 @@ from shufflesum._figures import upwards
 from shufflesum.contract import Plan
 from shufflesum.errors import ShufflesumError
 from shufflesum.planning import plan as make_plan
-from shufflesum.service.client import Client
-from shufflesum.service.web import RefusedError, fetch_estimate, web_client
+from shufflesum.service import require_service
+from shufflesum.service.client import Client, RefusedError, fetch_estimate
+from shufflesum.service.client.web import web_client
 from shufflesum.synthetic import heartbeats
 from shufflesum.wire import SEALED_BYTES, Task, generate_private_key, load_public_key, write_key_pair
 
@@ -62,7 +62,7 @@ class _Server:
 
 def run_service_demo(console: Console, *, users: int) -> None:
     """Start shuffler and analyzer, send a synthetic crowd, print the estimate and what each party saw, stop all."""
-    importlib.import_module("shufflesum.service.http")  # says which extra is missing, before anything is started
+    require_service()
     plan = make_plan(users=users, shape=_SAMPLES, epsilon=1.0, delta=1e-6, reports=_REPORTS)
     beats = heartbeats(users, _SAMPLES)
     with tempfile.TemporaryDirectory(prefix="shufflesum-demo-") as name:

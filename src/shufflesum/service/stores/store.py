@@ -1,0 +1,199 @@
+"""What a shuffler keeps, whatever it keeps it in: sealed reports of a round until they are released, and no more.
+
+A store never learns who sent an upload or when. Upload ids are remembered apart from the reports, without order.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from shufflesum.errors import ParameterError, ShufflesumError
+from shufflesum.wire import SEALED_BYTES, Task
+
+__all__ = [
+    "Batch",
+    "Entry",
+    "Outcome",
+    "Status",
+    "Store",
+    "StoreError",
+    "WrongStoreError",
+    "decide",
+    "open_store",
+    "split",
+    "sqlite_path",
+]
+
+
+class StoreError(ShufflesumError):
+    """The store cannot be reached or cannot write now; nothing was acknowledged, and trying again is safe."""
+
+
+class WrongStoreError(StoreError):
+    """What is there belongs to another task, another version or somebody else; trying again will not help."""
+
+
+class Outcome(enum.Enum):
+    """What became of an upload."""
+
+    STORED = "stored"
+    REPLAYED = "replayed"
+    ROUND_CLOSED = "round-closed"
+    ROUND_NOT_OPEN = "round-not-open"
+    TOKEN_SPENT = "token-spent"
+    COPIED = "copied"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One upload to be stored: its sealed reports, and the digest of the token that paid for it, if any."""
+
+    round_number: int
+    upload_id: bytes
+    sealed: bytes
+    token: bytes | None = None
+
+    @cached_property
+    def reports(self) -> list[bytes]:
+        """The sealed reports one by one."""
+        return split(self.sealed)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All users of one closed round, under the random id that the analyzer knows them by."""
+
+    batch_id: str
+    round_number: int
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a task stands: the round that is open (None after the last), its users, and rounds released so far."""
+
+    open_round: int | None
+    users: int
+    released: int
+
+
+class Store(Protocol):
+    """A durable place for one task's uploads. Methods block, and may be called from several threads.
+
+    Every method raises StoreError where the store is out of reach; the next call tries afresh, without help.
+    """
+
+    def add(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Store uploads, all in one transaction, and return once they are durable; one outcome each, in order.
+
+        A known upload id is REPLAYED before anything else is looked at, so that a lost answer can always be asked for
+        again, even after its round was closed. A token is spent only by an upload that is STORED. An upload is COPIED,
+        and refused whole, where one of its reports is in it twice or in another upload of the open round.
+        """
+        ...
+
+    def check(self) -> None:
+        """Raise StoreError where an upload could not be stored now; found out by a durable write of nothing new."""
+        ...
+
+    def status(self) -> Status:
+        """Where the task stands."""
+        ...
+
+    def close_round(self, smallest: int) -> Batch | None:
+        """Fix the open round's users as a batch and open the next round, at once; None where there are fewer."""
+        ...
+
+    def pending(self) -> Batch | None:
+        """The batch that was fixed and not acknowledged yet; at most one."""
+        ...
+
+    def sealed(self, batch: Batch) -> Iterator[bytes]:
+        """The batch's sealed reports, some at a time, in a random order that was drawn for the batch as a whole."""
+        ...
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Delete the batch's reports and spent tokens for good; its upload ids stay, in no order of arrival.
+
+        What cannot be deleted at once is left to `tidy`.
+        """
+        ...
+
+    def forget(self, *, pending: bool = False) -> None:
+        """Delete all uploads, upload ids and tokens for good and close every round: the task has expired.
+
+        A batch that was fixed and not acknowledged stays, unless `pending` says that it goes as well. What cannot be
+        deleted at once is left to `tidy`.
+        """
+        ...
+
+    def tidy(self) -> None:
+        """Finish a deletion that was interrupted; cheap where there is none."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+def split(sealed: bytes) -> list[bytes]:
+    """Sealed reports one by one; no two that were sealed are alike, and a copy that is not exact cannot be opened."""
+    return [sealed[start : start + SEALED_BYTES] for start in range(0, len(sealed), SEALED_BYTES)]
+
+
+def decide(
+    entries: Sequence[Entry], open_round: int | None, known: set[bytes], spent: set[bytes], sealed: set[bytes]
+) -> list[Outcome]:
+    """The outcome of each upload, given what the store knows of them: upload ids, the open round's tokens and reports.
+
+    The sets are added to, so that uploads which repeat each other within one call are recognised as well.
+    """
+    outcomes = []
+    for entry in entries:
+        reports = entry.reports
+        if entry.upload_id in known:
+            outcome = Outcome.REPLAYED
+        elif open_round is None or entry.round_number < open_round:
+            outcome = Outcome.ROUND_CLOSED
+        elif entry.round_number > open_round:
+            outcome = Outcome.ROUND_NOT_OPEN
+        elif entry.token in spent:
+            outcome = Outcome.TOKEN_SPENT
+        elif len(set(reports)) < len(reports) or not sealed.isdisjoint(reports):
+            outcome = Outcome.COPIED
+        else:
+            outcome = Outcome.STORED
+            known.add(entry.upload_id)
+            sealed.update(reports)
+            if entry.token is not None:
+                spent.add(entry.token)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def open_store(address: str, task: Task) -> Store:
+    """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new."""
+    path = sqlite_path(address)
+    if path is not None:
+        from shufflesum.service.stores.sqlite import SqliteStore
+
+        return SqliteStore(path, task)
+    from shufflesum.service.stores.postgres import PostgresStore
+
+    return PostgresStore(address, task)
+
+
+def sqlite_path(address: str) -> str | None:
+    """The path in `sqlite:PATH`, None for `postgresql://...`; any other address of a store is refused."""
+    if address.startswith("sqlite:") and address != "sqlite:":
+        return address.removeprefix("sqlite:")
+    if urlsplit(address).scheme in ("postgresql", "postgres"):
+        return None
+    raise ParameterError(
+        f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database"
+    )
