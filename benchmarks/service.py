@@ -33,7 +33,7 @@ from tests.service.servers import Deployment, ServerProcess, fake_upload, wait_u
 from benchmarks.timing import Row
 from shufflesum._machine import cores as machine_cores
 from shufflesum.protocol import Randomizer
-from shufflesum.service.stores.store import Entry, open_store
+from shufflesum.service.stores.store import NewUpload, open_store
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES, encode_reports, seal_info, seal_many
 
@@ -124,7 +124,9 @@ def memory() -> list[Row]:
         deployment = Deployment.small(Path(name), users=STORED)
         store = open_store(f"sqlite:{name}/shuffler.db", deployment.task)
         for _ in range(STORED // 10_000):
-            store.add([Entry(1, secrets.token_bytes(16), secrets.token_bytes(SEALED_BYTES)) for _ in range(10_000)])
+            store.take(
+                [NewUpload(1, secrets.token_bytes(16), secrets.token_bytes(SEALED_BYTES)) for _ in range(10_000)]
+            )
         store.close()
         with deployment.analyzer() as analyzer, deployment.shuffler(analyzer.url) as shuffler:
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1, 900)

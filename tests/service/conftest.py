@@ -33,7 +33,7 @@ def postgres(_one_postgres: Postgres) -> Postgres:
 @pytest.fixture
 def short_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few uploads fill the list of arrivals."""
-    monkeypatch.setattr(sql_store, "_MOST_RECENT", 9)
+    monkeypatch.setattr(sql_store, "_MAX_ARRIVALS", 9)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -25,6 +25,6 @@ if __name__ == "__main__":
     if "LAUNCH_EXPIRED_ONCE" in os.environ:  # the task has expired once this file exists
         over = Path(os.environ["LAUNCH_EXPIRED_ONCE"])
         Task.expired_at = lambda self, moment: over.exists()  # type: ignore[method-assign]
-    if "LAUNCH_MOST_RECENT" in os.environ:  # uploads are put away that often
-        sql_store._MOST_RECENT = int(os.environ["LAUNCH_MOST_RECENT"])
+    if "LAUNCH_MAX_ARRIVALS" in os.environ:  # uploads are put away that often
+        sql_store._MAX_ARRIVALS = int(os.environ["LAUNCH_MAX_ARRIVALS"])
     command(prog_name="serve")

@@ -287,7 +287,7 @@ class StandInAnalyzer:
                     return
                 status, document = (200, b"<html>") if answer == "page" else (int(answer), b"")
                 if answer in (200, 201):
-                    document = json.dumps({"batch": batch.batch_id, "status": "counted"}).encode()
+                    document = json.dumps({"batch": batch.batch_id, "answer": "counted"}).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(document)))
                 self.end_headers()

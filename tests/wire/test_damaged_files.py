@@ -173,7 +173,7 @@ def test_no_program_starts_with_a_damaged_task(tmp_path: Path, cases: int) -> No
     server = ["--secret-file", str(tmp_path / "secret"), "--store", f"sqlite:{tmp_path / 'store'}"]
     file = tmp_path / "task.json"
     commands = {
-        send.command: [str(tmp_path / "rows.csv"), "--ledger", str(tmp_path / "ledger")],
+        send.command: [str(tmp_path / "rows.csv"), "--contributions", str(tmp_path / "contributions")],
         serve.command: ["shuffler", *server, "--analyzer", "http://127.0.0.1:1"],
         serve_analyzer.command: [*server, "--key", str(tmp_path / "key")],
     }

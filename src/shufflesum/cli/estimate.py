@@ -52,7 +52,7 @@ def command(
         if plot:
             require_plots()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, authorities=ca)
+        document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, ca_file=ca)
         text = json.dumps(document, allow_nan=False)
         if staged:
             outputs.write(staged, text + "\n")

@@ -103,13 +103,13 @@ def shuffler(
     from shufflesum.service.http.server import ServerOptions
     from shufflesum.service.shuffler.release import AnalyzerAddress
     from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
-    from shufflesum.service.shuffler.tokens import TokenBook
+    from shufflesum.service.shuffler.tokens import Tokens
 
     url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
         analyzer=AnalyzerAddress(url, load_secret(secret_file), analyzer_ca),
-        tokens=None if digests is None else TokenBook.load(digests),
+        tokens=None if digests is None else Tokens.load(digests),
         release_at=release_at,
-        most_pending=max_pending,
+        max_pending=max_pending,
     )
     run_shuffler(Task.load(task_file), store, options, ServerOptions(host, port, tls_cert, tls_key))

@@ -32,9 +32,9 @@ __all__ = ["command"]
     help="Processes that open reports.  [one per core]",
 )
 @click.option(
-    "--release-anyway",
+    "--without-guarantee",
     is_flag=True,
-    envvar="SHUFFLESUM_RELEASE_ANYWAY",
+    envvar="SHUFFLESUM_WITHOUT_GUARANTEE",
     show_envvar=True,
     help="Answer with estimates, marked as such, even where the guarantee no longer holds.",
 )
@@ -48,7 +48,7 @@ def command(
     tls_key: Path | None,
     key_file: Path,
     processes: int | None,
-    release_anyway: bool,
+    without_guarantee: bool,
 ) -> None:
     """Take whole batches from the shuffler, keep their tables of counts, answer GET /tasks/ID/estimate.
 
@@ -61,16 +61,16 @@ def command(
     from shufflesum.service.http.secret import load_secret
     from shufflesum.service.http.server import ServerOptions, run_server
     from shufflesum.service.logs import configure_logging, log
-    from shufflesum.service.stores.tables import open_results
+    from shufflesum.service.stores.tables import open_tables
 
     options = ServerOptions(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
     task = Task.load(task_file)
     server = AnalyzerServer(
         task,
         Opener(load_private_key(key_file), processes=processes),
-        open_results(store, task),
+        open_tables(store, task),
         secret=load_secret(secret_file),
-        release_anyway=release_anyway,
+        without_guarantee=without_guarantee,
     )
     configure_logging()
     log.info("analyzer starts", task=task.id, rounds=task.rounds)

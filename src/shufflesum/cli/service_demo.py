@@ -70,7 +70,7 @@ def run_service_demo(console: Console, *, users: int) -> None:
         key, public = write_key_pair(folder / "analyzer", generate_private_key())
         task = _make_task(plan, public, folder)
         common = ["--task", str(folder / "task.json"), "--secret-file", str(folder / "secret"), "--store"]
-        arguments = [*common, f"sqlite:{folder}/results", "--key", str(key), "--port", "0"]
+        arguments = [*common, f"sqlite:{folder}/tables", "--key", str(key), "--port", "0"]
         with _server(folder, "analyzer", arguments) as analyzer:
             analyzer_url = analyzer.url()
             port = task.shuffler.rpartition(":")[2]
@@ -79,7 +79,7 @@ def run_service_demo(console: Console, *, users: int) -> None:
                 shuffler.url()
                 console.print(f"analyzer, shuffler and {users:,} users run on this machine, each with files of its own")
                 start = time.monotonic()
-                with Client(task, ledger=folder / "ledger") as client:
+                with Client(task, contributions=folder / "contributions") as client:
                     client.upload_many(beats, [f"user {i}" for i in range(users)])
                 console.print(
                     f"{users:,} uploads randomized, sealed and acknowledged in {time.monotonic() - start:.1f} s"

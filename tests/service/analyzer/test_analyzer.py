@@ -4,6 +4,7 @@ import contextlib
 import resource
 import secrets
 import signal
+import sqlite3
 import tempfile
 import threading
 import time
@@ -27,8 +28,8 @@ from shufflesum import Plan, Reports
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.estimation import estimate
 from shufflesum.service.analyzer.server import AnalyzerServer
-from shufflesum.service.stores.store import StoreError, open_store
-from shufflesum.service.stores.tables import open_results
+from shufflesum.service.stores.store import StoreError, WrongStoreError, open_store
+from shufflesum.service.stores.tables import open_tables
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import Opener, Task, encode_reports, generate_private_key, seal_info
 from shufflesum.wire.sealing import seal_many
@@ -104,7 +105,7 @@ class Remote:
 
 @contextlib.contextmanager
 def running(task: Task, address: str, **options: Any) -> Iterator[Remote]:
-    server = AnalyzerServer(task, Opener(KEY, processes=1), open_results(address, task), secret=SECRET, **options)
+    server = AnalyzerServer(task, Opener(KEY, processes=1), open_tables(address, task), secret=SECRET, **options)
     web = uvicorn.Server(uvicorn.Config(server.app(), port=0, log_config=None, lifespan="on", ws="none"))
     thread = threading.Thread(target=web.run)
     thread.start()
@@ -127,7 +128,7 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> str:
         return f"sqlite:{tmp_path}/analyzer.sqlite"
     database: Postgres = request.getfixturevalue("postgres")
     with psycopg.connect(database.address) as connection:
-        connection.execute("DROP TABLE IF EXISTS shufflesum_results")
+        connection.execute("DROP TABLE IF EXISTS shufflesum_tables_1")
     return database.address
 
 
@@ -140,7 +141,7 @@ def remote(address: str) -> Iterator[Remote]:
 def test_a_batch_becomes_its_table_of_counts(remote: Remote, address: str) -> None:
     cells = honest_cells(USERS)
     assert remote.post(sealed(TASK, cells))[0] == 201
-    (result,) = open_results(address, TASK).results()
+    (result,) = open_tables(address, TASK).counted()
     expected = np.zeros((4, 11), dtype=np.int64)
     for coordinate, value in cells:
         expected[coordinate, value] += 1
@@ -163,9 +164,9 @@ def test_a_batch_becomes_its_table_of_counts(remote: Remote, address: str) -> No
 
 def test_a_batch_sent_again_counts_once(remote: Remote) -> None:
     body, batch = sealed(TASK, honest_cells(USERS)), secrets.token_hex(16)
-    assert remote.post(body, batch=batch) == (201, {"batch": batch, "status": "counted"})
+    assert remote.post(body, batch=batch) == (201, {"batch": batch, "answer": "counted"})
     first = remote.estimate()
-    assert remote.post(body, batch=batch) == (200, {"batch": batch, "status": "known"})
+    assert remote.post(body, batch=batch) == (200, {"batch": batch, "answer": "repeated"})
     assert remote.estimate() == first
     assert remote.metrics()["shufflesum_batches_total"] == 1
 
@@ -218,7 +219,7 @@ def test_reports_sealed_for_another_round_or_outside_the_domain_are_rejected_and
     cells = honest_cells(10)
     cells[0], cells[2] = (4, 0), (1, 11)
     foreign = sealed(TASK, honest_cells(1), round_number=2)
-    with running(TASK, address, release_anyway=True) as remote:
+    with running(TASK, address, without_guarantee=True) as remote:
         assert remote.post(sealed(TASK, cells) + foreign, users=11)[0] == 201
         (found,) = remote.estimate()["rounds"]
         assert found["rejected_reports"] == 4
@@ -243,7 +244,7 @@ def test_more_rejected_than_the_honest_fraction_allows_withholds_the_estimate(
             assert document["retry"] == "never"
             assert "no longer holds" in document["detail"]
             assert "mean" not in str(document)
-    with running(task, f"sqlite:{tmp_path}/insisting", release_anyway=True) as remote:
+    with running(task, f"sqlite:{tmp_path}/insisting", without_guarantee=True) as remote:
         remote.post(body, users=10)
         (found,) = remote.estimate()["rounds"]
         assert found["guarantee"]["holds"] is holds
@@ -260,7 +261,7 @@ def test_a_coordinate_nobody_reported_is_null(remote: Remote) -> None:
 def test_the_wrong_key_is_noticed_before_anything_is_served(address: str) -> None:
     other = generate_private_key()
     with pytest.raises(ParameterError, match="give the key that the task was made for"):
-        AnalyzerServer(TASK, Opener(other, processes=1), open_results(address, TASK), secret=SECRET)
+        AnalyzerServer(TASK, Opener(other, processes=1), open_tables(address, TASK), secret=SECRET)
 
 
 def test_a_database_that_crashed_means_not_yet_and_comes_back_without_help(postgres: Postgres) -> None:
@@ -281,20 +282,20 @@ def test_a_server_may_start_before_its_database(postgres: Postgres) -> None:
     task = replace(TASK, name="before its database")
     postgres.stop()
     try:
-        results = open_results(postgres.address, task)
+        tables = open_tables(postgres.address, task)
         with pytest.raises(StoreError, match="in PostgreSQL cannot be used"):
-            results.check()
+            tables.check()
     finally:
         postgres.start()
-    results.check()
-    assert results.results() == []
+    tables.check()
+    assert tables.counted() == []
 
 
 def test_a_store_that_is_gone_means_not_yet_and_comes_back_without_help(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     folder.mkdir()
     body, batch = sealed(TASK, honest_cells(USERS)), secrets.token_hex(16)
-    with running(TASK, f"sqlite:{folder}/results") as remote:
+    with running(TASK, f"sqlite:{folder}/tables") as remote:
         folder.rename(tmp_path / "away")
         status, document = remote.post(body, batch=batch)
         assert (status, document["retry"]) == (503, "not-yet")
@@ -311,18 +312,36 @@ def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> Non
     open_store(address, TASK).close()
     before = (tmp_path / "store.db").read_bytes()
     with pytest.raises(ParameterError, match=r"store.db is a shuffler's store; give the analyzer a --store of its own"):
-        open_results(address, TASK)
+        open_tables(address, TASK)
     assert (tmp_path / "store.db").read_bytes() == before
     with pytest.raises(FileError, match=r"the analyzer's store .*no/such/file cannot be made: No such file"):
-        open_results(f"sqlite:{tmp_path}/no/such/file", TASK)
+        open_tables(f"sqlite:{tmp_path}/no/such/file", TASK)
 
 
-def test_results_that_vanished_are_not_replaced_by_an_empty_file(tmp_path: Path) -> None:
-    results = open_results(f"sqlite:{tmp_path / 'results'}", TASK)
-    (tmp_path / "results").rename(tmp_path / "away")
+def test_a_store_of_another_version_is_refused(address: str) -> None:
+    """Before version 1 the table was called shufflesum_results; a later one will have a later number."""
+    for name in ("shufflesum_results", "shufflesum_tables_2"):
+        other = connect(address)
+        with contextlib.closing(other), other:
+            other.execute(f"CREATE TABLE {name} (task TEXT)")
+        with pytest.raises(WrongStoreError, match=rf"\({name}; this one reads shufflesum_tables_1\)"):
+            open_tables(address, TASK)
+        other = connect(address)
+        with contextlib.closing(other), other:
+            other.execute(f"DROP TABLE {name}")
+    open_tables(address, TASK)
+
+
+def connect(address: str) -> Any:
+    return sqlite3.connect(address.removeprefix("sqlite:")) if "sqlite" in address else psycopg.connect(address)
+
+
+def test_tables_that_vanished_are_not_replaced_by_an_empty_file(tmp_path: Path) -> None:
+    tables = open_tables(f"sqlite:{tmp_path / 'tables'}", TASK)
+    (tmp_path / "tables").rename(tmp_path / "away")
     with pytest.raises(StoreError, match="cannot be used"):
-        results.check()
-    assert not (tmp_path / "results").exists()
+        tables.check()
+    assert not (tmp_path / "tables").exists()
 
 
 def test_an_answer_is_computed_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +363,7 @@ def test_an_answer_is_computed_once(remote: Remote, monkeypatch: pytest.MonkeyPa
 
 def test_a_store_that_cannot_write_acknowledges_nothing(tmp_path: Path) -> None:
     """The largest size of a file stands in for a full disk."""
-    with running(TASK, f"sqlite:{tmp_path}/results") as remote:
+    with running(TASK, f"sqlite:{tmp_path}/tables") as remote:
         full_disk(remote)
 
 
@@ -384,7 +403,7 @@ class NothingEarly(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.stack = contextlib.ExitStack()
-        self.remote = self.stack.enter_context(running(TASK, f"sqlite:{self.folder.name}/results"))
+        self.remote = self.stack.enter_context(running(TASK, f"sqlite:{self.folder.name}/tables"))
         self.batches = [secrets.token_hex(16) for _ in range(3)]
         self.body = sealed(TASK, honest_cells(USERS))
         self.complete = False

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sqlite3
@@ -18,7 +19,7 @@ import pytest
 from shufflesum import Span, Symmetric
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.service.client import RefusedError, UnreachableError, fetch_estimate
-from shufflesum.service.client.contributions import Ledger
+from shufflesum.service.client.contributions import Contributions
 from shufflesum.service.client.sending import Client, ContributedError
 from shufflesum.service.client.web import web_client
 from shufflesum.service.http.problems import PROBLEMS
@@ -118,7 +119,7 @@ def connect(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     made: list[Client] = []
 
     def call(other: Task | None = None, **options: Any) -> Client:
-        arguments: dict[str, Any] = {"ledger": tmp_path / "ledger", "patience": 5}
+        arguments: dict[str, Any] = {"contributions": tmp_path / "contributions", "timeout": 5}
         made.append(Client(other or task, **arguments | options))
         return made[-1]
 
@@ -129,7 +130,7 @@ def connect(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def test_an_array_arrives_sealed_and_whole(connect: Callable[..., Client], shuffler: Shuffler, task: Task) -> None:
     receipt = connect().upload([0.0, 0.3, 1.0])
-    assert (receipt.status, receipt.round_number) == ("accepted", 1)
+    assert (receipt.contribution, receipt.round_number) == ("accepted", 1)
     assert shuffler.reports(task) == [[(0, 0), (1, 3), (2, 10)]]
 
 
@@ -167,16 +168,16 @@ def test_patience_ends_and_a_later_attempt_sends_the_same_bytes(
 ) -> None:
     shuffler.script = [LOST] * 20
     with pytest.raises(UnreachableError, match="the same bytes will go"):
-        connect(patience=0.5).upload([0.1, 0.2, 0.3])
-    shuffler.script = ["replayed"]  # it had arrived: only the answer was lost
-    assert connect().upload([0.9, 0.9, 0.9]).status == "repeated"
+        connect(timeout=0.5).upload([0.1, 0.2, 0.3])
+    shuffler.script = ["repeated"]  # it had arrived: only the answer was lost
+    assert connect().upload([0.9, 0.9, 0.9]).contribution == "repeated"
     assert len(set(shuffler.bodies)) == 1
 
 
 def test_a_shuffler_that_does_not_listen_is_unreachable(connect: Callable[..., Client]) -> None:
     nobody = task_for(Shuffler("http://127.0.0.1:1"))
     with pytest.raises(UnreachableError, match="did not answer"):
-        connect(nobody, patience=0.3).upload([0.1, 0.2, 0.3])
+        connect(nobody, timeout=0.3).upload([0.1, 0.2, 0.3])
 
 
 def test_nobody_contributes_twice_to_a_round(connect: Callable[..., Client], shuffler: Shuffler) -> None:
@@ -206,16 +207,16 @@ def test_another_round_or_task_is_another_contribution(connect: Callable[..., Cl
     shuffler.document = {"open_round": "two"}
     with pytest.raises(RefusedError, match="did not say which round"):
         client.upload([0.1, 0.2, 0.3])
-    assert connect(task_for(shuffler, name="another")).upload([0.1, 0.2, 0.3]).status == "accepted"
+    assert connect(task_for(shuffler, name="another")).upload([0.1, 0.2, 0.3]).contribution == "accepted"
 
 
-def test_an_upload_is_in_the_ledger_before_it_is_sent(
+def test_an_upload_is_among_the_contributions_before_it_is_sent(
     connect: Callable[..., Client], shuffler: Shuffler, tmp_path: Path
 ) -> None:
     shuffler.script = ["round-closed"]
     with pytest.raises(RefusedError):
         connect().upload([0.1, 0.2, 0.3])
-    with sqlite3.connect(tmp_path / "ledger") as connection:
+    with sqlite3.connect(tmp_path / "contributions") as connection:
         ((pending,),) = connection.execute("SELECT upload FROM contributions").fetchall()
     connection.close()
     assert pending == shuffler.bodies[0]
@@ -229,21 +230,38 @@ def test_an_acknowledged_upload_leaves_no_bytes_behind(
     client.close()
     sealed = shuffler.bodies[0][54:]
     assert all(sealed[:54] not in file.read_bytes() for file in tmp_path.iterdir())
-    assert (tmp_path / "ledger").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "contributions").stat().st_mode & 0o077 == 0
 
 
-def test_nothing_is_sent_without_a_ledger(task: Task, tmp_path: Path, shuffler: Shuffler) -> None:
+def test_nothing_is_sent_without_contributions(task: Task, tmp_path: Path, shuffler: Shuffler) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(FileError, match="nothing is sent without it"):
-        Client(task, ledger=tmp_path / "file" / "ledger")
+    with pytest.raises(FileError, match="nothing is sent without them"):
+        Client(task, contributions=tmp_path / "file" / "contributions")
     (tmp_path / "broken").write_text("this is no database " * 100)
-    with pytest.raises(FileError, match="nothing is sent without it"):
-        Client(task, ledger=tmp_path / "broken")
+    with pytest.raises(FileError, match="nothing is sent without them"):
+        Client(task, contributions=tmp_path / "broken")
     assert shuffler.bodies == []
 
 
+def test_contributions_of_another_version_are_refused(task: Task, tmp_path: Path) -> None:
+    """The first version had no format, and called the file a ledger."""
+    path = tmp_path / "ledger.sqlite"
+    for statements in (
+        ["CREATE TABLE contributions (task TEXT)"],
+        ["CREATE TABLE format (name TEXT)", "INSERT INTO format VALUES ('shufflesum-contributions-2')"],
+    ):
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
+        before = path.read_bytes()
+        with pytest.raises(FileError, match=r"no contributions in the format .*--contributions"):
+            Client(task, contributions=path)
+        assert path.read_bytes() == before
+        path.unlink()
+
+
 def test_two_clients_at_once_send_one_contribution(task: Task, tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger") as one, Ledger(tmp_path / "ledger") as two:
+    with Contributions(tmp_path / "contributions") as one, Contributions(tmp_path / "contributions") as two:
         assert one.claim(task, 1, {"Ada": b"first"}) == {"Ada": b"first"}
         assert two.claim(task, 1, {"Ada": b"second", "Grace": b"third"}) == {"Ada": b"first", "Grace": b"third"}
         one.acknowledge(task, 1, ["Ada"])
@@ -253,8 +271,8 @@ def test_two_clients_at_once_send_one_contribution(task: Task, tmp_path: Path) -
 
 @pytest.mark.parametrize("label", ["", "  ", "x" * 1001])
 def test_a_label_says_something(task: Task, tmp_path: Path, label: str) -> None:
-    with Ledger(tmp_path / "ledger") as ledger, pytest.raises(ParameterError, match="user label"):
-        ledger.claim(task, 1, {label: b""})
+    with Contributions(tmp_path / "contributions") as made, pytest.raises(ParameterError, match="user label"):
+        made.claim(task, 1, {label: b""})
 
 
 def test_taking_part_does_not_depend_on_the_data(
@@ -317,9 +335,9 @@ def test_many_rows_are_one_user_each_and_a_second_run_sends_what_is_missing(
     rows = np.arange(30)[:, None] / np.array([[30, 40, 50]])
     users = [f"user {i}" for i in range(30)]
     first = connect().upload_many(rows[:20], users[:20])
-    assert {receipt.status for receipt in first} == {"accepted"}
+    assert {receipt.contribution for receipt in first} == {"accepted"}
     second = connect().upload_many(rows, users)
-    assert [receipt.status for receipt in second] == ["known"] * 20 + ["accepted"] * 10
+    assert [receipt.contribution for receipt in second] == ["earlier"] * 20 + ["accepted"] * 10
     assert len(shuffler.bodies) == len(set(shuffler.bodies)) == 30
     with pytest.raises(ParameterError, match="a label of its own"):
         connect().upload_many(rows[:2], ["same", "same"])
@@ -332,13 +350,13 @@ def test_a_refusal_among_many_loses_no_acknowledgement(connect: Callable[..., Cl
         connect().upload_many(np.zeros((40, 3)), users)
     acknowledged = len(shuffler.bodies) - 1
     receipts = connect().upload_many(np.zeros((40, 3)), users)
-    assert sum(receipt.status == "known" for receipt in receipts) == acknowledged
+    assert sum(receipt.contribution == "earlier" for receipt in receipts) == acknowledged
     assert len(set(shuffler.bodies)) == 40
     assert len(shuffler.bodies) == 41
 
 
 def test_many_uploads_to_nobody_share_one_patience(connect: Callable[..., Client]) -> None:
-    client = connect(task_for(Shuffler("http://127.0.0.1:1")), patience=0.5)
+    client = connect(task_for(Shuffler("http://127.0.0.1:1")), timeout=0.5)
     start = time.monotonic()
     with pytest.raises(UnreachableError):
         client.upload_many(np.zeros((200, 3)), [str(i) for i in range(200)])
@@ -449,7 +467,7 @@ def test_what_answers_in_the_shufflers_place_acknowledges_nothing(
     with pytest.raises(RefusedError, match="or in between") as refused:
         client.upload([0.1, 0.2, 0.3])
     assert refused.value.problem == "bad-answer"
-    assert client.upload([0.9, 0.9, 0.9]).status == "accepted"
+    assert client.upload([0.9, 0.9, 0.9]).contribution == "accepted"
     assert shuffler.bodies[0] == shuffler.bodies[1]
 
 
@@ -457,6 +475,6 @@ def test_an_answer_that_cannot_be_read_is_none(connect: Callable[..., Client], s
     shuffler.headers = {"Content-Encoding": "gzip"}
     shuffler.document = {"open_round": 1}
     with pytest.raises(UnreachableError):
-        connect(task_for(shuffler, plan=replace(task.plan, rounds=2)), patience=0.1).open_round()
+        connect(task_for(shuffler, plan=replace(task.plan, rounds=2)), timeout=0.1).open_round()
     with pytest.raises(UnreachableError):
         fetch_estimate(task, shuffler.url)

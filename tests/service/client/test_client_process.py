@@ -17,7 +17,7 @@ from tests.service.proxy import LossyProxy
 from tests.service.quick import QuickProcess, quick_shuffler
 from tests.service.servers import Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
 
-from shufflesum.service.stores.tables import Result, open_results
+from shufflesum.service.stores.tables import CountedBatch, open_tables
 from shufflesum.testing import unprotected_plan
 
 USERS = 300
@@ -45,7 +45,7 @@ class Senders:
         self.log = folder / "send.log"
 
     def arguments(self, *rest: str | Path) -> list[str]:
-        files = ["--task", self.deployment.task_file, "--ledger", self.folder / "ledger", self.rows]
+        files = ["--task", self.deployment.task_file, "--contributions", self.folder / "contributions", self.rows]
         return ["send", *map(str, [*files, *rest])]
 
     def send(self, *rest: str | Path) -> tuple[int, str]:
@@ -59,7 +59,7 @@ def expected_table(users: int) -> NDArray[np.int64]:
     return table
 
 
-def check_rounds(results: list[Result], rounds: int, users: int) -> None:
+def check_rounds(results: list[CountedBatch], rounds: int, users: int) -> None:
     assert [result.round_number for result in results] == list(range(1, rounds + 1))
     for result in results:
         assert (result.users, result.rejected) == (users, 0)
@@ -69,10 +69,10 @@ def check_rounds(results: list[Result], rounds: int, users: int) -> None:
 def test_one_report_lost_or_doubled_would_show() -> None:
     for change in (-1, 1):
         table = expected_table(5)
-        check_rounds([Result(1, "a", 5, 0, table)], 1, 5)
+        check_rounds([CountedBatch(1, "a", 5, 0, table)], 1, 5)
         table[1, 3] += change
         with pytest.raises(AssertionError):
-            check_rounds([Result(1, "a", 5, 0, table)], 1, 5)
+            check_rounds([CountedBatch(1, "a", 5, 0, table)], 1, 5)
 
 
 @pytest.mark.slow
@@ -112,9 +112,9 @@ def test_a_client_killed_in_the_middle_loses_nothing_and_counts_nobody_twice(tmp
                 done = code == 0 or (code == 2 and "rows have contributed to round" in said)
                 assert done or code == -signal.SIGKILL, said
             rounds += 1
-        results = open_results(f"sqlite:{tmp_path / 'analyzer.db'}", deployment.task)
-        wait_until(lambda: len(results.results()) >= rounds)
-        check_rounds(results.results(), rounds, USERS)
+        tables = open_tables(f"sqlite:{tmp_path / 'analyzer.db'}", deployment.task)
+        wait_until(lambda: len(tables.counted()) >= rounds)
+        check_rounds(tables.counted(), rounds, USERS)
         print(f"{killed} kills, lost {senders.front.lost}, {rounds} rounds")
 
 
@@ -130,19 +130,19 @@ def test_tokens_from_the_command_let_each_of_them_in_once(tmp_path: Path) -> Non
         )
         assert refused(senders.send(), "token-missing")
         assert senders.send("--tokens", files[0]) == (0, "8 rows were accepted for round 1")
-        # Other people, as far as the ledger knows, with tokens that were used, or never made.
-        other = ("--row", "3", "--ledger", tmp_path / "other ledger", "--tokens")
+        # Other people, as far as contributions tell, with tokens that were used, or never made.
+        other = ("--row", "3", "--contributions", tmp_path / "others", "--tokens")
         (tmp_path / "spent").write_text(tokens[5])
         assert refused(senders.send(*other, tmp_path / "spent"), "token-spent")
         # One row of a file takes the token of its own line.
-        alone = ("--ledger", tmp_path / "second", "--round", "1", "--tokens", tmp_path / "all")
+        alone = ("--contributions", tmp_path / "second", "--round", "1", "--tokens", tmp_path / "all")
         (tmp_path / "all").write_text("\n".join(["ab" * 16] * 3 + tokens[3:]))
         assert refused(senders.send("--row", "2", *alone), "token-unknown")
         assert refused(senders.send("--row", "3", *alone), "token-spent")
         (tmp_path / "unknown").write_text("ab" * 16)
         assert refused(senders.send(*other, tmp_path / "unknown"), "token-unknown")
         (tmp_path / "few").write_text("\n".join(tokens[:7]))
-        code, said = senders.send("--tokens", tmp_path / "few", "--ledger", tmp_path / "third ledger")
+        code, said = senders.send("--tokens", tmp_path / "few", "--contributions", tmp_path / "third")
         assert code == 2
         assert "holds 7 tokens for 8 rows" in said
         assert senders.shuffler.metric("shufflesum_uploads_total") == 8
@@ -160,15 +160,15 @@ def test_a_shuffler_trusts_the_certificate_it_was_given_and_no_other(tmp_path: P
     deployment = Deployment.small(tmp_path, users=3)
     with deployment.analyzer("--processes", "1", "--tls-cert", cert, "--tls-key", key) as analyzer:
         url = analyzer.url.replace("http:", "https:")
-        results = open_results(f"sqlite:{tmp_path / 'analyzer.db'}", deployment.task)
+        tables = open_tables(f"sqlite:{tmp_path / 'analyzer.db'}", deployment.task)
         for options in ((), ("--analyzer-ca", other)):
             with quick_shuffler(deployment, tmp_path, url, *options) as shuffler:
                 for _ in range(3):
                     shuffler.upload(fake_upload(deployment.task))
                 wait_until(lambda shuffler=shuffler: shuffler.metric("shufflesum_release_failures_total") >= 1)
                 assert shuffler.metric("shufflesum_batches_released_total") == 0
-            assert results.results() == []
+            assert tables.counted() == []
         with quick_shuffler(deployment, tmp_path, url, "--analyzer-ca", cert) as shuffler:
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
-        (result,) = results.results()
+        (result,) = tables.counted()
         assert result.users >= 3

@@ -23,7 +23,7 @@ def test_copies_of_a_victims_reports_never_fill_a_batch(tmp_path: Path) -> None:
         for sealed in (victim.sealed, one + fake_upload(deployment.task).sealed[SEALED_BYTES:], one * 3) * USERS:
             answer = server.upload(replace(victim, upload_id=secrets.token_bytes(16), sealed=sealed))
             assert (answer.status, answer.problem) == (409, "copied")
-        assert server.upload(victim).problem == "replayed"
+        assert server.upload(victim).problem == "repeated"
         assert server.metric("shufflesum_uploads_total") == 1
         others = [fake_upload(deployment.task) for _ in range(USERS - 1)]
         assert [server.upload(upload).status for upload in others] == [201] * (USERS - 1)

@@ -90,7 +90,7 @@ class Recorder:
         self.batches.append(Received(batch_id, round_number, users, body, handler.headers["Authorization"]))
         status, self.fault = (201 if self.fault is None else self.fault), None
         if status:
-            taken = json.dumps({"batch": batch_id, "status": "counted"}).encode() if status == 201 else b""
+            taken = json.dumps({"batch": batch_id, "answer": "counted"}).encode() if status == 201 else b""
             handler.send_response(status)
             handler.send_header("Content-Length", str(len(taken)))
             handler.end_headers()
@@ -252,7 +252,7 @@ class NothingEarly(RuleBasedStateMachine):
         if self.expired:
             self.check_expired(answer)
         else:
-            self.check_refused(answer, "replayed", "this upload counts already, once; nothing is to be done")
+            self.check_refused(answer, "repeated", "this upload counts already, once; nothing is to be done")
 
     @rule(kind=st.sampled_from(["short", "empty", "version", "task", "long"]))
     def malformed(self, kind: str) -> None:
@@ -289,12 +289,12 @@ class NothingEarly(RuleBasedStateMachine):
         elif self.open_round is None or number < self.open_round:
             self.check_refused(answer, "round-closed", self.closed(number))
         else:
-            detail = f"round {number} is not open yet; send the same upload when the round before is released"
+            detail = f"round {number} is not open yet; send the same upload once it is"
             self.check_refused(answer, "round-not-open", detail)
 
     @staticmethod
     def closed(number: int) -> str:
-        return f"round {number} is closed, its users are fixed; take part in the open round, if there is one"
+        return f"round {number} is closed; take part in the open round, if there is one"
 
     @rule()
     def ask_for_the_task(self) -> None:

@@ -15,7 +15,7 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from shufflesum.errors import ReportsError
 from shufflesum.service.shuffler import release
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser, permuted
-from shufflesum.service.stores.store import Batch, Entry, Outcome, Status, Store, StoreError, open_store, split
+from shufflesum.service.stores.store import Batch, NewUpload, Rounds, Store, StoreError, UploadAnswer, open_store, split
 from shufflesum.wire import SEALED_BYTES, Task
 
 ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
@@ -68,7 +68,7 @@ def test_a_shuffle_that_moves_too_little_is_rejected(monkeypatch: pytest.MonkeyP
 def test_pieces_hold_what_the_store_has_drawn_and_each_is_permuted_anew(tmp_path: Path) -> None:
     task = Deployment.small(tmp_path, users=40).task
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
-    store.add([Entry(1, secrets.token_bytes(16), fake_upload(task).sealed) for _ in range(40)])
+    store.take([NewUpload(1, secrets.token_bytes(16), fake_upload(task).sealed) for _ in range(40)])
     batch = store.close_round(40)
     assert batch is not None
     drawn = b"".join(store.sealed(batch))
@@ -107,8 +107,8 @@ def stored(folder: Path, task: Task, late: int) -> tuple[Store, Batch]:
     store = open_store(f"sqlite:{folder / 'store.db'}", task)
     for number, users in ((1, USERS), (2, late)):
         uploads = [fake_upload(task, number) for _ in range(users)]
-        outcomes = store.add([Entry(number, upload.upload_id, upload.sealed) for upload in uploads])
-        assert outcomes == [Outcome.STORED] * users
+        outcomes = store.take([NewUpload(number, upload.upload_id, upload.sealed) for upload in uploads])
+        assert outcomes == [UploadAnswer.TAKEN] * users
         store.close_round(USERS)
     batch = store.pending()
     assert batch is not None
@@ -163,7 +163,7 @@ def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivere
     task = Deployment.small(tmp_path, users=USERS, rounds=2, life=life).task
     store, batch = stored(tmp_path, task, late)
     assert not attempt(store, task, NOBODY)
-    assert store.status() == Status(open_round, late if open_round else 0, 0)
+    assert store.rounds() == Rounds(open_round, late if open_round else 0, 0)
     assert store.pending() == (batch if waits else None)
     store.close()
 
@@ -191,13 +191,13 @@ def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
         raise StoreError("the disk is full")
 
     with StandInAnalyzer() as analyzer, monkeypatch.context() as broken:
-        broken.setattr(type(store), "_sweep", full)
+        broken.setattr(type(store), "_erase_dropped", full)
         assert attempt(store, task, analyzer.url)
         assert attempt(store, task, analyzer.url)
         assert [received.round_number for received in analyzer.received.values()] == [1, 2]
         with pytest.raises(StoreError, match="full"):
-            store.tidy()
-    store.tidy()
+            store.finish_deletion()
+    store.finish_deletion()
     store.close()
 
 

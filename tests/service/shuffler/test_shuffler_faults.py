@@ -19,7 +19,7 @@ import pytest
 from tests.service.postgres import Postgres
 from tests.service.servers import Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
 
-from shufflesum.service.stores.store import Entry, open_store, split
+from shufflesum.service.stores.store import NewUpload, open_store, split
 from shufflesum.wire import UPLOAD_ID_BYTES, Task, Upload
 
 USERS, ROUNDS = 12, 100_000
@@ -60,7 +60,7 @@ class Crowd:
             except LOST:
                 time.sleep(0.02)
                 continue
-            if answer.status == 201 or answer.problem == "replayed":
+            if answer.status == 201 or answer.problem == "repeated":
                 return True
             if answer.problem == "round-closed":
                 return False
@@ -104,8 +104,8 @@ class Inside:
     def left(self) -> Counter[bytes]:
         """The reports that wait in the open round."""
         ((number,),) = self._rows(f"SELECT number FROM {self._schema}round WHERE state = 'open'")
-        listed = self._rows(f"SELECT upload FROM {self._schema}arrived_{number}")
-        put_away = self._rows(f"SELECT id FROM {self._schema}report_{number}")
+        listed = self._rows(f"SELECT upload FROM {self._schema}arrivals_{number}")
+        put_away = self._rows(f"SELECT id FROM {self._schema}reports_{number}")
         return Counter(report for (upload,) in listed for report in split(upload[UPLOAD_ID_BYTES:])) + Counter(
             report for (report,) in put_away
         )
@@ -117,7 +117,7 @@ class Inside:
 def test_nothing_is_lost_or_counted_twice_through_crashes(
     kind: str, kills: int, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LAUNCH_MOST_RECENT", "11")
+    monkeypatch.setenv("LAUNCH_MAX_ARRIVALS", "11")
     deployment = Deployment.small(tmp_path, users=USERS, reports=2, rounds=ROUNDS)
     store = None
     if kind == "postgres":
@@ -185,10 +185,10 @@ def test_a_full_disk_refuses_uploads_and_recovers_by_itself(tmp_path: Path) -> N
             if answer.status != 201:
                 break
         assert (answer.status, answer.problem, answer.json["retry"]) == (503, "store-unavailable", "not-yet")
-        assert server.upload(first).problem == "replayed"
+        assert server.upload(first).problem == "repeated"
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, before)
         assert server.upload(sent[-1]).status == 201  # it was not acknowledged, and it was not stored
-        assert [server.upload(upload).problem for upload in sent] == ["replayed"] * len(sent)
+        assert [server.upload(upload).problem for upload in sent] == ["repeated"] * len(sent)
         server.stop()
     left = Inside(f"sqlite:{tmp_path / 'shuffler.db'}", deployment.task).left()
     assert left == reports_of([first, *sent])
@@ -222,7 +222,7 @@ def test_a_million_users_are_released_in_little_memory(tmp_path: Path) -> None:
     store = open_store(address, deployment.task)
     for _ in range(100):
         uploads = [fake_upload(deployment.task) for _ in range(10_000)]
-        store.add([Entry(1, upload.upload_id, upload.sealed) for upload in uploads])
+        store.take([NewUpload(1, upload.upload_id, upload.sealed) for upload in uploads])
     store.close()
     with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
         assert analyzer.wait_for(1, 120)[0].users == 10**6

@@ -70,8 +70,8 @@ def test_an_upload_is_taken_once_and_its_repetition_recognised(busy: Busy) -> No
     upload = fake_upload(deployment.task)
     before = server.metric("shufflesum_uploads_total")
     assert server.upload(upload).status == 201
-    assert refused(server.upload(upload), 409, "replayed")
-    assert refused(server.upload(replace(upload, sealed=os.urandom(len(upload.sealed)))), 409, "replayed")
+    assert refused(server.upload(upload), 409, "repeated")
+    assert refused(server.upload(replace(upload, sealed=os.urandom(len(upload.sealed)))), 409, "repeated")
     assert server.metric("shufflesum_uploads_total") == before + 1
 
 
@@ -283,7 +283,7 @@ def test_a_full_round_is_released_whole_and_the_next_one_opens(
             uploads = [fake_upload(deployment.task, round_number) for _ in range(USERS)]
             for upload in uploads[:-1]:
                 assert server.upload(upload).status == 201
-                assert refused(server.upload(upload), 409, "replayed")  # repetitions are no users
+                assert refused(server.upload(upload), 409, "repeated")  # repetitions are no users
             assert len(analyzer.attempts) == round_number - 1
             assert server.upload(uploads[-1]).status == 201
             batch = analyzer.wait_for(round_number)[-1]
@@ -292,7 +292,7 @@ def test_a_full_round_is_released_whole_and_the_next_one_opens(
             assert sorted(batch.reports) == sorted(reports_of(uploads))
             wait_until(lambda n=round_number: server.metric("shufflesum_batches_released_total") == n)
             assert refused(server.upload(fake_upload(deployment.task, round_number)), 409, "round-closed")
-            assert refused(server.upload(uploads[0]), 409, "replayed")
+            assert refused(server.upload(uploads[0]), 409, "repeated")
         assert server.request("GET", f"/tasks/{deployment.task.id}/round").json["open_round"] is None
         assert len({batch.batch_id for batch in analyzer.attempts}) == 2
         assert server.stop() == 0
@@ -365,7 +365,7 @@ def test_one_token_is_one_user(tmp_path: Path, analyzer: StandInAnalyzer) -> Non
         unknown = {"Authorization": f"Token {'ab' * 16}"}
         assert refused(server.upload(upload, headers=unknown), 403, "token-unknown")
         assert server.upload(upload, headers=tokens[0]).status == 201
-        assert refused(server.upload(upload, headers=tokens[0]), 409, "replayed")
+        assert refused(server.upload(upload, headers=tokens[0]), 409, "repeated")
         assert refused(server.upload(fake_upload(deployment.task), headers=tokens[0]), 403, "token-spent")
         assert server.upload(fake_upload(deployment.task), headers=tokens[1]).status == 201
 
@@ -451,7 +451,7 @@ def test_a_polite_stop_finishes_what_is_under_way(tmp_path: Path, analyzer: Stan
         connection.close()
         assert server.process.wait(20) == 0
         server.restart()
-        assert refused(server.upload(upload), 409, "replayed")
+        assert refused(server.upload(upload), 409, "repeated")
     assert [event["event"] for event in server.events()].count("stopped") == 1
 
 
@@ -508,13 +508,13 @@ def test_options_come_from_the_environment_too(tmp_path: Path, monkeypatch: pyte
     task, store, options, server = given
     assert (task.id, store) == (deployment.task.id, values["STORE"])
     assert options.analyzer == AnalyzerAddress("https://analyzer.example.org", deployment.secret)
-    assert (options.release_at, options.most_pending) == (50, 7)
+    assert (options.release_at, options.max_pending) == (50, 7)
     assert (server.host, server.port) == ("127.0.0.9", 4)
 
 
 def test_options_that_contradict_the_task_are_refused(tmp_path: Path) -> None:
     task = Deployment.small(tmp_path).task
     with pytest.raises(ParameterError, match="at least one"):
-        ShufflerOptions(AnalyzerAddress("http://127.0.0.1:1", "s"), most_pending=0).check(task)
+        ShufflerOptions(AnalyzerAddress("http://127.0.0.1:1", "s"), max_pending=0).check(task)
     with pytest.raises(FileError, match="--analyzer-ca"):
         ShufflerOptions(AnalyzerAddress("https://127.0.0.1:1", "s", tmp_path / "no.pem")).check(task)

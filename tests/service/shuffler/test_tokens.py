@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from shufflesum.cli.tokens import command
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.http.problems import Refusal
-from shufflesum.service.shuffler.tokens import TokenBook, token_digest, write_tokens
+from shufflesum.service.shuffler.tokens import Tokens, token_digest, write_tokens
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_the_shuffler_knows_each_token_and_no_other(files: tuple[Path, Path]) -> None:
     write_tokens(200, *files)
     tokens = files[0].read_text().split()
-    book = TokenBook.load(files[1])
+    book = Tokens.load(files[1])
     assert len(set(tokens)) == len(book) == 200
     assert all(token_digest(token) in book for token in tokens)
     assert all(book.check(f"Token {token}") == token_digest(token) for token in tokens)
@@ -49,8 +49,8 @@ def test_the_shufflers_file_lets_nobody_upload_and_tells_no_order(files: tuple[P
 )
 def test_a_missing_token_is_told_from_an_unknown_one(header: str, problem: str) -> None:
     with pytest.raises(Refusal) as caught:
-        TokenBook([token_digest("11" * 16)]).check(header)
-    assert caught.value.problem.name == problem
+        Tokens([token_digest("11" * 16)]).check(header)
+    assert caught.value.problem == problem
 
 
 def test_tokens_are_never_overwritten_and_never_left_without_digests(files: tuple[Path, Path]) -> None:
@@ -67,10 +67,10 @@ def test_tokens_are_never_overwritten_and_never_left_without_digests(files: tupl
 def test_another_file_is_no_file_of_digests(tmp_path: Path, content: str) -> None:
     (tmp_path / "file").write_text(content)
     with pytest.raises(FileError, match="not a file of digests"):
-        TokenBook.load(tmp_path / "file")
+        Tokens.load(tmp_path / "file")
 
 
 def test_the_command_writes_both_files(files: tuple[Path, Path]) -> None:
     result = CliRunner().invoke(command, ["--count", "3", "-o", str(files[0]), "--digests", str(files[1])])
     assert result.exit_code == 0, result.output
-    assert len(TokenBook.load(files[1])) == 3
+    assert len(Tokens.load(files[1])) == 3

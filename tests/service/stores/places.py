@@ -9,19 +9,21 @@ from pathlib import Path
 import psycopg
 from tests.service.servers import Deployment
 
-from shufflesum.service.stores.store import Batch, Entry, Outcome, Store, open_store
+from shufflesum.service.stores.store import Batch, NewUpload, Store, UploadAnswer, open_store
 from shufflesum.wire import SEALED_BYTES, Task
 
 USERS, ROUNDS = 3, 2
-STORED, REPLAYED = Outcome.STORED, Outcome.REPLAYED
+TAKEN, REPEATED = UploadAnswer.TAKEN, UploadAnswer.REPEATED
 
 
 def new_task(folder: Path, **sizes: int) -> Task:
     return Deployment.small(folder, **({"users": USERS, "rounds": ROUNDS, "reports": 2} | sizes)).task
 
 
-def entry(task: Task, round_number: int = 1, token: bytes | None = None) -> Entry:
-    return Entry(round_number, secrets.token_bytes(16), secrets.token_bytes(task.plan.reports * SEALED_BYTES), token)
+def new_upload(task: Task, round_number: int = 1, token: bytes | None = None) -> NewUpload:
+    return NewUpload(
+        round_number, secrets.token_bytes(16), secrets.token_bytes(task.plan.reports * SEALED_BYTES), token
+    )
 
 
 class Place:
@@ -44,10 +46,10 @@ class Place:
         return [any(needle in content for content in contents) for needle in needles]
 
 
-def fill(store: Store, task: Task, users: int = USERS, round_number: int = 1) -> list[Entry]:
-    entries = [entry(task, round_number) for _ in range(users)]
-    assert store.add(entries) == [STORED] * users
-    return entries
+def fill(store: Store, task: Task, users: int = USERS, round_number: int = 1) -> list[NewUpload]:
+    uploads = [new_upload(task, round_number) for _ in range(users)]
+    assert store.take(uploads) == [TAKEN] * users
+    return uploads
 
 
 def released(store: Store, batch: Batch) -> list[bytes]:

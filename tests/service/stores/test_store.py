@@ -10,88 +10,88 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.service.stores.places import (
-    REPLAYED,
-    STORED,
+    REPEATED,
+    TAKEN,
     USERS,
     Place,
     close,
-    entry,
     fill,
     new_task,
+    new_upload,
     released,
     split,
 )
 
 from shufflesum.service.stores import sql as sql_store
-from shufflesum.service.stores.store import Batch, Entry, Outcome, Status, Store, StoreError, open_store
+from shufflesum.service.stores.store import Batch, NewUpload, Rounds, Store, StoreError, UploadAnswer, open_store
 from shufflesum.wire import SEALED_BYTES
 
 pytestmark = pytest.mark.usefixtures("short_list")
 
 
 def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: Place) -> None:
-    first, second = entry(place.task), entry(place.task)
-    assert store.add([first, first, second]) == [STORED, REPLAYED, STORED]
-    assert store.add([second, first]) == [REPLAYED, REPLAYED]
-    assert store.status() == Status(open_round=1, users=2, released=0)
+    first, second = new_upload(place.task), new_upload(place.task)
+    assert store.take([first, first, second]) == [TAKEN, REPEATED, TAKEN]
+    assert store.take([second, first]) == [REPEATED, REPEATED]
+    assert store.rounds() == Rounds(open_round=1, users=2, released=0)
 
 
 def test_a_round_other_than_the_open_one_is_refused_and_leaves_nothing(store: Store, place: Place) -> None:
-    early = entry(place.task, 2)
-    assert store.add([early]) == [Outcome.ROUND_NOT_OPEN]
+    early = new_upload(place.task, 2)
+    assert store.take([early]) == [UploadAnswer.ROUND_NOT_OPEN]
     fill(store, place.task)
     close(store)
-    late = entry(place.task, 1)
-    assert store.add([late, early]) == [Outcome.ROUND_CLOSED, STORED]
-    assert store.add([late]) == [Outcome.ROUND_CLOSED]
+    late = new_upload(place.task, 1)
+    assert store.take([late, early]) == [UploadAnswer.ROUND_CLOSED, TAKEN]
+    assert store.take([late]) == [UploadAnswer.ROUND_CLOSED]
 
 
 def test_a_repetition_is_recognised_after_its_round_was_released(store: Store, place: Place) -> None:
-    entries = fill(store, place.task)
+    uploads = fill(store, place.task)
     batch = close(store)
-    assert store.add(entries) == [REPLAYED] * USERS
-    store.acknowledge(batch)
-    assert store.add(entries) == [REPLAYED] * USERS
-    assert store.status() == Status(open_round=2, users=0, released=1)
+    assert store.take(uploads) == [REPEATED] * USERS
+    store.mark_released(batch)
+    assert store.take(uploads) == [REPEATED] * USERS
+    assert store.rounds() == Rounds(open_round=2, users=0, released=1)
 
 
 def test_a_token_pays_for_one_upload_a_round(store: Store, place: Place) -> None:
     token, other = secrets.token_bytes(32), secrets.token_bytes(32)
-    paid = entry(place.task, token=token)
-    assert store.add([paid, entry(place.task, token=token)]) == [STORED, Outcome.TOKEN_SPENT]
-    assert store.add([paid]) == [REPLAYED]
-    assert store.add([entry(place.task, token=token), entry(place.task, token=other)]) == [
-        Outcome.TOKEN_SPENT,
-        STORED,
+    paid = new_upload(place.task, token=token)
+    assert store.take([paid, new_upload(place.task, token=token)]) == [TAKEN, UploadAnswer.TOKEN_SPENT]
+    assert store.take([paid]) == [REPEATED]
+    assert store.take([new_upload(place.task, token=token), new_upload(place.task, token=other)]) == [
+        UploadAnswer.TOKEN_SPENT,
+        TAKEN,
     ]
     fill(store, place.task, 1)
-    store.acknowledge(close(store))
-    assert store.add([entry(place.task, 2, token)]) == [STORED]
+    store.mark_released(close(store))
+    assert store.take([new_upload(place.task, 2, token)]) == [TAKEN]
 
 
 def test_a_refused_upload_spends_no_token(store: Store, place: Place) -> None:
     token = secrets.token_bytes(32)
-    assert store.add([entry(place.task, 2, token)]) == [Outcome.ROUND_NOT_OPEN]
-    assert store.add([entry(place.task, 1, token)]) == [STORED]
+    assert store.take([new_upload(place.task, 2, token)]) == [UploadAnswer.ROUND_NOT_OPEN]
+    assert store.take([new_upload(place.task, 1, token)]) == [TAKEN]
 
 
 def test_a_copied_report_is_refused_with_the_whole_upload(store: Store, place: Place) -> None:
-    victim, token = entry(place.task), secrets.token_bytes(32)
+    victim, token = new_upload(place.task), secrets.token_bytes(32)
     first, second = split(victim.sealed)
     fresh = secrets.token_bytes(SEALED_BYTES)
     copies = [
-        Entry(1, secrets.token_bytes(16), sealed, token)
+        NewUpload(1, secrets.token_bytes(16), sealed, token)
         for sealed in (victim.sealed, second + first, fresh + first, fresh + fresh)
     ]
-    assert store.add([victim, *copies]) == [STORED] + [Outcome.COPIED] * 4
-    assert store.add([*copies, victim]) == [Outcome.COPIED] * 4 + [REPLAYED]
+    assert store.take([victim, *copies]) == [TAKEN] + [UploadAnswer.COPIED] * 4
+    assert store.take([*copies, victim]) == [UploadAnswer.COPIED] * 4 + [REPEATED]
     fill(store, place.task, 10)  # the list of arrivals is put away
-    assert store.add([*copies, victim]) == [Outcome.COPIED] * 4 + [REPLAYED]
-    assert store.status().users == 11
+    assert store.take([*copies, victim]) == [UploadAnswer.COPIED] * 4 + [REPEATED]
+    assert store.rounds().users == 11
     # Nothing of a refused copy was kept: neither its token nor the fresh report next to the copied one.
-    assert store.add([Entry(1, secrets.token_bytes(16), fresh + entry(place.task).sealed[:SEALED_BYTES], token)]) == [
-        STORED
-    ]
+    assert store.take(
+        [NewUpload(1, secrets.token_bytes(16), fresh + new_upload(place.task).sealed[:SEALED_BYTES], token)]
+    ) == [TAKEN]
 
 
 def test_a_copy_is_recognised_after_the_store_was_opened_again_and_in_its_round_only(
@@ -101,10 +101,10 @@ def test_a_copy_is_recognised_after_the_store_was_opened_again_and_in_its_round_
     store.close()
     again = place.open()
     try:
-        assert again.add([Entry(1, secrets.token_bytes(16), victim.sealed)]) == [Outcome.COPIED]
+        assert again.take([NewUpload(1, secrets.token_bytes(16), victim.sealed)]) == [UploadAnswer.COPIED]
         close(again)
         # Sealed for round 1, it cannot be opened in round 2 and counts as rejected there.
-        assert again.add([Entry(2, secrets.token_bytes(16), victim.sealed)]) == [STORED]
+        assert again.take([NewUpload(2, secrets.token_bytes(16), victim.sealed)]) == [TAKEN]
     finally:
         again.close()
 
@@ -120,12 +120,12 @@ def test_no_batch_is_fixed_below_the_smallest_whatever_is_asked(store: Store, pl
 
 
 def test_a_batch_holds_all_users_of_its_round_and_every_report_once(store: Store, place: Place) -> None:
-    entries = fill(store, place.task, 10)
+    uploads = fill(store, place.task, 10)
     batch = close(store)
     fill(store, place.task, 2, round_number=2)
     assert (batch.round_number, batch.users) == (1, 10)
     assert released(store, batch) == released(store, batch)
-    assert sorted(released(store, batch)) == sorted(split(b"".join(e.sealed for e in entries)))
+    assert sorted(released(store, batch)) == sorted(split(b"".join(e.sealed for e in uploads)))
 
 
 def test_one_batch_waits_at_a_time_and_rounds_end(store: Store, place: Place) -> None:
@@ -134,13 +134,13 @@ def test_one_batch_waits_at_a_time_and_rounds_end(store: Store, place: Place) ->
     fill(store, place.task, round_number=2)
     assert store.close_round(USERS) is None
     assert store.pending() == first
-    store.acknowledge(first)
+    store.mark_released(first)
     second = close(store)
     assert second.batch_id != first.batch_id
-    assert store.status() == Status(open_round=None, users=0, released=1)
-    store.acknowledge(second)
+    assert store.rounds() == Rounds(open_round=None, users=0, released=1)
+    store.mark_released(second)
     assert store.close_round(0) is None
-    assert store.add([entry(place.task, 2), entry(place.task, 1)]) == [Outcome.ROUND_CLOSED] * 2
+    assert store.take([new_upload(place.task, 2), new_upload(place.task, 1)]) == [UploadAnswer.ROUND_CLOSED] * 2
 
 
 def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, place: Place) -> None:
@@ -152,10 +152,10 @@ def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, 
     try:
         assert again.pending() == batch
         assert released(again, batch) == reports
-        again.acknowledge(batch)
-        again.acknowledge(batch)
+        again.mark_released(batch)
+        again.mark_released(batch)
         assert again.pending() is None
-        assert again.status().released == 1
+        assert again.rounds().released == 1
     finally:
         again.close()
 
@@ -163,24 +163,24 @@ def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, 
 def test_only_the_waiting_batch_can_be_acknowledged(store: Store, place: Place) -> None:
     fill(store, place.task)
     batch = close(store)
-    store.acknowledge(Batch("0" * 32, 1, USERS))
+    store.mark_released(Batch("0" * 32, 1, USERS))
     assert store.pending() == batch
 
 
 def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: Place) -> None:
     token = secrets.token_bytes(32)
-    entries = [*fill(store, place.task, 50), entry(place.task, token=token)]
-    store.add(entries[-1:])
+    uploads = [*fill(store, place.task, 50), new_upload(place.task, token=token)]
+    store.take(uploads[-1:])
     assert isinstance(store, sql_store.SqlStore)
-    assert store._recent is not None
-    order_key = store._recent.key
+    assert store._arrivals is not None
+    order_key = store._arrivals.key
     assert len(order_key) == 32
     batch = close(store)
     kept = fill(store, place.task, 1, round_number=2)
-    traces = [*(report for e in entries for report in e.reports), token, order_key]
+    traces = [*(report for e in uploads for report in e.reports), token, order_key]
     assert all(place.held(traces))
     place.analyze()
-    store.acknowledge(batch)
+    store.mark_released(batch)
     assert not any(place.held(traces))
     assert all(place.held([kept[0].sealed[:SEALED_BYTES]]))
 
@@ -188,10 +188,10 @@ def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: P
 def test_a_reading_that_fails_makes_nothing_forgotten(
     store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entries = fill(store, place.task, 2)
+    uploads = fill(store, place.task, 2)
     store.close()
     again = place.open()
-    assert again.status().users == 2
+    assert again.rounds().users == 2
 
     def torn(_: bytes) -> list[bytes]:
         raise StoreError("the disk did not answer")
@@ -199,8 +199,8 @@ def test_a_reading_that_fails_makes_nothing_forgotten(
     with monkeypatch.context() as broken:
         broken.setattr(sql_store, "split", torn)
         with pytest.raises(StoreError, match="did not answer"):
-            again.add(entries)
-    assert again.add(entries) == [REPLAYED] * 2
+            again.take(uploads)
+    assert again.take(uploads) == [REPEATED] * 2
     fill(again, place.task, 1)
     batch = close(again)
     assert (batch.users, len(released(again, batch))) == (3, 6)
@@ -210,8 +210,8 @@ def test_a_reading_that_fails_makes_nothing_forgotten(
 @pytest.mark.parametrize("rank", ["bytes", "arrival"])
 def test_a_batch_is_read_in_an_order_of_neither_bytes_nor_arrival(store: Store, place: Place, rank: str) -> None:
     """The rank correlation of a random order is this far from zero with probability 1e-6."""
-    entries = fill(store, place.task, 400)
-    reports = [report for entry in entries for report in entry.reports]
+    uploads = fill(store, place.task, 400)
+    reports = [report for upload in uploads for report in upload.reports]
     expected = reports if rank == "arrival" else sorted(reports)
     position = {report: index for index, report in enumerate(released(store, close(store)))}
     positions = [position[report] for report in expected]
@@ -226,11 +226,11 @@ def test_the_same_reports_are_in_another_order_in_each_store_and_the_same_when_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = new_task(tmp_path)
-    entries = [entry(task) for _ in range(20)]
+    uploads = [new_upload(task) for _ in range(20)]
 
     def order(name: str) -> list[bytes]:
         store = open_store(f"sqlite:{tmp_path / name}", task)
-        store.add(entries)
+        store.take(uploads)
         store.close()
         again = open_store(f"sqlite:{tmp_path / name}", task)
         batch = close(again)
@@ -245,39 +245,39 @@ def test_the_same_reports_are_in_another_order_in_each_store_and_the_same_when_r
 
 
 def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
-    entries = fill(store, place.task, USERS - 1)
-    traces = [e.sealed[:SEALED_BYTES] for e in entries] + [e.upload_id for e in entries]
+    uploads = fill(store, place.task, USERS - 1)
+    traces = [e.sealed[:SEALED_BYTES] for e in uploads] + [e.upload_id for e in uploads]
     assert all(place.held(traces))
     place.analyze()
-    store.forget()
-    assert store.status().open_round is None
+    store.delete_all()
+    assert store.rounds().open_round is None
     assert not any(place.held(traces))
-    assert store.add(entries) == [Outcome.ROUND_CLOSED] * len(entries)
+    assert store.take(uploads) == [UploadAnswer.ROUND_CLOSED] * len(uploads)
 
 
 def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, place: Place) -> None:
-    entries = fill(store, place.task)
+    uploads = fill(store, place.task)
     batch = close(store)
     late = fill(store, place.task, 1, round_number=2)
-    gone = [e.sealed[:SEALED_BYTES] for e in late] + [e.upload_id for e in [*entries, *late]]
-    kept = [e.sealed[:SEALED_BYTES] for e in entries]
-    store.forget()
+    gone = [e.sealed[:SEALED_BYTES] for e in late] + [e.upload_id for e in [*uploads, *late]]
+    kept = [e.sealed[:SEALED_BYTES] for e in uploads]
+    store.delete_all()
     assert store.pending() == batch
     assert all(place.held(kept))
     assert not any(place.held(gone))
-    store.forget(pending=True)
+    store.delete_all(pending=True)
     assert store.pending() is None
-    assert store.status() == Status(open_round=None, users=0, released=0)
+    assert store.rounds() == Rounds(open_round=None, users=0, released=0)
     assert not any(place.held(kept))
 
 
 def test_a_batch_can_be_acknowledged_after_the_rest_was_forgotten(store: Store, place: Place) -> None:
     fill(store, place.task)
     batch = close(store)
-    store.forget()
-    store.acknowledge(batch)
-    store.forget()
-    assert store.status() == Status(open_round=None, users=0, released=1)
+    store.delete_all()
+    store.mark_released(batch)
+    store.delete_all()
+    assert store.rounds() == Rounds(open_round=None, users=0, released=1)
 
 
 def test_uploads_go_on_while_a_batch_is_read(store: Store, place: Place) -> None:
@@ -290,21 +290,21 @@ def test_uploads_go_on_while_a_batch_is_read(store: Store, place: Place) -> None
 
 
 def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: Place) -> None:
-    entries = [entry(place.task) for _ in range(120)]
-    outcomes: list[Outcome] = []
+    uploads = [new_upload(place.task) for _ in range(120)]
+    outcomes: list[UploadAnswer] = []
 
-    def add(part: list[Entry]) -> None:
+    def add(part: list[NewUpload]) -> None:
         for start in range(0, len(part), 7):
-            outcomes.extend(store.add(part[start : start + 7]))
+            outcomes.extend(store.take(part[start : start + 7]))
 
-    threads = [threading.Thread(target=add, args=(entries[i * 20 : i * 20 + 40],)) for i in range(5)]
+    threads = [threading.Thread(target=add, args=(uploads[i * 20 : i * 20 + 40],)) for i in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert outcomes.count(STORED) == 120
-    assert outcomes.count(REPLAYED) == 80
-    assert store.status().users == 120
+    assert outcomes.count(TAKEN) == 120
+    assert outcomes.count(REPEATED) == 80
+    assert store.rounds().users == 120
 
 
 def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
@@ -313,23 +313,23 @@ def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
     def fail(*_: object) -> None:
         raise StoreError("no room")
 
-    entries = fill(store, place.task, 5)
+    uploads = fill(store, place.task, 5)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_put_away", fail)
+        patch.setattr(store, "_sort_arrivals", fail)
         while True:
-            new = [entry(place.task) for _ in range(2)]
+            new = [new_upload(place.task) for _ in range(2)]
             try:
-                assert store.add(new) == [STORED, STORED]
+                assert store.take(new) == [TAKEN, TAKEN]
             except StoreError:
                 break
-            entries += new
-            assert len(entries) < 100
-        assert len(entries) > 20
+            uploads += new
+            assert len(uploads) < 100
+        assert len(uploads) > 20
         with pytest.raises(StoreError):
-            store.add(new)
-    assert store.add(entries) == [REPLAYED] * len(entries)
+            store.take(new)
+    assert store.take(uploads) == [REPEATED] * len(uploads)
     fill(store, place.task, 1)
-    assert store.status().users == len(entries) + 1
+    assert store.rounds().users == len(uploads) + 1
 
 
 def test_a_deletion_that_was_interrupted_is_finished_by_the_next_server(
@@ -342,13 +342,13 @@ def test_a_deletion_that_was_interrupted_is_finished_by_the_next_server(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "tidy", killed)
+        patch.setattr(store, "finish_deletion", killed)
         with pytest.raises(KeyboardInterrupt):
-            store.acknowledge(batch)
+            store.mark_released(batch)
     store.close()
     assert any(place.held(traces))
     again = place.open()
-    again.tidy()
+    again.finish_deletion()
     assert not any(place.held(traces))
-    assert again.status() == Status(open_round=2, users=0, released=1)
+    assert again.rounds() == Rounds(open_round=2, users=0, released=1)
     again.close()

@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from tests.service.postgres import Postgres
 from tests.service.stores.places import (
-    STORED,
+    TAKEN,
     USERS,
     Place,
     close,
-    entry,
     fill,
     new_task,
+    new_upload,
     released,
 )
 
@@ -31,7 +31,7 @@ from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
 from shufflesum.service.stores import postgres as postgres_store
 from shufflesum.service.stores import sql as sql_store
 from shufflesum.service.stores import sqlite as sqlite_store
-from shufflesum.service.stores.store import Entry, Store, StoreError, WrongStoreError, open_store
+from shufflesum.service.stores.store import NewUpload, Store, StoreError, WrongStoreError, open_store
 
 pytestmark = pytest.mark.usefixtures("short_list")
 
@@ -39,32 +39,32 @@ pytestmark = pytest.mark.usefixtures("short_list")
 def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "token_hex", lambda _: "ab" * 16)
     task = new_task(tmp_path)
-    entries = [entry(task) for _ in range(400)]
+    uploads = [new_upload(task) for _ in range(400)]
     monkeypatch.setattr(secrets, "token_bytes", bytes)  # the key of the next round's order
 
-    def files(name: str, order: list[Entry], *, release: bool) -> bytes:
+    def files(name: str, order: list[NewUpload], *, release: bool) -> bytes:
         store = open_store(f"sqlite:{tmp_path / name}", task)
         for start in range(0, len(order), 8):
-            store.add(order[start : start + 8])
+            store.take(order[start : start + 8])
         if release:
-            store.acknowledge(close(store))
+            store.mark_released(close(store))
         store.close()
         assert not list(tmp_path.glob(f"{name}-wal"))
         return (tmp_path / name).read_bytes()
 
-    assert files("a", entries, release=True) == files("b", entries[::-1], release=True)
-    assert files("c", entries, release=False) != files("d", entries[::-1], release=False)
+    assert files("a", uploads, release=True) == files("b", uploads[::-1], release=True)
+    assert files("c", uploads, release=False) != files("d", uploads[::-1], release=False)
 
 
 def test_postgres_rows_tell_no_order_of_arrival(
     tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_store, "_MOST_RECENT", 1)
+    monkeypatch.setattr(sql_store, "_MAX_ARRIVALS", 1)
     task = new_task(tmp_path)
     store = open_store(postgres.address, task)
     for _ in range(40):
         fill(store, task, 1)
-    query = f"SELECT xmin::text, id FROM shufflesum_{task.id[:32]}.seen ORDER BY ctid"
+    query = f"SELECT xmin::text, id FROM shufflesum_{task.id[:32]}.taken ORDER BY ctid"
 
     def rows() -> list[tuple[Any, ...]]:
         with psycopg.connect(postgres.address) as connection:
@@ -72,7 +72,7 @@ def test_postgres_rows_tell_no_order_of_arrival(
 
     before = rows()
     assert len({xmin for xmin, _ in before}) == 39  # the last one is in the list of arrivals
-    store.acknowledge(close(store))
+    store.mark_released(close(store))
     after = rows()
     assert len(after) == 40
     assert [identifier for _, identifier in after] == sorted(identifier for _, identifier in after)
@@ -84,7 +84,7 @@ def test_a_second_server_cannot_use_a_store(store: Store, place: Place, monkeypa
     monkeypatch.setattr(sqlite_store, "_LOCK_SECONDS", 0.1)
     fill(store, place.task, 1)
     with pytest.raises((FileError, StoreError), match="stop that one first"):
-        place.open().status()
+        place.open().rounds()
 
 
 def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: Place) -> None:
@@ -97,7 +97,7 @@ def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: 
     other = place.open()
     fill(other, place.task, 7)
     with pytest.raises(WrongStoreError, match="another server has taken this store over"):
-        store.add([entry(place.task)])
+        store.take([new_upload(place.task)])
     with pytest.raises(WrongStoreError):
         store.check()
     with pytest.raises(WrongStoreError):
@@ -116,7 +116,7 @@ def test_a_store_by_two_names_belongs_to_the_last_as_well(tmp_path: Path) -> Non
     os.link(tmp_path / "store.db", tmp_path / "other.db")
     second = open_store(f"sqlite:{tmp_path / 'other.db'}", task)
     with pytest.raises(StoreError):
-        first.add([entry(task)])
+        first.take([new_upload(task)])
     second.close()
     first.close()
 
@@ -143,20 +143,21 @@ def test_a_store_of_another_version_is_refused(
     fill(store, place.task)
     store.close()
     with monkeypatch.context() as later:
-        later.setattr(sql_store, "_LAYOUT", 1000)
+        later.setattr(sql_store, "FORMAT", "shufflesum-store-1000")
         analyzer = AnalyzerAddress("http://127.0.0.1:1", "s" * 16)
         with pytest.raises(WrongStoreError, match="made by another version"):
             run_shuffler(place.task, place.address, ShufflerOptions(analyzer), ServerOptions())
     reopened = place.open()
-    assert reopened.status().users == USERS
+    assert reopened.rounds().users == USERS
     reopened.close()
-    # The first version wrote no layout down.
-    with contextlib.closing(sqlite3.connect(tmp_path / "first.db")) as connection, connection:
-        connection.execute("CREATE TABLE meta (task TEXT NOT NULL)")
-        connection.execute("CREATE TABLE round (number INTEGER)")
-        connection.execute("INSERT INTO meta VALUES (?)", (place.task.id,))
-    with pytest.raises(WrongStoreError, match="made by another version"):
-        open_store(f"sqlite:{tmp_path / 'first.db'}", place.task)
+    # Earlier versions wrote a number, or nothing.
+    for name, columns in (("first.db", "task TEXT"), ("third.db", "task TEXT, layout INTEGER, owner TEXT")):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as connection, connection:
+            connection.execute(f"CREATE TABLE meta ({columns})")
+            connection.execute("CREATE TABLE round (number INTEGER)")
+            connection.execute("INSERT INTO meta (task) VALUES (?)", (place.task.id,))
+        with pytest.raises(WrongStoreError, match=r"made by another version .*shufflesum-store-4.* --store of its own"):
+            open_store(f"sqlite:{tmp_path / name}", place.task)
 
 
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -196,9 +197,9 @@ def test_postgres_uploads_go_on_while_a_backup_reads(
     store = open_store(postgres.address, task)
     fill(store, task, 8)
     with psycopg.connect(postgres.address) as backup:
-        backup.execute(f"SELECT * FROM shufflesum_{task.id[:32]}.arrived_1").fetchall()
+        backup.execute(f"SELECT * FROM shufflesum_{task.id[:32]}.arrivals_1").fetchall()
         fill(store, task, 2)
-    assert store.status().users == 10
+    assert store.rounds().users == 10
     fill(store, task, 10)
     batch = close(store)
     assert len(released(store, batch)) == 2 * 20
@@ -209,7 +210,7 @@ def test_a_commit_means_that_it_is_on_disk(tmp_path: Path, postgres: Postgres) -
     task = new_task(tmp_path)
     sqlite = sqlite_store.SqliteStore(tmp_path / "store.db", task)
     database = postgres_store.PostgresStore(postgres.address, task)
-    database.status()
+    database.rounds()
     assert sqlite._connection is not None
     assert database._connection is not None
     assert sqlite._connection.execute("PRAGMA synchronous").fetchone() == (2,)
@@ -223,7 +224,7 @@ def test_two_tasks_share_one_database_without_meeting(tmp_path: Path, postgres: 
     tasks = [new_task(tmp_path), new_task(tmp_path)]
     stores = [open_store(postgres.address, task) for task in tasks]
     fill(stores[0], tasks[0], 2)
-    assert [store.status().users for store in stores] == [2, 0]
+    assert [store.rounds().users for store in stores] == [2, 0]
     for store in stores:
         store.close()
 
@@ -235,14 +236,14 @@ def test_a_sqlite_store_that_vanished_is_not_replaced_by_an_empty_one(tmp_path: 
     store._disconnect()
     (tmp_path / "store.db").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="unable to open"):
-        store.add([entry(task)])
+        store.take([new_upload(task)])
     assert not (tmp_path / "store.db").exists()
     (tmp_path / "elsewhere").rename(tmp_path / "store.db")
-    assert store.add([entry(task)]) == [STORED]
+    assert store.take([new_upload(task)]) == [TAKEN]
     store.close()
     store.close()
     with pytest.raises(StoreError, match="was closed"):
-        store.status()
+        store.rounds()
 
 
 @pytest.mark.parametrize("fate", ["gone", "replaced"])
@@ -254,13 +255,13 @@ def test_nothing_is_acknowledged_into_a_file_that_has_no_name(tmp_path: Path, fa
     path.rename(away)
     if fate == "replaced":
         path.write_bytes(away.read_bytes())
-    for attempt in (lambda: store.add([entry(task)]), store.check, store.status):
+    for attempt in (lambda: store.take([new_upload(task)]), store.check, store.rounds):
         with pytest.raises(StoreError, match=r"is gone|was replaced|unable to open"):
             attempt()
     away.replace(path)
     store.check()
     fill(store, task, 2)
-    assert store.status().users == 5
+    assert store.rounds().users == 5
     store.close()
 
 
@@ -270,9 +271,9 @@ def test_nothing_is_acknowledged_into_a_log_that_has_no_name(tmp_path: Path) -> 
     fill(store, task, 3)
     (tmp_path / "store.db-wal").unlink()
     with pytest.raises(StoreError, match="is gone"):
-        store.add([entry(task)])
+        store.take([new_upload(task)])
     fill(store, task, 2)
-    assert store.status().users == 5
+    assert store.rounds().users == 5
     store.close()
 
 
@@ -282,18 +283,18 @@ def test_a_store_that_is_locked_by_others_says_so_and_recovers(tmp_path: Path, m
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
     blocker = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    one = entry(task)
+    one = new_upload(task)
     with pytest.raises(StoreError, match="cannot be used now"):
-        store.add([one])
+        store.take([one])
     blocker.close()
-    assert store.add([one]) == [STORED]
+    assert store.take([one]) == [TAKEN]
     store.close()
 
 
 def test_a_database_that_is_away_is_an_error_that_quotes_no_password(tmp_path: Path) -> None:
     store = open_store("postgresql://somebody:hidden@127.0.0.1:1/none", new_task(tmp_path))
     with pytest.raises(StoreError) as caught:
-        store.status()
+        store.rounds()
     assert "hidden" not in str(caught.value)
 
 

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.service.stores.places import (
-    REPLAYED,
+    REPEATED,
     ROUNDS,
-    STORED,
+    TAKEN,
     USERS,
     Place,
     new_task,
@@ -27,7 +27,7 @@ from tests.service.stores.places import (
     split,
 )
 
-from shufflesum.service.stores.store import Batch, Entry, Outcome, Status
+from shufflesum.service.stores.store import Batch, NewUpload, Rounds, UploadAnswer
 from shufflesum.wire import SEALED_BYTES
 
 pytestmark = pytest.mark.usefixtures("short_list")
@@ -43,31 +43,31 @@ class _Model(RuleBasedStateMachine):
         self.place = type(self).make()
         self.store = self.place.open()
         self.open: int | None = 1
-        self.seen: dict[bytes, Entry] = {}
-        self.members: dict[int, list[Entry]] = {1: []}
+        self.seen: dict[bytes, NewUpload] = {}
+        self.members: dict[int, list[NewUpload]] = {1: []}
         self.spent: set[tuple[int, bytes]] = set()
         self.sealed: set[tuple[int, bytes]] = set()
         self.fixed: Batch | None = None
         self.released = 0
 
-    def expect(self, e: Entry) -> Outcome:
+    def expect(self, e: NewUpload) -> UploadAnswer:
         if e.upload_id in self.seen:
-            return REPLAYED
+            return REPEATED
         if self.open is None or e.round_number < self.open:
-            return Outcome.ROUND_CLOSED
+            return UploadAnswer.ROUND_CLOSED
         if e.round_number > self.open:
-            return Outcome.ROUND_NOT_OPEN
+            return UploadAnswer.ROUND_NOT_OPEN
         if e.token is not None and (e.round_number, e.token) in self.spent:
-            return Outcome.TOKEN_SPENT
+            return UploadAnswer.TOKEN_SPENT
         reports = {(e.round_number, report) for report in split(e.sealed)}
         if reports & self.sealed:
-            return Outcome.COPIED
+            return UploadAnswer.COPIED
         self.sealed |= reports
         self.seen[e.upload_id] = e
         self.members[e.round_number].append(e)
         if e.token is not None:
             self.spent.add((e.round_number, e.token))
-        return STORED
+        return TAKEN
 
     @rule(
         parts=st.lists(
@@ -76,8 +76,8 @@ class _Model(RuleBasedStateMachine):
         )
     )
     def add(self, parts: list[tuple[int, int, int, int | None]]) -> None:
-        entries = [
-            Entry(
+        uploads = [
+            NewUpload(
                 r,
                 bytes([i, r] * 8),
                 bytes([s] * SEALED_BYTES + [s + 1] * SEALED_BYTES),  # its neighbours have one report of it
@@ -85,7 +85,7 @@ class _Model(RuleBasedStateMachine):
             )
             for r, i, s, t in parts
         ]
-        assert self.store.add(entries) == [self.expect(e) for e in entries]
+        assert self.store.take(uploads) == [self.expect(e) for e in uploads]
 
     @rule(asked=st.integers(0, 6))
     def close_round(self, asked: int) -> None:
@@ -106,7 +106,7 @@ class _Model(RuleBasedStateMachine):
         assert self.fixed is not None
         members = self.members[self.fixed.round_number]
         assert sorted(released(self.store, self.fixed)) == sorted(split(b"".join(e.sealed for e in members)))
-        self.store.acknowledge(self.fixed)
+        self.store.mark_released(self.fixed)
         self.fixed = None
         self.released += 1
 
@@ -118,7 +118,7 @@ class _Model(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         users = 0 if self.open is None else len(self.members[self.open])
-        assert self.store.status() == Status(self.open, users, self.released)
+        assert self.store.rounds() == Rounds(self.open, users, self.released)
         assert self.store.pending() == self.fixed
 
     def teardown(self) -> None:

@@ -30,7 +30,7 @@ from shufflesum.service.http.problems import Refusal
 from shufflesum.service.http.secret import check_bearer
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import StoreError
-from shufflesum.service.stores.tables import Result, ResultStore
+from shufflesum.service.stores.tables import CountedBatch, TableStore, WrongBatchError
 from shufflesum.tables import estimate_to_json
 from shufflesum.wire import SEALED_BYTES, Opener, Task, UploadError
 
@@ -44,10 +44,10 @@ _LEVEL = 0.95
 
 
 class AnalyzerServer:
-    """One task's analyzer. `release_anyway` answers with estimates even where the guarantee no longer holds."""
+    """One task's analyzer. `without_guarantee` answers with estimates even where the guarantee no longer holds."""
 
     def __init__(
-        self, task: Task, opener: Opener, store: ResultStore, *, secret: str, release_anyway: bool = False
+        self, task: Task, opener: Opener, store: TableStore, *, secret: str, without_guarantee: bool = False
     ) -> None:
         if opener.public_key != task.analyzer_key:
             raise ParameterError(
@@ -63,7 +63,7 @@ class AnalyzerServer:
         self._opener = opener
         self._store = store
         self._secret = secret
-        self._release_anyway = release_anyway
+        self._release_anyway = without_guarantee
         self._answering = asyncio.Lock()
         self._last_answer: tuple[list[str], bytes] | None = None
         self._taking = asyncio.Lock()  # one batch at a time has all cores, and a repetition finds it done
@@ -113,23 +113,25 @@ class AnalyzerServer:
         try:
             async with self._taking:
                 return await self._take(request, batch_id, round_number, users, size)
+        except WrongBatchError as error:
+            raise Refusal("wrong-batch", str(error)) from error
         except StoreError as error:
             log.warning("store unavailable", role="analyzer")
             raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
 
     async def _take(self, request: Request, batch_id: str, round_number: int, users: int, size: int) -> Response:
-        if not await asyncio.to_thread(self._store.is_new, batch_id, round_number):
+        if await asyncio.to_thread(self._store.is_counted, batch_id, round_number):
             async for _ in _pieces(request, size):  # read to its end, so that the sender gets to hear the answer
                 pass
-            return JSONResponse({"batch": batch_id, "status": "known"})
+            return JSONResponse({"batch": batch_id, "answer": "repeated"})
         counts = await self._count(request, round_number, size)
-        result = Result(round_number, batch_id, users, counts.rejected, counts.table)
-        if await asyncio.to_thread(self._store.record, result):
+        counted = CountedBatch(round_number, batch_id, users, counts.rejected, counts.table)
+        if await asyncio.to_thread(self._store.record, counted):
             self._batches.inc()
             self._accepted.inc(counts.accepted)
             self._rejected.inc(counts.rejected)
             log.info("batch counted", round=round_number, users=users, rejected=counts.rejected)
-        return JSONResponse({"batch": batch_id, "status": "counted"}, status_code=201)
+        return JSONResponse({"batch": batch_id, "answer": "counted"}, status_code=201)
 
     async def _count(self, request: Request, round_number: int, size: int) -> Counts:
         """The table of a batch that is complete; pieces are opened while the next ones arrive."""
@@ -165,49 +167,49 @@ class AnalyzerServer:
 
     def _answer(self) -> bytes:
         """The estimates of all rounds as JSON; a round's never change once it is there."""
-        batches = self._store.batches()
+        batches = self._store.batch_ids()
         if self._last_answer is None or self._last_answer[0] != batches:
             self._last_answer = batches, bytes(JSONResponse(self._estimates()).body)
         return self._last_answer[1]
 
     def _estimates(self) -> dict[str, Any]:
-        results = self._store.results()
-        if not results:
+        counted = self._store.counted()
+        if not counted:
             raise Refusal(
                 "no-estimate-yet",
                 f"the shuffler has released no batch of at least {self._task.smallest_batch} users yet",
             )
-        for result in results:
-            if not result.table.any():
+        for batch in counted:
+            if not batch.table.any():
                 raise Refusal(
                     "wrong-key",
-                    f"no report of round {result.round_number} could be opened: its users sealed them to another key, "
+                    f"no report of round {batch.round_number} could be opened: its users sealed them to another key, "
                     "for another task or another round; see which task file they were given",
                 )
-        broken = {result.round_number: why_broken(self._counts(result), result.users) for result in results}
+        broken = {batch.round_number: why_broken(self._counts(batch), batch.users) for batch in counted}
         for number, why in broken.items():
             if why is not None and not self._release_anyway:
                 raise Refusal(
                     "guarantee-broken",
                     f"round {number}: {why}. The estimate is withheld; plan with a smaller honest fraction, or have "
-                    "the operator insist (--release-anyway)",
+                    "the operator insist (--without-guarantee)",
                 )
         holds = not any(broken.values())
-        return {"task": self._task.id, "rounds": [self._estimate(result, holds) for result in results]}
+        return {"task": self._task.id, "rounds": [self._estimate(batch, holds) for batch in counted]}
 
-    def _counts(self, result: Result) -> Counts:
+    def _counts(self, batch: CountedBatch) -> Counts:
         counts = Counts(self._task.plan)
-        counts.table, counts.rejected = result.table, result.rejected
+        counts.table, counts.rejected = batch.table, batch.rejected
         return counts
 
-    def _estimate(self, result: Result, holds: bool) -> dict[str, Any]:
+    def _estimate(self, batch: CountedBatch, holds: bool) -> dict[str, Any]:
         plan = self._task.plan
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
-            document = estimate_to_json(estimate(self._counts(result), users=result.users), level=_LEVEL)
+            document = estimate_to_json(estimate(self._counts(batch), users=batch.users), level=_LEVEL)
         return {
-            "round": result.round_number,
-            "uploads": result.users,
+            "round": batch.round_number,
+            "uploads": batch.users,
             **document,
             "guarantee": {
                 "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else None,

@@ -1,6 +1,6 @@
 """The client: randomizes on the user's own machine, seals, sends until the shuffler has it, and asks for estimates."""
 
-from shufflesum.service.client.contributions import Ledger
+from shufflesum.service.client.contributions import Contributions
 from shufflesum.service.client.estimates import fetch_estimate
 from shufflesum.service.client.sending import Client, ContributedError, Receipt
 from shufflesum.service.client.web import RefusedError, UnreachableError
@@ -8,7 +8,7 @@ from shufflesum.service.client.web import RefusedError, UnreachableError
 __all__ = [
     "Client",
     "ContributedError",
-    "Ledger",
+    "Contributions",
     "Receipt",
     "RefusedError",
     "UnreachableError",

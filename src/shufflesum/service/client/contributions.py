@@ -1,4 +1,4 @@
-"""The client's memory: who has contributed to which round of which task, and with which bytes.
+"""*Once*, at the client: who has contributed to which round of which task, and with which bytes.
 
 An upload is written here before it is first sent. Whatever happens then, a lost answer or a killed process, the same
 bytes under the same upload id go out again, so that a shuffler recognises them and nobody counts twice.
@@ -17,32 +17,30 @@ from pathlib import Path
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.wire import Task
 
-__all__ = ["Ledger", "default_ledger"]
+__all__ = ["Contributions", "default_contributions"]
+
+FORMAT = "shufflesum-contributions-1"
 
 _MAX_LABEL = 1000
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS contributions (
-    task TEXT NOT NULL,
-    label TEXT NOT NULL,
-    round INTEGER NOT NULL,
-    expires TEXT NOT NULL,
-    upload BLOB,
-    PRIMARY KEY (task, label, round)
-) WITHOUT ROWID
-"""
+_TABLES = (
+    "CREATE TABLE format (name TEXT NOT NULL)",
+    f"INSERT INTO format VALUES ('{FORMAT}')",
+    "CREATE TABLE contributions (task TEXT NOT NULL, label TEXT NOT NULL, round INTEGER NOT NULL, "
+    "expires TEXT NOT NULL, upload BLOB, PRIMARY KEY (task, label, round)) WITHOUT ROWID",
+)
 _FIND = "SELECT upload FROM contributions WHERE task = ? AND label = ? AND round = ?"
 
 
-def default_ledger() -> Path:
-    """Where contributions are remembered: `SHUFFLESUM_LEDGER`, or a file in the user's data folder."""
-    chosen = os.environ.get("SHUFFLESUM_LEDGER")
+def default_contributions() -> Path:
+    """Where contributions are remembered: `SHUFFLESUM_CONTRIBUTIONS`, or a file in the user's data folder."""
+    chosen = os.environ.get("SHUFFLESUM_CONTRIBUTIONS")
     if chosen:
         return Path(chosen)
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "shufflesum" / "ledger.sqlite"
+    return Path(data) / "shufflesum" / "contributions.sqlite"
 
 
-class Ledger:
+class Contributions:
     """Contributions by (task, user label, round), in a file that several processes may share.
 
     A contribution is pending, with its bytes, until the shuffler has acknowledged it; then only the fact is kept.
@@ -58,11 +56,17 @@ class Ledger:
             self._connection = sqlite3.connect(
                 self.path, timeout=30, isolation_level=None, check_same_thread=False, cached_statements=32
             )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA secure_delete = ON")
-            self._connection.execute(_SCHEMA)
-            self._forget_expired_bytes()
+        try:
+            with self._transaction():
+                self._make_or_check()
+            with self._explained():
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute("PRAGMA secure_delete = ON")
+                self._delete_expired_bytes()
+        except BaseException:
+            self._connection.close()
+            raise
 
     def known(self, task: Task, labels: Sequence[str], round_number: int) -> dict[str, bytes | None]:
         """Of these users, those who have contributed: None if acknowledged, else the pending bytes."""
@@ -88,7 +92,7 @@ class Ledger:
             return {label: connection.execute(_FIND, (task.id, label, round_number)).fetchone()[0] for label in uploads}
 
     def acknowledge(self, task: Task, round_number: int, labels: Sequence[str]) -> None:
-        """Remember that uploads were accepted, and drop their bytes."""
+        """Remember that uploads were taken, and drop their bytes."""
         with self._transaction() as connection:
             connection.executemany(
                 "UPDATE contributions SET upload = NULL WHERE task = ? AND label = ? AND round = ?",
@@ -99,13 +103,27 @@ class Ledger:
         """Close the file; everything in it is durable already."""
         self._connection.close()
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Contributions:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _forget_expired_bytes(self) -> None:
+    def _make_or_check(self) -> None:
+        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            for statement in _TABLES:
+                self._connection.execute(statement)
+            return
+        known = "format" in tables and self._connection.execute("SELECT name FROM format").fetchone()
+        if known != (FORMAT,):
+            raise FileError(
+                f"{self.path} holds no contributions in the format {FORMAT}, but tables of another version or program "
+                f"({', '.join(sorted(tables))[:100]}); finish older tasks with the version that began them, and name "
+                "another file for this one (--contributions, SHUFFLESUM_CONTRIBUTIONS)"
+            )
+
+    def _delete_expired_bytes(self) -> None:
         """What was never acknowledged and never can be is not kept; that it was tried still is."""
         self._connection.execute(
             "UPDATE contributions SET upload = NULL WHERE upload IS NOT NULL AND expires < ?",
@@ -128,10 +146,12 @@ class Ledger:
     def _explained(self) -> Iterator[None]:
         try:
             yield
+        except FileError:
+            raise
         except (sqlite3.Error, OSError) as error:
             raise FileError(
-                f"the ledger {self.path} cannot be used: {error}; nothing is sent without it, because nobody must "
-                "count twice: name a file that you may write to (--ledger, SHUFFLESUM_LEDGER)"
+                f"the contributions in {self.path} cannot be used: {error}; nothing is sent without them, because "
+                "nobody must count twice: name a file that you may write to (--contributions, SHUFFLESUM_CONTRIBUTIONS)"
             ) from error
 
 

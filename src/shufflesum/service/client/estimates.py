@@ -15,10 +15,10 @@ __all__ = ["fetch_estimate"]
 
 
 def fetch_estimate(
-    task: Task, url: str, *, allow_plain_http: bool = False, authorities: str | Path | None = None
+    task: Task, url: str, *, allow_plain_http: bool = False, ca_file: str | Path | None = None
 ) -> dict[str, Any]:
     """The analyzer's answer for a task: every released round's estimate. `RefusedError` tells why there is none."""
-    with web_client(url, allow_plain_http=allow_plain_http, authorities=authorities) as http:
+    with web_client(url, allow_plain_http=allow_plain_http, ca_file=ca_file) as http:
         import httpx
 
         try:

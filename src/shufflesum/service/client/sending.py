@@ -1,7 +1,7 @@
-"""The client: randomizes on the user's own machine, seals, and sends until the shuffler has it.
+"""Sending: randomize on the user's own machine, seal, and send until the shuffler has it.
 
 Taking part must not depend on the data, so values out of bounds are clipped and missing ones put in the middle. An
-upload is in the ledger before it is first sent, and only ever sent again with the same bytes.
+upload is among the contributions before it is first sent, and only ever sent again with the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.domain import real_array
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer, Reports
-from shufflesum.service.client.contributions import Ledger, default_ledger
+from shufflesum.service.client.contributions import Contributions, default_contributions
 from shufflesum.service.client.fitting import fitting
 from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
 from shufflesum.service.http.addresses import NOT_TRUSTED, why_unreachable
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["Client", "ContributedError", "Receipt"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-_CHUNK = 256  # uploads that share one durable write of the ledger
+_CHUNK = 256  # uploads that share one durable write of contributions
 _SENDERS = 8
 
-Status = Literal["accepted", "repeated", "known"]
+Contribution = Literal["accepted", "repeated", "earlier"]
 
 
 class ContributedError(ShufflesumError):
@@ -44,23 +44,23 @@ class ContributedError(ShufflesumError):
 
 
 class _StoppedError(ShufflesumError):
-    """An upload was not tried any further because another one failed; it is in the ledger."""
+    """An upload was not tried any further because another one failed; it is among the contributions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of one user's upload: accepted now, repeated (it was counted before), or known from the ledger."""
+    """One user's contribution to a round: accepted now, repeated (the shuffler had it before), or made earlier."""
 
     user: str
     round_number: int
-    status: Status
+    contribution: Contribution
 
 
 class Client:
     """Sends users' arrays to a task's shuffler, privately and once each.
 
-    `ledger` is where contributions are remembered (a file in the user's data folder unless given), `patience` how many
-    seconds to try before giving up, `authorities` a file of certificates to trust instead of the system's. Plain HTTP
+    `contributions` is where they are remembered (a file in the user's data folder unless given), `timeout` how many
+    seconds to try before giving up, `ca_file` a file of certificates to trust instead of the system's. Plain HTTP
     is refused to anything but this machine unless `allow_plain_http`.
     """
 
@@ -68,21 +68,25 @@ class Client:
         self,
         task: Task,
         *,
-        ledger: Ledger | str | Path | None = None,
-        patience: float = 60.0,
+        contributions: Contributions | str | Path | None = None,
+        timeout: float = 60.0,
         allow_plain_http: bool = False,
-        authorities: str | Path | None = None,
+        ca_file: str | Path | None = None,
     ) -> None:
         if task.expired:
             raise TaskError(f"task {task.name!r} expired at {task.expires}; ask for a new task file")
-        if not patience > 0:
-            raise ParameterError(f"patience is {patience}; it must be a positive number of seconds")
+        if not timeout > 0:
+            raise ParameterError(f"timeout is {timeout}; it must be a positive number of seconds")
         self.task = task
-        self._patience = patience
+        self._timeout = timeout
         self._address = f"{task.shuffler.rstrip('/')}/tasks/{task.id}"
-        self._http = web_client(task.shuffler, allow_plain_http=allow_plain_http, authorities=authorities)
-        self._ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger or default_ledger())
-        self._owns_ledger = not isinstance(ledger, Ledger)
+        self._http = web_client(task.shuffler, allow_plain_http=allow_plain_http, ca_file=ca_file)
+        self._owns_contributions = not isinstance(contributions, Contributions)
+        self._contributions = (
+            contributions
+            if isinstance(contributions, Contributions)
+            else Contributions(contributions or default_contributions())
+        )
         domain = task.plan.domain
         self._fit = fitting(domain)
         self._randomizer = Randomizer(task.plan, clip=True, missing="refuse" if domain.structure.mixes else "midpoint")
@@ -99,7 +103,7 @@ class Client:
         array = real_array(vector, DataError, "vector")[np.newaxis]
         tokens = None if token is None else [token]
         (receipt,) = self.upload_many(array, [user], round_number=round_number, tokens=tokens)
-        if receipt.status == "known":
+        if receipt.contribution == "earlier":
             raise ContributedError(
                 f"user {user!r} has contributed to round {receipt.round_number} of task {self.task.name!r} already; "
                 "each user counts once in a round: wait for the next (--round), or give another user's label (--user)"
@@ -115,7 +119,7 @@ class Client:
         tokens: Sequence[str] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[Receipt]:
-        """One upload for each row of `arrays`; users who have contributed are passed over (status `known`).
+        """One upload for each row of `arrays`; users who have contributed are passed over (`earlier`).
 
         The first refusal ends it with an error; what was sent is remembered, so that a second call goes on from there.
         """
@@ -146,7 +150,7 @@ class Client:
         """The round that is open, asked of the shuffler where the task has several."""
         if self.task.rounds == 1:
             return 1
-        answer = self._insist(lambda: self._http.get(f"{self._address}/round"), 200)
+        answer = self._ask_until(lambda: self._http.get(f"{self._address}/round"), 200)
         try:
             found = answer.json()["open_round"]
         except (ValueError, KeyError, TypeError):
@@ -159,15 +163,15 @@ class Client:
             raise RefusedError("bad-answer", f"{self.task.shuffler} did not say which round is open", final=True)
         return found
 
-    def contributions(self, users: Sequence[str], round_number: int) -> int:
-        """How many of these users the shuffler has acknowledged in a round, as the ledger remembers."""
-        return sum(body is None for body in self._ledger.known(self.task, users, round_number).values())
+    def acknowledged(self, users: Sequence[str], round_number: int) -> int:
+        """How many of these users' contributions to a round the shuffler has acknowledged."""
+        return sum(body is None for body in self._contributions.known(self.task, users, round_number).values())
 
     def close(self) -> None:
-        """Close connections, and the ledger if this client opened it."""
+        """Close connections, and the contributions if this client opened them."""
         self._http.close()
-        if self._owns_ledger:
-            self._ledger.close()
+        if self._owns_contributions:
+            self._contributions.close()
 
     def __enter__(self) -> Client:
         return self
@@ -183,32 +187,32 @@ class Client:
         tokens: Sequence[str | None],
         round_number: int,
     ) -> list[Receipt]:
-        known = self._ledger.known(self.task, users, round_number)
+        known = self._contributions.known(self.task, users, round_number)
         fresh = [i for i, user in enumerate(users) if user not in known]
         sealed = {users[i]: self._seal(rows[i], round_number) for i in fresh}
-        to_send = known | self._ledger.claim(self.task, round_number, sealed)
+        to_send = known | self._contributions.claim(self.task, round_number, sealed)
         stop = threading.Event()
         jobs = [
             (user, senders.submit(self._send, body, token, stop))
             for user, token in zip(users, tokens, strict=True)
             if (body := to_send[user]) is not None
         ]
-        statuses: dict[str, Status] = {}
+        made: dict[str, Contribution] = {}
         failures: list[ShufflesumError] = []
         try:
             for user, job in jobs:
                 try:
-                    statuses[user] = job.result()
+                    made[user] = job.result()
                 except _StoppedError:
                     continue
                 except ShufflesumError as error:
                     failures.append(error)
         finally:
-            stop.set()  # an interrupt must not wait for everybody's patience
-            self._ledger.acknowledge(self.task, round_number, list(statuses))
+            stop.set()  # an interrupt must not wait for everybody's timeout
+            self._contributions.acknowledge(self.task, round_number, list(made))
         if failures:
             raise failures[0]
-        return [Receipt(user, round_number, statuses.get(user, "known")) for user in users]
+        return [Receipt(user, round_number, made.get(user, "earlier")) for user in users]
 
     def _seal(self, row: NDArray[Any], round_number: int) -> bytes:
         return Upload.seal(self.task, self._randomize(row), round_number).encode()
@@ -217,29 +221,29 @@ class Client:
         array = real_array(row, DataError, "arrays").astype(np.float64)
         return self._randomizer.randomize(self._fit(array)[np.newaxis])
 
-    def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Status:
+    def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Contribution:
         """Post the same bytes until they are acknowledged; a failure stops all others that have not begun."""
         headers = {"Content-Type": "application/octet-stream"}
         if token is not None:
             headers["Authorization"] = f"Token {token}"
         address = f"{self._address}/uploads"
         try:
-            self._insist(lambda: self._http.post(address, content=body, headers=headers), 201, stop)
+            self._ask_until(lambda: self._http.post(address, content=body, headers=headers), 201, stop)
         except ShufflesumError as error:
-            if isinstance(error, RefusedError) and error.problem == "replayed":
+            if isinstance(error, RefusedError) and error.problem == "repeated":
                 return "repeated"  # it had arrived, and only the answer was lost
             stop.set()
             raise
         return "accepted"
 
-    def _insist(
+    def _ask_until(
         self, ask: Callable[[], httpx.Response], yes: int, stop: threading.Event | None = None
     ) -> httpx.Response:
-        """Ask until the status is `yes`; raises the refusal that is final, or the last one when patience ends."""
+        """Ask until the status is `yes`; raises the refusal that is final, or the last one when time is up."""
         import httpx
 
         stop = stop or threading.Event()
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._timeout
         pause = _FIRST_PAUSE
         while not stop.is_set():
             wait = 0.0
@@ -249,13 +253,13 @@ class Client:
             except httpx.RequestError as error:
                 reason = why_unreachable(error)
                 problem = UnreachableError(
-                    f"the shuffler {self.task.shuffler} did not answer within {self._patience:g} s "
+                    f"the shuffler {self.task.shuffler} did not answer within {self._timeout:g} s "
                     f"({reason}); uploads are kept: send again later, the same bytes will go"
                 )
                 if reason == NOT_TRUSTED:
                     raise UnreachableError(
                         f"the shuffler {self.task.shuffler} cannot be trusted ({error}); uploads are kept: give its "
-                        "certificate authority (authorities=, --ca), then send again"
+                        "certificate authority (ca_file=, --ca), then send again"
                     ) from error
             else:
                 if answer.status_code == yes:

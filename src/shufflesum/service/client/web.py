@@ -27,13 +27,13 @@ class RefusedError(ShufflesumError):
 
 
 class UnreachableError(ShufflesumError, ConnectionError):
-    """No answer came in time; the upload stays in the ledger and the same bytes can be sent again."""
+    """No answer came in time; uploads stay among the contributions, and the same bytes can be sent again."""
 
 
 def web_client(
-    url: str, *, allow_plain_http: bool = False, authorities: str | Path | None = None, timeout: float = 30.0
+    url: str, *, allow_plain_http: bool = False, ca_file: str | Path | None = None, timeout: float = 30.0
 ) -> httpx.Client:
-    """An HTTP client that tells nothing about its user, and speaks plain HTTP to this machine only unless told."""
+    """An HTTP client that tells nothing about its user; plain HTTP is for this machine only, unless allowed."""
     require_service()
     import httpx
 
@@ -42,14 +42,14 @@ def web_client(
     headers = {"User-Agent": "shufflesum", "Accept-Encoding": "identity"}
     return httpx.Client(
         timeout=timeout,
-        verify=trust(authorities),
+        verify=trust(ca_file),
         headers=headers,
         trust_env=not is_loopback(urlsplit(url).hostname or ""),  # no proxy between two programs of one machine
     )
 
 
 def problem_of(answer: httpx.Response) -> RefusedError:
-    """A server's refusal as an error; what is no problem document is judged by its status."""
+    """A server's refusal as an error; of what is no problem document only the status counts."""
     name, detail, retry = parse_problem(answer.content)
     if answer.status_code < 400:
         return RefusedError(

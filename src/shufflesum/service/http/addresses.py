@@ -43,14 +43,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def trust(authorities: str | Path | None) -> ssl.SSLContext:
-    """TLS that believes the certificate authorities in a PEM file, or the system's where none is given."""
+def trust(ca_file: str | Path | None) -> ssl.SSLContext:
+    """TLS that believes the certificate ca_file in a PEM file, or the system's where none is given."""
     try:
-        return ssl.create_default_context(cafile=None if authorities is None else str(authorities))
+        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except (OSError, ssl.SSLError) as error:
-        raise FileError(
-            f"{authorities} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)"
-        ) from error
+        raise FileError(f"{ca_file} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)") from error
 
 
 def why_unreachable(error: BaseException) -> str:

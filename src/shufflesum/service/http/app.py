@@ -58,7 +58,7 @@ def create_app(
 
     async def refuse(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
-        return answer(error.problem.name, error.detail, error.headers)
+        return answer(error.problem, error.detail, error.headers)
 
     async def refuse_by_router(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

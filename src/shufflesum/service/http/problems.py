@@ -55,7 +55,7 @@ _ALL = (
     Problem("wrong-length", 400, "Not the size that this task fixes", "never"),
     Problem("wrong-round", 400, "A round that this task does not cover", "never"),
     Problem("too-large", 413, "More bytes than this task allows", "never"),
-    Problem("replayed", 409, "This upload was taken before", "never"),
+    Problem("repeated", 409, "This upload was taken before", "never"),
     Problem("copied", 409, "Reports of this upload are in another upload already", "never"),
     Problem("too-slow", 408, "The request did not arrive in time", "not-yet"),
     Problem("expired", 410, "The task has expired", "never"),
@@ -89,7 +89,7 @@ class Refusal(ShufflesumError):
 
     def __init__(self, name: str, detail: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.problem = PROBLEMS[name]
+        self.problem = PROBLEMS[name].name
         self.detail = detail
         self.headers = headers or {}
 

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.http.addresses import is_loopback
 from shufflesum.service.http.connections import BoundedProtocol
-from shufflesum.service.http.logs import log, place
+from shufflesum.service.logs import log, place
 
 __all__ = ["ServerOptions", "background", "run_server"]
 

@@ -1,6 +1,6 @@
-"""A batch on its way to the analyzer: permuted with secure randomness, delivered at least once, deleted once taken.
+"""A batch on its way to the analyzer: permuted with secure randomness, delivered at least once, then deleted.
 
-The batch's id makes "at least once" count once: the analyzer takes in a batch id a single time.
+The batch's id makes "at least once" count once: the analyzer counts a batch id a single time.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class AnalyzerAddress:
 
     url: str
     secret: str
-    authorities: Path | None = None
+    ca_file: Path | None = None
 
     def client(self) -> httpx.AsyncClient:
         """A client for one delivery; proxies of the environment are not used."""
-        return httpx.AsyncClient(verify=trust(self.authorities), trust_env=False)
+        return httpx.AsyncClient(verify=trust(self.ca_file), trust_env=False)
 
 
 class Releaser:
@@ -107,12 +107,12 @@ class Releaser:
         self._released = released
         self._failed = failed
         self._wanted = asyncio.Event()
-        self._forgotten = False
-        self._cleared = False
-        self._tidy_after = 0.0
+        self._deleted = False
+        self._deleted_rest = False
+        self._next_deletion = 0.0
 
-    def look(self) -> None:
-        """Something was stored: see whether the round is full."""
+    def wake(self) -> None:
+        """Uploads were taken: see whether the round is full."""
         self._wanted.set()
 
     async def close_now(self) -> Batch | None:
@@ -154,49 +154,49 @@ class Releaser:
 
     async def _step(self) -> bool:
         batch = await asyncio.to_thread(self._store.pending)
-        await self._tidy()
+        await self._finish_deletion()
         if batch is None:
             smallest = self._task.smallest_batch
             threshold = smallest if self._task.expired else max(smallest, self._release_at)
             batch = await asyncio.to_thread(self._store.close_round, threshold)
         if batch is None:
-            if not self._forgotten and self._task.expired_at(datetime.now(UTC) - _AFTER_EXPIRY):
-                await asyncio.to_thread(self._store.forget)
-                self._forgotten = True
+            if not self._deleted and self._task.expired_at(datetime.now(UTC) - _AFTER_EXPIRY):
+                await asyncio.to_thread(self._store.delete_all)
+                self._deleted = True
                 log.info("task expired, everything left of it is deleted")
             return False
         try:
             await self._deliver(batch)
         except Exception:
-            await self._clear(batch)
+            await self._delete_expired(batch)
             raise
-        await asyncio.to_thread(self._store.acknowledge, batch)
+        await asyncio.to_thread(self._store.mark_released, batch)
         self._released(batch)
         log.info("batch released", round=batch.round_number, users=batch.users)
         return True
 
-    async def _tidy(self) -> None:
+    async def _finish_deletion(self) -> None:
         """Finish deletions; where that fails, the rest goes on, because a release makes room."""
         now = asyncio.get_running_loop().time()
-        if now >= self._tidy_after:
+        if now >= self._next_deletion:
             try:
-                await asyncio.to_thread(self._store.tidy)
+                await asyncio.to_thread(self._store.finish_deletion)
             except StoreError as error:
                 log.warning("deletion unfinished, will be tried again", error=str(error))
-                self._tidy_after = now + _PAUSES[1]
+                self._next_deletion = now + _PAUSES[1]
 
-    async def _clear(self, batch: Batch) -> None:
+    async def _delete_expired(self, batch: Batch) -> None:
         """After expiry, delete what can never be released though a batch waits, and that too when its grace is over."""
         now = datetime.now(UTC)
         if now - _GRACE >= self._task.expires:
-            await asyncio.to_thread(self._store.forget, pending=True)
+            await asyncio.to_thread(self._store.delete_all, pending=True)
             log.error("batch not taken in time, deleted with everything", round=batch.round_number, users=batch.users)
-        elif not self._cleared and self._task.expired_at(now - _AFTER_EXPIRY):
-            status = await asyncio.to_thread(self._store.status)
-            if status.users < self._task.smallest_batch:
-                await asyncio.to_thread(self._store.forget)
+        elif not self._deleted_rest and self._task.expired_at(now - _AFTER_EXPIRY):
+            rounds = await asyncio.to_thread(self._store.rounds)
+            if rounds.users < self._task.smallest_batch:
+                await asyncio.to_thread(self._store.delete_all)
                 log.info("task expired, everything is deleted but the batch that waits", round=batch.round_number)
-                self._cleared = True
+                self._deleted_rest = True
 
     async def _deliver(self, batch: Batch) -> None:
         reports = batch.users * self._task.plan.reports
@@ -238,7 +238,8 @@ def _taken(answer: httpx.Response, batch: Batch) -> bool:
     return (
         answer.status_code in (200, 201)
         and isinstance(document, dict)
-        and (document.get("batch"), document.get("status")) in ((batch.batch_id, "counted"), (batch.batch_id, "known"))
+        and document.get("batch") == batch.batch_id
+        and document.get("answer") in ("counted", "repeated")
     )
 
 

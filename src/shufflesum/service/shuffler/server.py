@@ -22,9 +22,17 @@ from shufflesum.service.http.secret import check_bearer
 from shufflesum.service.http.server import ServerOptions, background, run_server
 from shufflesum.service.logs import configure_logging, log
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser
-from shufflesum.service.shuffler.tokens import TokenBook
-from shufflesum.service.shuffler.upload_queue import Intake
-from shufflesum.service.stores.store import Batch, Entry, Outcome, Store, StoreError, WrongStoreError, open_store
+from shufflesum.service.shuffler.tokens import Tokens
+from shufflesum.service.shuffler.upload_queue import UploadQueue
+from shufflesum.service.stores.store import (
+    Batch,
+    NewUpload,
+    Store,
+    StoreError,
+    UploadAnswer,
+    WrongStoreError,
+    open_store,
+)
 from shufflesum.wire import Task, Upload, UploadError
 
 __all__ = ["ShufflerOptions", "run_shuffler", "shuffler_app"]
@@ -32,11 +40,11 @@ __all__ = ["ShufflerOptions", "run_shuffler", "shuffler_app"]
 _CHECK_SECONDS, _READY_SECONDS = 5, 1
 
 _REFUSALS = {
-    Outcome.REPLAYED: "this upload counts already, once; nothing is to be done",
-    Outcome.ROUND_CLOSED: "round {round} is closed, its users are fixed; take part in the open round, if there is one",
-    Outcome.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload when the round before is released",
-    Outcome.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
-    Outcome.COPIED: "a report of this upload counts already in round {round}; seal every report afresh, and once",
+    UploadAnswer.REPEATED: "this upload counts already, once; nothing is to be done",
+    UploadAnswer.ROUND_CLOSED: "round {round} is closed; take part in the open round, if there is one",
+    UploadAnswer.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload once it is",
+    UploadAnswer.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
+    UploadAnswer.COPIED: "a report of this upload counts already in round {round}; seal every report afresh, and once",
 }
 
 
@@ -44,14 +52,14 @@ _REFUSALS = {
 class ShufflerOptions:
     """How a shuffler runs: its analyzer, its tokens if it needs any, and when it releases.
 
-    `release_at` is a number of users, no fewer than the task's smallest batch; `most_pending` uploads, and
+    `release_at` is a number of users, no fewer than the task's smallest batch; `max_pending` uploads, and
     64 MB, may wait to be written before others are turned away for a moment.
     """
 
     analyzer: AnalyzerAddress
-    tokens: TokenBook | None = None
+    tokens: Tokens | None = None
     release_at: int | None = None
-    most_pending: int = 2000
+    max_pending: int = 2000
 
     def check(self, task: Task) -> None:
         """Refuse what contradicts the task."""
@@ -60,9 +68,9 @@ class ShufflerOptions:
                 f"release_at (--release-at) is {self.release_at}; this task releases nothing below "
                 f"{task.smallest_batch} users"
             )
-        if self.most_pending < 1:
-            raise ParameterError(f"most_pending is {self.most_pending}; at least one upload must be able to wait")
-        trust(self.analyzer.authorities)
+        if self.max_pending < 1:
+            raise ParameterError(f"max_pending is {self.max_pending}; at least one upload must be able to wait")
+        trust(self.analyzer.ca_file)
 
 
 class _Shuffler:
@@ -87,16 +95,16 @@ class _Shuffler:
             released=self._count_release,
             failed=failures.inc,
         )
-        self.intake = Intake(
+        self.queue = UploadQueue(
             store,
             upload_bytes=task.upload_bytes,
-            most_pending=options.most_pending,
-            stored=self._count_uploads,
+            max_pending=options.max_pending,
+            taken=self._count_uploads,
         )
 
-    def _count_uploads(self, stored: int) -> None:
-        self._uploads.inc(stored)
-        self.releaser.look()
+    def _count_uploads(self, taken: int) -> None:
+        self._uploads.inc(taken)
+        self.releaser.wake()
 
     def _count_release(self, batch: Batch) -> None:
         self._releases.inc()
@@ -112,15 +120,15 @@ class _Shuffler:
         token = None
         if self._options.tokens is not None:
             token = self._options.tokens.check(header(scope, b"authorization"))
-        with self.intake.room():
+        with self.queue.room():
             body = await read_body(scope, receive, self._task.upload_bytes)
         try:
             upload = Upload.decode(body, self._task)
         except UploadError as error:
             raise Refusal(error.problem, str(error)) from None
-        outcome = await self.intake.add(Entry(upload.round_number, upload.upload_id, upload.sealed, token))
-        if outcome in _REFUSALS:
-            raise Refusal(outcome.value, _REFUSALS[outcome].format(round=upload.round_number))
+        answer = await self.queue.take(NewUpload(upload.round_number, upload.upload_id, upload.sealed, token))
+        if answer in _REFUSALS:
+            raise Refusal(answer.value, _REFUSALS[answer].format(round=upload.round_number))
         return 201
 
     async def take_for_another_task(self, request: Request) -> Response:
@@ -134,20 +142,20 @@ class _Shuffler:
     async def show_round(self, request: Request) -> Response:
         self._check_task(request)
         try:
-            status = await asyncio.to_thread(self._store.status)
+            rounds = await asyncio.to_thread(self._store.rounds)
         except StoreError:
             raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
-        return JSONResponse({"task": self._task.id, "open_round": status.open_round, "rounds": self._task.rounds})
+        return JSONResponse({"task": self._task.id, "open_round": rounds.open_round, "rounds": self._task.rounds})
 
     async def release(self, request: Request) -> Response:
         self._check_task(request)
         check_bearer(request, self._options.analyzer.secret)
         try:
             batch = await self.releaser.close_now() or await asyncio.to_thread(self._store.pending)
-            status = await asyncio.to_thread(self._store.status)
+            rounds = await asyncio.to_thread(self._store.rounds)
         except StoreError:
             raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
-        if batch is None and status.open_round is None:
+        if batch is None and rounds.open_round is None:
             raise Refusal("round-closed", "no round of this task is open any more")
         if batch is None:
             raise Refusal(
@@ -169,10 +177,10 @@ class _Shuffler:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        async with background(self.intake.run, self.releaser.run):
+        async with background(self.queue.run, self.releaser.run):
             yield
             self._stopping = True
-        await asyncio.to_thread(self.intake.close)
+        await asyncio.to_thread(self.queue.close)
         await asyncio.to_thread(self._store.close)
 
 
@@ -202,7 +210,7 @@ def run_shuffler(task: Task, store: str, options: ShufflerOptions, server: Serve
     configure_logging()
     opened = open_store(store, task)
     try:
-        opened.status()
+        opened.rounds()
     except WrongStoreError:
         raise
     except StoreError as error:

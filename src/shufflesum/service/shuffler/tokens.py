@@ -1,6 +1,6 @@
 """Single-use upload tokens: the operator hands one to each person, so that one person is one user.
 
-A token works once in every round. The shuffler holds only digests, so its files let nobody upload, and it forgets
+A token works once in every round. The shuffler holds only digests, so its files let nobody upload, and it deletes
 which tokens were used in a round as soon as that round is released.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.http.problems import Refusal
 
-__all__ = ["TokenBook", "token_digest", "write_tokens"]
+__all__ = ["Tokens", "token_digest", "write_tokens"]
 
 TOKEN_BYTES = 16
 _DIGEST_BYTES = 32
@@ -61,7 +61,7 @@ def _write_new(path: Path, lines: list[str]) -> None:
         raise FileError(f"{path} cannot be written: {error.strerror}; is the disk full?") from error
 
 
-class TokenBook:
+class Tokens:
     """The digests of all tokens of a task: 32 bytes each in memory."""
 
     def __init__(self, digests: list[bytes]) -> None:
@@ -69,7 +69,7 @@ class TokenBook:
         self._count = len(digests)
 
     @staticmethod
-    def load(path: str | Path) -> TokenBook:
+    def load(path: str | Path) -> Tokens:
         """Read the file of digests from `shufflesum tokens`."""
         try:
             lines = Path(path).read_text(encoding="ascii").split()
@@ -82,7 +82,7 @@ class TokenBook:
             ) from error
         if not digests or any(len(digest) != _DIGEST_BYTES for digest in digests):
             raise FileError(f"{path} is not a file of digests, one or more; give the one from shufflesum tokens")
-        return TokenBook(digests)
+        return Tokens(digests)
 
     def __len__(self) -> int:
         return self._count

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from shufflesum.service.http.problems import Refusal
 from shufflesum.service.logs import log
-from shufflesum.service.stores.store import Entry, Outcome, Store, StoreError
+from shufflesum.service.stores.store import NewUpload, Store, StoreError, UploadAnswer
 
-__all__ = ["Intake"]
+__all__ = ["UploadQueue"]
 
 _GROUP = 1024  # uploads a transaction
 _GROUP_BYTES = 1 << 22  # of their sealed reports
@@ -20,25 +20,25 @@ _GATHER_SECONDS = 0.01
 _ANSWER_SECONDS = 20.0
 
 
-class Intake:
+class UploadQueue:
     """Gathers uploads that arrive while the store is busy and writes them together.
 
-    Each is answered after its transaction is durable. No more than `most_pending`, of `upload_bytes` each, wait at a
-    time, and no more than 64 MB together with those that are still being read; `stored` is told after each transaction
-    how many it stored.
+    Each is answered after its transaction is durable. No more than `max_pending`, of `upload_bytes` each, wait at a
+    time, and no more than 64 MB together with those that are still being read; `taken` is called after each transaction
+    with the number of uploads that it took.
     """
 
-    def __init__(self, store: Store, *, upload_bytes: int, most_pending: int, stored: Callable[[int], None]) -> None:
+    def __init__(self, store: Store, *, upload_bytes: int, max_pending: int, taken: Callable[[int], None]) -> None:
         self._store = store
         self._group = max(1, min(_GROUP, _GROUP_BYTES // upload_bytes))
         self._most_held = max(1, _PENDING_BYTES // upload_bytes)
-        self._most_pending = min(most_pending, self._most_held)
-        self._stored = stored
-        self._waiting: list[tuple[Entry, asyncio.Future[Outcome]]] = []
+        self._most_pending = min(max_pending, self._most_held)
+        self._taken = taken
+        self._waiting: list[tuple[NewUpload, asyncio.Future[UploadAnswer]]] = []
         self._pending = 0
         self._expected = 0  # uploads that are being read
         self._arrived = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, "intake")
+        self._thread = ThreadPoolExecutor(1, "uploads")
         self._failing = False
 
     @contextlib.contextmanager
@@ -51,11 +51,11 @@ class Intake:
         finally:
             self._expected -= 1
 
-    async def add(self, entry: Entry) -> Outcome:
-        """Store an upload that was read in its `room`; returns when it is durable, or refuses it for a moment."""
+    async def take(self, upload: NewUpload) -> UploadAnswer:
+        """Take an upload that was read in its `room`; returns when it is durable, or refuses it for a moment."""
         self._check_room(0)
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append((entry, future))
+        future: asyncio.Future[UploadAnswer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((upload, future))
         self._pending += 1
         self._arrived.set()
         try:
@@ -80,7 +80,7 @@ class Intake:
             group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
             if not self._waiting:
                 self._arrived.clear()
-            writing = loop.run_in_executor(self._thread, self._store.add, [entry for entry, _ in group])
+            writing = loop.run_in_executor(self._thread, self._store.take, [upload for upload, _ in group])
             while not (await asyncio.wait({writing}, timeout=_ANSWER_SECONDS))[0]:
                 # The write goes on, and if it succeeds the repetitions of these uploads are recognised.
                 self._fail(group + self._waiting, TimeoutError())
@@ -89,23 +89,23 @@ class Intake:
                 self._fail(group, error)
                 continue
             self._failing = False
-            outcomes = writing.result()
-            for (_, future), outcome in zip(group, outcomes, strict=True):
+            answers = writing.result()
+            for (_, future), answer in zip(group, answers, strict=True):
                 if not future.done():
-                    future.set_result(outcome)
-            if stored := outcomes.count(Outcome.STORED):
-                self._stored(stored)
+                    future.set_result(answer)
+            if taken := answers.count(UploadAnswer.TAKEN):
+                self._taken(taken)
 
     async def _gather(self) -> None:
         """Let those in who are at the door: a thread that writes takes turns with this one, which slows both."""
-        patience = asyncio.get_running_loop().time() + _GATHER_SECONDS
+        end = asyncio.get_running_loop().time() + _GATHER_SECONDS
         seen = 0
-        while seen < len(self._waiting) < self._group and asyncio.get_running_loop().time() < patience:
+        while seen < len(self._waiting) < self._group and asyncio.get_running_loop().time() < end:
             seen = len(self._waiting)
             await asyncio.sleep(0)  # a request is read in one turn of the loop
             await asyncio.sleep(0)  # and handled in the next
 
-    def _fail(self, group: list[tuple[Entry, asyncio.Future[Outcome]]], error: BaseException) -> None:
+    def _fail(self, group: list[tuple[NewUpload, asyncio.Future[UploadAnswer]]], error: BaseException) -> None:
         if not self._failing:
             reason = str(error) if isinstance(error, StoreError) else type(error).__name__
             log.error("store unavailable", error=reason)

@@ -110,7 +110,7 @@ class PostgresStore(SqlStore):
             raise StoreError(f"another server uses the store of task {self._task.id[:12]}; stop that one first")
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
-            self._take_possession(cursor, f"schema {self._schema}")
+            self._become_owner(cursor, f"schema {self._schema}")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Cursor]:
@@ -134,7 +134,7 @@ class PostgresStore(SqlStore):
     _reading = _transaction
 
     def _disconnect(self) -> None:
-        self._recent = None  # while it is away, another server may use the store
+        self._arrivals = None  # while it is away, another server may use the store
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
@@ -154,7 +154,7 @@ class PostgresStore(SqlStore):
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
         query = sql.SQL("SELECT substr(id, {}) FROM {} ORDER BY id").format(
-            sql.Literal(PLACE_BYTES + 1), sql.Identifier(f"report_{batch.round_number:d}")
+            sql.Literal(PLACE_BYTES + 1), sql.Identifier(f"reports_{batch.round_number:d}")
         )
         try:
             with (
@@ -177,7 +177,7 @@ class PostgresStore(SqlStore):
         rows = cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (self._schema,)).fetchall()
         return [row[0] for row in rows]
 
-    def _sweep(self) -> bool:
+    def _erase_dropped(self) -> bool:
         return True  # PostgreSQL removes the files of dropped tables with the transaction
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """What both stores do alike: rounds, upload ids and sealed reports in tables, changed in transactions.
 
 Uploads are first written one after another, to a list of arrivals: that is quick. Once there are many, and before a
-round is closed, upload ids and reports are put away in tables of their own, so that a known id or report is found at
+round is closed, the list is sorted into tables of upload ids and of reports, so that a known id or report is found at
 once and reports are kept apart from the ids they came with. Ids are sorted by their random bytes. Reports are sorted by
 a digest that only this store can compute, with a secret key drawn for the round: a random order of the whole round, in
 which nobody can choose a place, and which is read in one pass however large the round is.
@@ -21,24 +21,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shufflesum.service.stores.store import Batch, Entry, Outcome, Status, StoreError, WrongStoreError, decide, split
+from shufflesum.service.stores.store import (
+    Batch,
+    NewUpload,
+    Rounds,
+    StoreError,
+    UploadAnswer,
+    WrongStoreError,
+    decide,
+    split,
+)
 from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 __all__ = ["PLACE_BYTES", "Cursor", "SqlStore"]
 
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
 
+FORMAT = "shufflesum-store-4"  # one more with each change that older servers would not understand
 PLACE_BYTES = 16  # the digest that a report is sorted by, written before it
-_LAYOUT = 3  # of the tables; one more with each change that older servers would not understand
 _KEY_BYTES = 32
 _OWNER_BYTES = 16
-_MOST_RECENT = 1 << 16  # reports in the list of arrivals before they are put away
-_MOST_OVERDUE = 8  # times as many where that fails
-_ROUND_TABLES = ("arrived", "key", "report", "spent")
+_MAX_ARRIVALS = 1 << 16  # reports in the list of arrivals before it is sorted
+_MAX_LISTS = 8  # times as many where that fails
+_ROUND_TABLES = ("arrivals", "order_key", "reports", "tokens")
 
 
 @dataclass(slots=True)
-class _Recent:
+class _Arrivals:
     """The upload ids and sealed reports in the open round's list of arrivals, and the key of that round's order."""
 
     key: bytes
@@ -65,9 +74,9 @@ class SqlStore(abc.ABC):
         self._task = task
         self._owner = secrets.token_hex(_OWNER_BYTES)
         self._mutex = threading.RLock()
-        self._recent: _Recent | None = None  # None where it has to be read from the store
-        self._patience = 1  # how many times _MOST_RECENT may wait
-        self._untidy = True  # whoever used it before may have been killed halfway through a deletion
+        self._arrivals: _Arrivals | None = None  # None where it has to be read from the store
+        self._lists = 1  # how many times _MAX_ARRIVALS may wait
+        self._deletion_unfinished = True  # whoever used it before may have been killed halfway through a deletion
 
     @abc.abstractmethod
     def _transaction(self) -> contextlib.AbstractContextManager[Cursor]:
@@ -94,7 +103,7 @@ class SqlStore(abc.ABC):
         """All tables of the store."""
 
     @abc.abstractmethod
-    def _sweep(self) -> bool:
+    def _erase_dropped(self) -> bool:
         """Get rid of what dropped tables left in files; False where it has to be tried again."""
 
     @contextlib.contextmanager
@@ -111,166 +120,170 @@ class SqlStore(abc.ABC):
                         raise WrongStoreError("another server has taken this store over; stop this one")
                     yield cursor
             except BaseException:
-                self._recent = None
+                self._arrivals = None
                 raise
 
-    def add(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """Store uploads; see `Store.add`."""
+    def take(self, uploads: Sequence[NewUpload]) -> list[UploadAnswer]:
+        """Take uploads; see `Store.take`."""
         with self._mutex:
-            self._put_away_in_time()
+            self._sort_arrivals_in_time()
             with self._changing() as cursor:
-                number, _ = self._open_state(cursor)
-                outcomes = self._outcomes(cursor, entries, number)
-                stored = [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is Outcome.STORED]
-                if number is not None and stored:
-                    self._enter(cursor, number, stored)
-        return outcomes
+                number, _ = self._open_round_and_users(cursor)
+                answers = self._answers(cursor, uploads, number)
+                taken = [
+                    upload for upload, answer in zip(uploads, answers, strict=True) if answer is UploadAnswer.TAKEN
+                ]
+                if number is not None and taken:
+                    self._append(cursor, number, taken)
+        return answers
 
-    def _outcomes(self, cursor: Cursor, entries: Sequence[Entry], number: int | None) -> list[Outcome]:
-        recent = self._arrived(cursor, number)
-        ids = [entry.upload_id for entry in entries]
-        known = self._present(cursor, "seen", ids) | recent.ids.intersection(ids)
-        fresh = [entry for entry in entries if entry.round_number == number and entry.upload_id not in known]
-        tokens = [entry.token for entry in fresh if entry.token is not None]
-        reports = [report for entry in fresh for report in entry.reports]
-        spent = self._present(cursor, f"spent_{number}", tokens) if tokens else set()
-        placed = [recent.placed(report) for report in reports]
-        kept = self._present(cursor, f"report_{number}", placed) if placed else set()
-        sealed = {report[PLACE_BYTES:] for report in kept} | recent.reports.intersection(reports)
-        return decide(entries, number, known, spent, sealed)
+    def _answers(self, cursor: Cursor, uploads: Sequence[NewUpload], number: int | None) -> list[UploadAnswer]:
+        arrivals = self._read_arrivals(cursor, number)
+        ids = [upload.upload_id for upload in uploads]
+        known = self._present(cursor, "taken", ids) | arrivals.ids.intersection(ids)
+        fresh = [upload for upload in uploads if upload.round_number == number and upload.upload_id not in known]
+        tokens = [upload.token for upload in fresh if upload.token is not None]
+        reports = [report for upload in fresh for report in upload.reports]
+        spent = self._present(cursor, f"tokens_{number}", tokens) if tokens else set()
+        placed = [arrivals.placed(report) for report in reports]
+        kept = self._present(cursor, f"reports_{number}", placed) if placed else set()
+        sealed = {report[PLACE_BYTES:] for report in kept} | arrivals.reports.intersection(reports)
+        return decide(uploads, number, known, spent, sealed)
 
-    def _enter(self, cursor: Cursor, number: int, entries: Sequence[Entry]) -> None:
+    def _append(self, cursor: Cursor, number: int, uploads: Sequence[NewUpload]) -> None:
         """Add uploads to the open round's list of arrivals."""
-        self._insert(cursor, f"arrived_{number:d}", [entry.upload_id + entry.sealed for entry in entries])
-        self._insert(cursor, f"spent_{number:d}", [entry.token for entry in entries if entry.token is not None])
+        self._insert(cursor, f"arrivals_{number:d}", [upload.upload_id + upload.sealed for upload in uploads])
+        self._insert(cursor, f"tokens_{number:d}", [upload.token for upload in uploads if upload.token is not None])
         cursor.execute(
-            f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(entries), number)
+            f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(uploads), number)
         )
-        recent = self._arrived(cursor, number)
-        for entry in entries:
-            recent.add(entry.upload_id, entry.reports)
+        arrivals = self._read_arrivals(cursor, number)
+        for upload in uploads:
+            arrivals.add(upload.upload_id, upload.reports)
 
-    def _put_away_in_time(self) -> None:
-        """Empty a long list of arrivals; where that fails, a longer one will do for a while."""
-        if self._recent is None:
+    def _sort_arrivals_in_time(self) -> None:
+        """Sort a long list of arrivals; where that fails, a longer one will do for a while."""
+        if self._arrivals is None:
             with self._reading() as cursor:
-                self._arrived(cursor, self._open_state(cursor)[0])
-        assert self._recent is not None
-        if len(self._recent.reports) < self._patience * _MOST_RECENT:
+                self._read_arrivals(cursor, self._open_round_and_users(cursor)[0])
+        assert self._arrivals is not None
+        if len(self._arrivals.reports) < self._lists * _MAX_ARRIVALS:
             return
         try:
             with self._changing() as cursor:
-                number, _ = self._open_state(cursor)
+                number, _ = self._open_round_and_users(cursor)
                 if number is not None:
-                    self._put_away(cursor, number)
+                    self._sort_arrivals(cursor, number)
         except StoreError:
-            if self._patience == _MOST_OVERDUE:
+            if self._lists == _MAX_LISTS:
                 raise
-            self._patience += 1
+            self._lists += 1
         else:
-            self._patience = 1
+            self._lists = 1
 
-    def _arrived(self, cursor: Cursor, number: int | None) -> _Recent:
+    def _read_arrivals(self, cursor: Cursor, number: int | None) -> _Arrivals:
         """What the open round's list of arrivals holds."""
-        if self._recent is None:
-            recent = _Recent(b"")
+        if self._arrivals is None:
+            arrivals = _Arrivals(b"")
             if number is not None:
-                (recent.key,) = cursor.execute(f"SELECT id FROM key_{number:d}").fetchone()
-                for (upload,) in cursor.execute(f"SELECT upload FROM arrived_{number:d}").fetchall():
-                    recent.add(upload[:UPLOAD_ID_BYTES], split(upload[UPLOAD_ID_BYTES:]))
-            self._recent = recent  # now that all of it is read
-        return self._recent
+                (arrivals.key,) = cursor.execute(f"SELECT id FROM order_key_{number:d}").fetchone()
+                for (upload,) in cursor.execute(f"SELECT upload FROM arrivals_{number:d}").fetchall():
+                    arrivals.add(upload[:UPLOAD_ID_BYTES], split(upload[UPLOAD_ID_BYTES:]))
+            self._arrivals = arrivals  # now that all of it is read
+        return self._arrivals
 
-    def _put_away(self, cursor: Cursor, number: int) -> None:
-        """Empty the open round's list of arrivals into the tables of upload ids and reports."""
-        recent = self._arrived(cursor, number)
-        self._insert(cursor, "seen", sorted(recent.ids))
-        self._insert(cursor, f"report_{number:d}", sorted(map(recent.placed, recent.reports)))
-        cursor.execute(f"DROP TABLE arrived_{number:d}")
+    def _sort_arrivals(self, cursor: Cursor, number: int) -> None:
+        """Move the open round's list of arrivals into the sorted tables of upload ids and reports."""
+        arrivals = self._read_arrivals(cursor, number)
+        self._insert(cursor, "taken", sorted(arrivals.ids))
+        self._insert(cursor, f"reports_{number:d}", sorted(map(arrivals.placed, arrivals.reports)))
+        cursor.execute(f"DROP TABLE arrivals_{number:d}")
         self._make_list(cursor, number)
-        self._recent = _Recent(recent.key)
+        self._arrivals = _Arrivals(arrivals.key)
 
     def check(self) -> None:
         """Write something; see `Store.check`."""
         with self._changing() as cursor:
             cursor.execute("UPDATE meta SET owner = owner")
 
-    def status(self) -> Status:
-        """Where the task stands."""
+    def rounds(self) -> Rounds:
+        """Where the task's rounds stand."""
         with self._reading() as cursor:
-            number, users = self._open_state(cursor)
+            number, users = self._open_round_and_users(cursor)
             (released,) = cursor.execute("SELECT count(*) FROM round WHERE state = 'released'").fetchone()
-        return Status(number, users, released)
+        return Rounds(number, users, released)
 
     def close_round(self, smallest: int) -> Batch | None:
-        """Fix a batch; see `Store.close_round`."""
+        """Close the open round; see `Store.close_round`."""
         smallest = max(smallest, self._task.smallest_batch)
         with self._changing() as cursor:
-            number, users = self._open_state(cursor)
+            number, users = self._open_round_and_users(cursor)
             if number is None or users < smallest or self._pending(cursor) is not None:
                 return None
-            self._put_away(cursor, number)
+            self._sort_arrivals(cursor, number)
             batch = Batch(secrets.token_hex(16), number, users)
             cursor.execute(
-                f"UPDATE round SET state = 'fixed', batch_id = {self.mark} WHERE number = {self.mark}",
+                f"UPDATE round SET state = 'closed', batch_id = {self.mark} WHERE number = {self.mark}",
                 (batch.batch_id, number),
             )
-            self._recent = None
+            self._arrivals = None
             if number < self._task.rounds:
                 self._open_round(cursor, number + 1)
         return batch
 
     def pending(self) -> Batch | None:
-        """The batch that waits to be acknowledged."""
+        """The batch of a closed round; see `Store.pending`."""
         with self._reading() as cursor:
             return self._pending(cursor)
 
-    def acknowledge(self, batch: Batch) -> None:
-        """Delete a batch; see `Store.acknowledge`."""
+    def mark_released(self, batch: Batch) -> None:
+        """Delete a batch; see `Store.mark_released`."""
         with self._changing() as cursor:
-            self._untidy = True
+            self._deletion_unfinished = True
             if self._pending(cursor) != batch:
                 return
             self._end_round(cursor, batch.round_number, "released")
             self._make_ids(cursor, "sorted", batch.round_number)
-            cursor.execute("INSERT INTO sorted SELECT id FROM seen ORDER BY id")
-            cursor.execute("DROP TABLE seen")
-            cursor.execute("ALTER TABLE sorted RENAME TO seen")
-        self._try_to_tidy()
+            cursor.execute("INSERT INTO sorted SELECT id FROM taken ORDER BY id")
+            cursor.execute("DROP TABLE taken")
+            cursor.execute("ALTER TABLE sorted RENAME TO taken")
+        self._try_to_finish_deletion()
 
-    def forget(self, *, pending: bool = False) -> None:
-        """Delete everything; see `Store.forget`."""
+    def delete_all(self, *, pending: bool = False) -> None:
+        """Delete everything; see `Store.delete_all`."""
         with self._changing() as cursor:
-            self._untidy = True
-            number, _ = self._open_state(cursor)
+            self._deletion_unfinished = True
+            number, _ = self._open_round_and_users(cursor)
             if number is not None:
                 self._end_round(cursor, number, "expired")
-                self._recent = None
+                self._arrivals = None
             if pending and (batch := self._pending(cursor)) is not None:
                 self._end_round(cursor, batch.round_number, "expired")
             cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
-            cursor.execute("DROP TABLE seen")
-            self._make_ids(cursor, "seen", self._task.rounds + 1)
-        self._try_to_tidy()
+            cursor.execute("DROP TABLE taken")
+            self._make_ids(cursor, "taken", self._task.rounds + 1)
+        self._try_to_finish_deletion()
 
-    def tidy(self) -> None:
-        """Finish a deletion that was interrupted; see `Store.tidy`."""
-        if not self._untidy:
+    def finish_deletion(self) -> None:
+        """Finish a deletion that was interrupted; see `Store.finish_deletion`."""
+        if not self._deletion_unfinished:
             return
         with self._mutex:
             with self._reading() as cursor:
-                needed = {row[0] for row in cursor.execute("SELECT number FROM round WHERE state IN ('open', 'fixed')")}
+                needed = {
+                    row[0] for row in cursor.execute("SELECT number FROM round WHERE state IN ('open', 'closed')")
+                }
                 left = [table for table in self._table_names(cursor) if _round_of(table) not in {None, *needed}]
                 for table in left:
                     cursor.execute(f"DROP TABLE {table}")
-            self._untidy = not self._sweep()
+            self._deletion_unfinished = not self._erase_dropped()
 
-    def _try_to_tidy(self) -> None:
-        """What was given up is given up, even where there is no room to delete it just now."""
+    def _try_to_finish_deletion(self) -> None:
+        """What is to be deleted counts as such, even where there is no room to delete it just now."""
         with contextlib.suppress(StoreError):
-            self.tidy()
+            self.finish_deletion()
 
-    def _take_possession(self, cursor: Cursor, where: str) -> None:
+    def _become_owner(self, cursor: Cursor, where: str) -> None:
         """Own the store: make its tables where there are none; refuse those of another task or another version."""
         tables = self._table_names(cursor)
         if not tables:
@@ -279,10 +292,10 @@ class SqlStore(abc.ABC):
         if not {"meta", "round"} <= set(tables):
             raise WrongStoreError(f"{where} is no shuffler's store; give the shuffler a --store of its own")
         made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() or ()
-        if len(made_for) != 3 or made_for[0] != _LAYOUT:
+        if len(made_for) != 3 or made_for[0] != FORMAT:
             raise WrongStoreError(
-                f"the store {where} was made by another version of shufflesum; let that version release what it holds, "
-                "and give this one a --store of its own"
+                f"the store {where} was made by another version of shufflesum (this one reads {FORMAT}); let that "
+                "version release what it holds, and give this one a --store of its own"
             )
         if made_for[1] != self._task.id:
             raise WrongStoreError(
@@ -292,13 +305,13 @@ class SqlStore(abc.ABC):
         cursor.execute(f"UPDATE meta SET owner = {self.mark}", (self._owner,))
 
     def _make_tables(self, cursor: Cursor) -> None:
-        cursor.execute("CREATE TABLE meta (layout INTEGER NOT NULL, task TEXT NOT NULL, owner TEXT NOT NULL)")
-        values = (_LAYOUT, self._task.id, self._owner)
+        cursor.execute("CREATE TABLE meta (format TEXT NOT NULL, task TEXT NOT NULL, owner TEXT NOT NULL)")
+        values = (FORMAT, self._task.id, self._owner)
         cursor.execute(f"INSERT INTO meta VALUES ({self.mark}, {self.mark}, {self.mark})", values)
         cursor.execute(
             "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, batch_id TEXT)"
         )
-        self._make_ids(cursor, "seen", 0)
+        self._make_ids(cursor, "taken", 0)
         self._open_round(cursor, 1)
 
     def _make_ids(self, cursor: Cursor, table: str, number: int) -> None:
@@ -306,26 +319,26 @@ class SqlStore(abc.ABC):
         self._make_table(cursor, table, f"id {self.binary} CONSTRAINT ids_{number:d} PRIMARY KEY")
 
     def _make_list(self, cursor: Cursor, number: int) -> None:
-        self._make_table(cursor, f"arrived_{number:d}", f"upload {self.binary} NOT NULL")
+        self._make_table(cursor, f"arrivals_{number:d}", f"upload {self.binary} NOT NULL")
 
     def _open_round(self, cursor: Cursor, number: int) -> None:
         self._make_list(cursor, number)
-        self._make_table(cursor, f"report_{number:d}", f"id {self.binary} PRIMARY KEY")
-        self._make_table(cursor, f"spent_{number:d}", f"id {self.binary} PRIMARY KEY")
-        self._make_table(cursor, f"key_{number:d}", f"id {self.binary} PRIMARY KEY")
-        self._insert(cursor, f"key_{number:d}", [secrets.token_bytes(_KEY_BYTES)])
+        self._make_table(cursor, f"reports_{number:d}", f"id {self.binary} PRIMARY KEY")
+        self._make_table(cursor, f"tokens_{number:d}", f"id {self.binary} PRIMARY KEY")
+        self._make_table(cursor, f"order_key_{number:d}", f"id {self.binary} PRIMARY KEY")
+        self._insert(cursor, f"order_key_{number:d}", [secrets.token_bytes(_KEY_BYTES)])
         cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
 
     def _end_round(self, cursor: Cursor, number: int, state: str) -> None:
-        """Give a round up; `tidy` drops its tables."""
+        """End a round; `finish_deletion` drops its tables."""
         cursor.execute(f"UPDATE round SET state = {self.mark} WHERE number = {self.mark}", (state, number))
 
-    def _open_state(self, cursor: Cursor) -> tuple[int | None, int]:
+    def _open_round_and_users(self, cursor: Cursor) -> tuple[int | None, int]:
         row = cursor.execute("SELECT number, users FROM round WHERE state = 'open'").fetchone()
         return (None, 0) if row is None else (row[0], row[1])
 
     def _pending(self, cursor: Cursor) -> Batch | None:
-        row = cursor.execute("SELECT batch_id, number, users FROM round WHERE state = 'fixed'").fetchone()
+        row = cursor.execute("SELECT batch_id, number, users FROM round WHERE state = 'closed'").fetchone()
         return None if row is None else Batch(*row)
 
 

@@ -47,7 +47,7 @@ class SqliteStore(SqlStore):
         self._lock: int | None = _lock_file(self._path)
         try:
             self._create()
-            self._try_to_tidy()
+            self._try_to_finish_deletion()
         except BaseException:
             self.close()
             raise
@@ -61,14 +61,14 @@ class SqliteStore(SqlStore):
                 f"the store {self._path} cannot be made: {error.strerror}; choose another --store"
             ) from None
         with self._transaction() as cursor:
-            self._take_possession(cursor, str(self._path))
+            self._become_owner(cursor, str(self._path))
         with self._working() as connection:
             connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
         found = self._path.stat()
         self._file = (found.st_dev, found.st_ino)
 
     def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a store that vanished must not be replaced by an empty one that has forgotten every upload.
+        # mode=rw: a store that vanished must not be replaced by an empty one that knows of no upload.
         address = f"file:{quote(str(self._path))}?mode=rw"
         connection = sqlite3.connect(
             address,
@@ -158,7 +158,7 @@ class SqliteStore(SqlStore):
         try:
             with contextlib.closing(self._connect()) as connection:
                 rows = connection.execute(
-                    f"SELECT substr(id, {PLACE_BYTES + 1}) FROM report_{batch.round_number:d} ORDER BY id"
+                    f"SELECT substr(id, {PLACE_BYTES + 1}) FROM reports_{batch.round_number:d} ORDER BY id"
                 )
                 while chunk := rows.fetchmany(_ROWS):
                     yield b"".join(report for (report,) in chunk)
@@ -172,14 +172,14 @@ class SqliteStore(SqlStore):
     def _table_names(self, cursor: sqlite3.Cursor) -> list[str]:
         return [name for (name,) in cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()]
 
-    def _sweep(self) -> bool:
+    def _erase_dropped(self) -> bool:
         with self._working() as connection:
-            tidy = _cut_log(connection)  # first: what was deleted is overwritten before its pages leave the file
-            if tidy and connection.execute("PRAGMA freelist_count").fetchone() != (0,):
+            erased = _cut_log(connection)  # first: what was deleted is overwritten before its pages leave the file
+            if erased and connection.execute("PRAGMA freelist_count").fetchone() != (0,):
                 # The list of free pages would tell in which order an index grew, and so something of who came when.
                 connection.execute("VACUUM")
-                tidy = _cut_log(connection)
-        return tidy
+                erased = _cut_log(connection)
+        return erased
 
     def close(self) -> None:
         """Let go of the file."""

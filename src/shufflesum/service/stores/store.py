@@ -1,6 +1,7 @@
-"""What a shuffler keeps, whatever it keeps it in: sealed reports of a round until they are released, and no more.
+"""*Once*, at the shuffler: which uploads it has taken and which batches it has released, whatever they are kept in.
 
-A store never learns who sent an upload or when. Upload ids are remembered apart from the reports, without order.
+Sealed reports are kept until their round is released, and no longer. A store never learns who sent an upload or when;
+upload ids are remembered apart from the reports, without order.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from shufflesum.wire import SEALED_BYTES, Task
 
 __all__ = [
     "Batch",
-    "Entry",
-    "Outcome",
-    "Status",
+    "NewUpload",
+    "Rounds",
     "Store",
     "StoreError",
+    "UploadAnswer",
     "WrongStoreError",
     "decide",
     "open_store",
@@ -38,11 +39,11 @@ class WrongStoreError(StoreError):
     """What is there belongs to another task, another version or somebody else; trying again will not help."""
 
 
-class Outcome(enum.Enum):
-    """What became of an upload."""
+class UploadAnswer(enum.Enum):
+    """What a shuffler answers to an upload; all but the first are names of problems."""
 
-    STORED = "stored"
-    REPLAYED = "replayed"
+    TAKEN = "taken"
+    REPEATED = "repeated"
     ROUND_CLOSED = "round-closed"
     ROUND_NOT_OPEN = "round-not-open"
     TOKEN_SPENT = "token-spent"
@@ -50,8 +51,8 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One upload to be stored: its sealed reports, and the digest of the token that paid for it, if any."""
+class NewUpload:
+    """One upload to be taken: its sealed reports, and the digest of the token that pays for it, if any."""
 
     round_number: int
     upload_id: bytes
@@ -66,7 +67,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All users of one closed round, under the random id that the analyzer knows them by."""
+    """The reports of one round that are released together, under the random id that the analyzer knows them by."""
 
     batch_id: str
     round_number: int
@@ -74,8 +75,8 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """Where a task stands: the round that is open (None after the last), its users, and rounds released so far."""
+class Rounds:
+    """Where a task's rounds stand: the open one (None after the last), its users, and how many were released."""
 
     open_round: int | None
     users: int
@@ -88,51 +89,51 @@ class Store(Protocol):
     Every method raises StoreError where the store is out of reach; the next call tries afresh, without help.
     """
 
-    def add(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """Store uploads, all in one transaction, and return once they are durable; one outcome each, in order.
+    def take(self, uploads: Sequence[NewUpload]) -> list[UploadAnswer]:
+        """Take uploads, all in one transaction, and return once they are durable; one answer each, in order.
 
-        A known upload id is REPLAYED before anything else is looked at, so that a lost answer can always be asked for
-        again, even after its round was closed. A token is spent only by an upload that is STORED. An upload is COPIED,
+        A known upload id is REPEATED before anything else is looked at, so that a lost answer can always be asked for
+        again, even after its round was closed. A token is spent only by an upload that is TAKEN. An upload is COPIED,
         and refused whole, where one of its reports is in it twice or in another upload of the open round.
         """
         ...
 
     def check(self) -> None:
-        """Raise StoreError where an upload could not be stored now; found out by a durable write of nothing new."""
+        """Raise StoreError where an upload could not be taken now; found out by a durable write of nothing new."""
         ...
 
-    def status(self) -> Status:
-        """Where the task stands."""
+    def rounds(self) -> Rounds:
+        """Where the task's rounds stand."""
         ...
 
     def close_round(self, smallest: int) -> Batch | None:
-        """Fix the open round's users as a batch and open the next round, at once; None where there are fewer."""
+        """Close the open round, whose users are a batch, and open the next one; None where there are fewer."""
         ...
 
     def pending(self) -> Batch | None:
-        """The batch that was fixed and not acknowledged yet; at most one."""
+        """The batch of a closed round that is not released yet; at most one."""
         ...
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports, some at a time, in a random order that was drawn for the batch as a whole."""
         ...
 
-    def acknowledge(self, batch: Batch) -> None:
-        """Delete the batch's reports and spent tokens for good; its upload ids stay, in no order of arrival.
+    def mark_released(self, batch: Batch) -> None:
+        """The analyzer has the batch: delete its reports and tokens for good; its upload ids stay, without order.
 
-        What cannot be deleted at once is left to `tidy`.
+        What cannot be deleted at once is left to `finish_deletion`.
         """
         ...
 
-    def forget(self, *, pending: bool = False) -> None:
+    def delete_all(self, *, pending: bool = False) -> None:
         """Delete all uploads, upload ids and tokens for good and close every round: the task has expired.
 
-        A batch that was fixed and not acknowledged stays, unless `pending` says that it goes as well. What cannot be
-        deleted at once is left to `tidy`.
+        The batch of a closed round stays, unless `pending` says that it goes as well. What cannot be deleted at once
+        is left to `finish_deletion`.
         """
         ...
 
-    def tidy(self) -> None:
+    def finish_deletion(self) -> None:
         """Finish a deletion that was interrupted; cheap where there is none."""
         ...
 
@@ -147,33 +148,33 @@ def split(sealed: bytes) -> list[bytes]:
 
 
 def decide(
-    entries: Sequence[Entry], open_round: int | None, known: set[bytes], spent: set[bytes], sealed: set[bytes]
-) -> list[Outcome]:
-    """The outcome of each upload, given what the store knows of them: upload ids, the open round's tokens and reports.
+    uploads: Sequence[NewUpload], open_round: int | None, known: set[bytes], spent: set[bytes], sealed: set[bytes]
+) -> list[UploadAnswer]:
+    """The answer to each upload, given what the store knows of them: upload ids, the open round's tokens and reports.
 
     The sets are added to, so that uploads which repeat each other within one call are recognised as well.
     """
-    outcomes = []
-    for entry in entries:
-        reports = entry.reports
-        if entry.upload_id in known:
-            outcome = Outcome.REPLAYED
-        elif open_round is None or entry.round_number < open_round:
-            outcome = Outcome.ROUND_CLOSED
-        elif entry.round_number > open_round:
-            outcome = Outcome.ROUND_NOT_OPEN
-        elif entry.token in spent:
-            outcome = Outcome.TOKEN_SPENT
+    answers = []
+    for upload in uploads:
+        reports = upload.reports
+        if upload.upload_id in known:
+            answer = UploadAnswer.REPEATED
+        elif open_round is None or upload.round_number < open_round:
+            answer = UploadAnswer.ROUND_CLOSED
+        elif upload.round_number > open_round:
+            answer = UploadAnswer.ROUND_NOT_OPEN
+        elif upload.token in spent:
+            answer = UploadAnswer.TOKEN_SPENT
         elif len(set(reports)) < len(reports) or not sealed.isdisjoint(reports):
-            outcome = Outcome.COPIED
+            answer = UploadAnswer.COPIED
         else:
-            outcome = Outcome.STORED
-            known.add(entry.upload_id)
+            answer = UploadAnswer.TAKEN
+            known.add(upload.upload_id)
             sealed.update(reports)
-            if entry.token is not None:
-                spent.add(entry.token)
-        outcomes.append(outcome)
-    return outcomes
+            if upload.token is not None:
+                spent.add(upload.token)
+        answers.append(answer)
+    return answers
 
 
 def open_store(address: str, task: Task) -> Store:
