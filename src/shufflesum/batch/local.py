@@ -15,6 +15,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from shufflesum._checks import check_size
+from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._machine import cores
 from shufflesum.batch.datasets import (
     Dataset,
@@ -80,7 +81,7 @@ def randomize(
     """
     plan = plan_of(target)
     check_shape(users.path, users.shape, plan)
-    if isinstance(target, Task) and target.expired:
+    if isinstance(target, Task) and target.expired_at(SYSTEM_CLOCK.now()):
         raise TaskError(f"task {target.name!r} ran out at {target.expires}; make a new task")
     sealed = isinstance(target, Task)
     number = 1 if round_number is None else round_number

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from shufflesum.cli import serve_analyzer
-from shufflesum.cli.server_options import server_options
+from shufflesum.cli.server_options import clock_of, server_options
 from shufflesum.service import require_service
 from shufflesum.wire import Task
 
@@ -76,7 +76,9 @@ command.add_command(serve_analyzer.command)
     show_envvar=True,
     help="Uploads that may wait to be written before others are told to come back.",
 )
+@click.pass_context
 def shuffler(
+    context: click.Context,
     task_file: Path,
     store: str,
     secret_file: Path,
@@ -112,4 +114,5 @@ def shuffler(
         release_at=release_at,
         max_pending=max_pending,
     )
-    run_shuffler(Task.load(task_file), store, options, ServerOptions(host, port, tls_cert, tls_key))
+    server = ServerOptions(host, port, tls_cert, tls_key)
+    run_shuffler(Task.load(task_file), store, options, server, clock_of(context))

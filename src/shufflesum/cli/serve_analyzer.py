@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.server_options import server_options
+from shufflesum.cli.server_options import clock_of, server_options
 from shufflesum.service import require_service
 from shufflesum.wire import Opener, Task, load_private_key
 
@@ -38,7 +38,9 @@ __all__ = ["command"]
     show_envvar=True,
     help="Answer with estimates, marked as such, even where the guarantee no longer holds.",
 )
+@click.pass_context
 def command(
+    context: click.Context,
     task_file: Path,
     store: str,
     secret_file: Path,
@@ -74,6 +76,6 @@ def command(
     )
     configure_logging()
     log.info("analyzer starts", task=task.id, rounds=task.rounds)
-    if task.expired:
+    if task.expired_at(clock_of(context).now()):
         log.warning("task has expired already, no new rounds are to be expected")
     run_server(server.app(), options, role="analyzer")

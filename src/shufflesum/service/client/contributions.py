@@ -11,9 +11,10 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.wire import Task
 
@@ -46,7 +47,7 @@ class Contributions:
     A contribution is pending, with its bytes, until the shuffler has acknowledged it; then only the fact is kept.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
         with self._explained():
@@ -63,7 +64,7 @@ class Contributions:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.execute("PRAGMA secure_delete = ON")
-                self._delete_expired_bytes()
+                self._delete_expired_bytes(clock.now())
         except BaseException:
             self._connection.close()
             raise
@@ -123,11 +124,11 @@ class Contributions:
                 "another file for this one (--contributions, SHUFFLESUM_CONTRIBUTIONS)"
             )
 
-    def _delete_expired_bytes(self) -> None:
+    def _delete_expired_bytes(self, now: datetime) -> None:
         """What was never acknowledged and never can be is not kept; that it was tried still is."""
         self._connection.execute(
             "UPDATE contributions SET upload = NULL WHERE upload IS NOT NULL AND expires < ?",
-            (datetime.now(UTC).isoformat(),),
+            (now.isoformat(),),
         )
 
     @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.domain import real_array
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer, Reports
@@ -72,20 +72,22 @@ class Client:
         timeout: float = 60.0,
         allow_plain_http: bool = False,
         ca_file: str | Path | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if task.expired:
+        if task.expired_at(clock.now()):
             raise TaskError(f"task {task.name!r} expired at {task.expires}; ask for a new task file")
         if not timeout > 0:
             raise ParameterError(f"timeout is {timeout}; it must be a positive number of seconds")
         self.task = task
         self._timeout = timeout
+        self._clock = clock
         self._address = f"{task.shuffler.rstrip('/')}/tasks/{task.id}"
         self._http = web_client(task.shuffler, allow_plain_http=allow_plain_http, ca_file=ca_file)
         self._owns_contributions = not isinstance(contributions, Contributions)
         self._contributions = (
             contributions
             if isinstance(contributions, Contributions)
-            else Contributions(contributions or default_contributions())
+            else Contributions(contributions or default_contributions(), clock)
         )
         domain = task.plan.domain
         self._fit = fitting(domain)
@@ -243,7 +245,7 @@ class Client:
         import httpx
 
         stop = stop or threading.Event()
-        end = time.monotonic() + self._timeout
+        end = self._clock.monotonic() + self._timeout
         pause = _FIRST_PAUSE
         while not stop.is_set():
             wait = 0.0
@@ -270,9 +272,9 @@ class Client:
                 wait = _seconds(answer.headers.get("Retry-After"))
             # Up to twice as long at random, so that a crowd does not come back all at once.
             wait = max(wait, pause) * random.uniform(1, 2)
-            if time.monotonic() + wait > end:
+            if self._clock.monotonic() + wait > end:
                 raise problem
-            stop.wait(wait)
+            self._clock.wait(wait, stop)
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise _StoppedError("not sent, because another upload failed")
 

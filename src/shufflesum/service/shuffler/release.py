@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ReportsError, ShufflesumError
 from shufflesum.protocol import permutation
 from shufflesum.protocol.randomness import SecureSource
@@ -99,6 +100,7 @@ class Releaser:
         release_at: int | None,
         released: Callable[[Batch], None],
         failed: Callable[[], None],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._store = store
         self._task = task
@@ -106,6 +108,7 @@ class Releaser:
         self._release_at = release_at or 0
         self._released = released
         self._failed = failed
+        self._clock = clock
         self._wanted = asyncio.Event()
         self._deleted = False
         self._deleted_rest = False
@@ -131,25 +134,21 @@ class Releaser:
                 self._failed()
                 reason = why_unreachable(error) if isinstance(error, httpx.HTTPError) else str(error)
                 log.warning("release failed, will be tried again", error=reason)
-                await asyncio.sleep(pause)
+                await self._clock.pause(pause)
                 pause = min(2 * pause, _PAUSES[1])
             except Exception as error:
                 self._failed()
                 reason = str(error) if isinstance(error, ShufflesumError) else type(error).__name__
                 log.error("release failed, will be tried again", error=reason)
-                await asyncio.sleep(_PAUSES[1])
+                await self._clock.pause(_PAUSES[1])
             else:
                 pause = _PAUSES[0]
                 if not delivered:
                     await self._idle()
 
     async def _idle(self) -> None:
-        try:
-            async with asyncio.timeout(_IDLE_SECONDS):
-                await self._wanted.wait()
-                await asyncio.sleep(0.05)  # a busy server looks twenty times a second, not after each upload
-        except TimeoutError:
-            pass
+        await self._clock.pause(_IDLE_SECONDS, self._wanted)
+        await self._clock.pause(0.05)  # a busy server looks twenty times a second, not after each upload
         self._wanted.clear()
 
     async def _step(self) -> bool:
@@ -157,10 +156,10 @@ class Releaser:
         await self._finish_deletion()
         if batch is None:
             smallest = self._task.smallest_batch
-            threshold = smallest if self._task.expired else max(smallest, self._release_at)
+            threshold = smallest if self._task.expired_at(self._clock.now()) else max(smallest, self._release_at)
             batch = await asyncio.to_thread(self._store.close_round, threshold)
         if batch is None:
-            if not self._deleted and self._task.expired_at(datetime.now(UTC) - _AFTER_EXPIRY):
+            if not self._deleted and self._task.expired_at(self._clock.now() - _AFTER_EXPIRY):
                 await asyncio.to_thread(self._store.delete_all)
                 self._deleted = True
                 log.info("task expired, everything left of it is deleted")
@@ -177,7 +176,7 @@ class Releaser:
 
     async def _finish_deletion(self) -> None:
         """Finish deletions; where that fails, the rest goes on, because a release makes room."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock.monotonic()
         if now >= self._next_deletion:
             try:
                 await asyncio.to_thread(self._store.finish_deletion)
@@ -187,8 +186,8 @@ class Releaser:
 
     async def _delete_expired(self, batch: Batch) -> None:
         """After expiry, delete what can never be released though a batch waits, and that too when its grace is over."""
-        now = datetime.now(UTC)
-        if now - _GRACE >= self._task.expires:
+        now = self._clock.now()
+        if self._task.expired_at(now - _GRACE):
             await asyncio.to_thread(self._store.delete_all, pending=True)
             log.error("batch not taken in time, deleted with everything", round=batch.round_number, users=batch.users)
         elif not self._deleted_rest and self._task.expired_at(now - _AFTER_EXPIRY):

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
 from shufflesum.service.http.addresses import trust
 from shufflesum.service.http.app import create_app, header, read_body
@@ -76,11 +77,14 @@ class ShufflerOptions:
 class _Shuffler:
     """The handlers of one task."""
 
-    def __init__(self, task: Task, store: Store, options: ShufflerOptions, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, task: Task, store: Store, options: ShufflerOptions, registry: CollectorRegistry, clock: Clock
+    ) -> None:
         self._task = task
         self._task_json = task.to_json().encode()
         self._store = store
         self._options = options
+        self._clock = clock
         self._stopping = False
         self._ready_until = 0.0
         self._uploads = Counter("shufflesum_uploads", "Uploads taken", registry=registry)
@@ -94,6 +98,7 @@ class _Shuffler:
             release_at=options.release_at,
             released=self._count_release,
             failed=failures.inc,
+            clock=clock,
         )
         self.queue = UploadQueue(
             store,
@@ -115,7 +120,7 @@ class _Shuffler:
             raise Refusal("wrong-task", f"this server runs task {self._task.id[:12]}; use its task file")
 
     async def take(self, scope: Scope, receive: Receive) -> int:
-        if self._task.expired:
+        if self._task.expired_at(self._clock.now()):
             raise Refusal("expired", f"this task ended on {self._task.expires:%Y-%m-%d %H:%M:%S} UTC; use a newer one")
         token = None
         if self._options.tokens is not None:
@@ -166,13 +171,13 @@ class _Shuffler:
     async def ready(self) -> bool:
         if self._stopping:
             return False
-        if asyncio.get_running_loop().time() < self._ready_until:
+        if self._clock.monotonic() < self._ready_until:
             return True  # whoever asks all the time must not keep the disk busy
         try:
             await asyncio.wait_for(asyncio.to_thread(self._store.check), _CHECK_SECONDS)
         except (StoreError, TimeoutError):
             return False
-        self._ready_until = asyncio.get_running_loop().time() + _READY_SECONDS
+        self._ready_until = self._clock.monotonic() + _READY_SECONDS
         return True
 
     @contextlib.asynccontextmanager
@@ -184,11 +189,11 @@ class _Shuffler:
         await asyncio.to_thread(self._store.close)
 
 
-def shuffler_app(task: Task, store: Store, options: ShufflerOptions) -> Starlette:
+def shuffler_app(task: Task, store: Store, options: ShufflerOptions, clock: Clock = SYSTEM_CLOCK) -> Starlette:
     """The shuffler of one task as an ASGI application; it closes the store when it stops."""
     options.check(task)
     registry = CollectorRegistry()
-    shuffler = _Shuffler(task, store, options, registry)
+    shuffler = _Shuffler(task, store, options, registry, clock)
     path = "/tasks/{task_id}"
     return create_app(
         [
@@ -204,22 +209,24 @@ def shuffler_app(task: Task, store: Store, options: ShufflerOptions) -> Starlett
     )
 
 
-def run_shuffler(task: Task, store: str, options: ShufflerOptions, server: ServerOptions) -> None:
+def run_shuffler(
+    task: Task, store: str, options: ShufflerOptions, server: ServerOptions, clock: Clock = SYSTEM_CLOCK
+) -> None:
     """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..."""
     options.check(task)
     configure_logging()
-    opened = open_store(store, task)
+    opened = open_store(store, task, clock)
     try:
         opened.rounds()
     except WrongStoreError:
         raise
     except StoreError as error:
         log.warning("store unavailable, will be tried again", error=str(error))
-    app = shuffler_app(task, opened, options)
+    app = shuffler_app(task, opened, options, clock)
     tokens = {} if options.tokens is None else {"tokens": len(options.tokens)}
     log.info("shuffler starts", task=task.id, smallest_batch=task.smallest_batch, rounds=task.rounds, **tokens)
     if options.tokens is not None and len(options.tokens) < task.smallest_batch:
         log.warning("fewer tokens than the smallest batch, so that no round can fill; make more: shufflesum tokens")
-    if task.expired:
+    if task.expired_at(clock.now()):
         log.warning("task has expired already, uploads are refused")
     run_server(app, server, role="shuffler")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._machine import sync, try_lock
 from shufflesum.errors import FileError
 from shufflesum.service.logs import log
@@ -39,12 +39,12 @@ class SqliteStore(SqlStore):
     binary, mark = "BLOB", "?"
     owner_query = "SELECT owner FROM meta"
 
-    def __init__(self, path: str | Path, task: Task) -> None:
+    def __init__(self, path: str | Path, task: Task, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(task)
         self._path = Path(path).resolve()  # one store is one lock, by whatever name
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # which file it is, once it was made
-        self._lock: int | None = _lock_file(self._path)
+        self._lock: int | None = _lock_file(self._path, clock)
         try:
             self._create()
             self._try_to_finish_deletion()
@@ -196,7 +196,7 @@ def _cut_log(connection: sqlite3.Connection) -> bool:
     return not busy
 
 
-def _lock_file(path: Path) -> int:
+def _lock_file(path: Path, clock: Clock) -> int:
     """Hold PATH.lock, so that no second shuffler releases the same batch; ends with this process, however it ends."""
     lock = path.with_name(f"{path.name}.lock")
     try:
@@ -204,15 +204,15 @@ def _lock_file(path: Path) -> int:
     except OSError as error:
         raise FileError(f"the store {path} cannot be made: {error.strerror}; choose another --store") from error
     try:
-        deadline = time.monotonic() + _LOCK_SECONDS
+        deadline = clock.monotonic() + _LOCK_SECONDS
         waiting = False
         while not try_lock(descriptor, lock):
             if not waiting:
                 log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
                 waiting = True
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise FileError(f"the store {path} is in use by another server; stop that one first")
-            time.sleep(0.05)
+            clock.wait(0.05)
     except BaseException as error:
         os.close(descriptor)
         if isinstance(error, OSError) and not isinstance(error, FileError):

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.wire import SEALED_BYTES, Task
 
@@ -177,13 +178,13 @@ def decide(
     return answers
 
 
-def open_store(address: str, task: Task) -> Store:
+def open_store(address: str, task: Task, clock: Clock = SYSTEM_CLOCK) -> Store:
     """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new."""
     path = sqlite_path(address)
     if path is not None:
         from shufflesum.service.stores.sqlite import SqliteStore
 
-        return SqliteStore(path, task)
+        return SqliteStore(path, task, clock)
     from shufflesum.service.stores.postgres import PostgresStore
 
     return PostgresStore(address, task)
