@@ -28,7 +28,8 @@ import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from tests.service.servers import Deployment, ServerProcess, fake_upload, wait_until
+from tests.service.processes import ServerProcess
+from tests.service.servers import Deployment, fake_upload, wait_until
 
 from benchmarks.timing import Row
 from shufflesum._machine import cores as machine_cores
@@ -50,7 +51,10 @@ def ingest() -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         deployment = Deployment.small(Path(name), users=10**9)
         path = f"/tasks/{deployment.task.id}/uploads"
-        with deployment.shuffler("http://127.0.0.1:1") as shuffler, _bare_server(Path(name) / "bytes") as (port, pid):
+        with (
+            deployment.shuffler("http://127.0.0.1:1", fresh=True) as shuffler,
+            _bare_server(Path(name) / "bytes") as (port, pid),
+        ):
             for _ in range(RUNS):
                 bodies = [fake_upload(deployment.task).encode() for _ in range(UPLOADS)]
                 before = _busy(shuffler.pid), _busy(pid)
@@ -82,7 +86,7 @@ def opening() -> list[Row]:
         key = deployment.key
         rows = np.random.default_rng(1).random((DISTINCT, 10), dtype=np.float32)
         encoded = encode_reports(Randomizer(plan).randomize(rows))
-        with deployment.analyzer() as analyzer, ProcessPoolExecutor(cores, get_context("spawn")) as pool:
+        with deployment.analyzer(fresh=True) as analyzer, ProcessPoolExecutor(cores, get_context("spawn")) as pool:
             for number in range(1, PAIRS + 2):
                 info = seal_info(deployment.task.id, number)
                 sealed = seal_many(encoded, key.public_key(), info).tobytes()
@@ -128,7 +132,7 @@ def memory() -> list[Row]:
                 [NewUpload(1, secrets.token_bytes(16), secrets.token_bytes(SEALED_BYTES)) for _ in range(10_000)]
             )
         store.close()
-        with deployment.analyzer() as analyzer, deployment.shuffler(analyzer.url) as shuffler:
+        with deployment.analyzer(fresh=True) as analyzer, deployment.shuffler(analyzer.url, fresh=True) as shuffler:
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1, 900)
             peaks = {"shuffler": _peak(shuffler.pid), "analyzer with its processes": _peak(analyzer.pid)}
     return [

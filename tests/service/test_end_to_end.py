@@ -16,8 +16,9 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from tests.service.certificates import certificate
 from tests.service.postgres import Postgres
+from tests.service.processes import ServerProcess
 from tests.service.proxy import LossyProxy
-from tests.service.servers import Deployment, ServerProcess, wait_until
+from tests.service.servers import Deployment, wait_until
 
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.service.certificates import certificate
+from tests.service.processes import Program, ServerProcess
 from tests.service.proxy import LossyProxy
-from tests.service.quick import QuickProcess, quick_shuffler
-from tests.service.servers import Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload, wait_until
 
 from shufflesum.service.stores.tables import CountedBatch, open_tables
 from shufflesum.testing import unprotected_plan
@@ -26,7 +26,7 @@ USERS = 300
 def ended(log: Path, *arguments: str | Path) -> tuple[int, str]:
     """A command from its start to its end: exit code, and what it said in one line."""
     before = log.stat().st_size if log.exists() else 0
-    code = QuickProcess(log, [str(argument) for argument in arguments]).wait(120)
+    code = Program(log, [str(argument) for argument in arguments]).wait(120)
     return code, " ".join(log.read_bytes()[before:].decode().split())
 
 
@@ -86,7 +86,7 @@ def test_a_client_killed_in_the_middle_loses_nothing_and_counts_nobody_twice(tmp
         senders = Senders(tmp_path, stack, users=USERS, rounds=1000, loss=0.2)
         deployment = senders.deployment
         analyzer = stack.enter_context(deployment.analyzer("--processes", "1"))
-        senders.shuffler = stack.enter_context(quick_shuffler(deployment, tmp_path, analyzer.url))
+        senders.shuffler = stack.enter_context(deployment.shuffler(analyzer.url))
 
         def arrived() -> float:
             metric = senders.shuffler.metric
@@ -98,7 +98,7 @@ def test_a_client_killed_in_the_middle_loses_nothing_and_counts_nobody_twice(tmp
             while not done:
                 enough = arrived() + source.choice([0, 1, source.randrange(USERS), source.randrange(2 * USERS)])
                 said_before = senders.log.stat().st_size if senders.log.exists() else 0
-                client = QuickProcess(senders.log, senders.arguments("--round", str(rounds + 1)))
+                client = Program(senders.log, senders.arguments("--round", str(rounds + 1)))
                 stack.callback(client.kill)
                 while killed < kills and client.poll() is None and arrived() < enough:
                     time.sleep(0.002)
@@ -126,7 +126,7 @@ def test_tokens_from_the_command_let_each_of_them_in_once(tmp_path: Path) -> Non
         senders = Senders(tmp_path, stack, users=8, rounds=2)
         nobody = stack.enter_context(StandInAnalyzer())
         senders.shuffler = stack.enter_context(
-            quick_shuffler(senders.deployment, tmp_path, nobody.url, "--tokens", str(files[1]), "--release-at", "9")
+            senders.deployment.shuffler(nobody.url, "--tokens", str(files[1]), "--release-at", "9")
         )
         assert refused(senders.send(), "token-missing")
         assert senders.send("--tokens", files[0]) == (0, "8 rows were accepted for round 1")
@@ -162,13 +162,13 @@ def test_a_shuffler_trusts_the_certificate_it_was_given_and_no_other(tmp_path: P
         url = analyzer.url.replace("http:", "https:")
         tables = open_tables(f"sqlite:{tmp_path / 'analyzer.db'}", deployment.task)
         for options in ((), ("--analyzer-ca", other)):
-            with quick_shuffler(deployment, tmp_path, url, *options) as shuffler:
+            with deployment.shuffler(url, *options) as shuffler:
                 for _ in range(3):
                     shuffler.upload(fake_upload(deployment.task))
                 wait_until(lambda shuffler=shuffler: shuffler.metric("shufflesum_release_failures_total") >= 1)
                 assert shuffler.metric("shufflesum_batches_released_total") == 0
             assert tables.counted() == []
-        with quick_shuffler(deployment, tmp_path, url, "--analyzer-ca", cert) as shuffler:
+        with deployment.shuffler(url, "--analyzer-ca", cert) as shuffler:
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
         (result,) = tables.counted()
         assert result.users >= 3

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.service.quick import quick_shuffler
-from tests.service.servers import Answer, Deployment, ServerProcess, StandInAnalyzer, fake_upload
+from tests.service.answers import Answer
+from tests.service.processes import ServerProcess
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum import Randomizer
 from shufflesum.service.shuffler.tokens import write_tokens
@@ -48,7 +49,7 @@ class Target:
 def shuffler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A shuffler that never has enough users."""
     deployment = Deployment.small(tmp_path_factory.mktemp("shuffler"), users=10**6, reports=REPORTS, rounds=2)
-    with StandInAnalyzer() as analyzer, quick_shuffler(deployment, deployment.folder, analyzer.url) as server:
+    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
         yield Target(deployment, server)
         assert analyzer.attempts == []
 
@@ -355,7 +356,7 @@ def test_tokens_that_are_none(tmp_path: Path, cases: int) -> None:
     source = random.Random(cases)
     with (
         StandInAnalyzer() as nobody,
-        quick_shuffler(deployment, tmp_path, nobody.url, "--tokens", str(tmp_path / "digests")) as server,
+        deployment.shuffler(nobody.url, "--tokens", str(tmp_path / "digests")) as server,
         Line(server.port) as line,
     ):
         path = f"/tasks/{deployment.task.id}/uploads".encode()

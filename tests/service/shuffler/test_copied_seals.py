@@ -6,7 +6,6 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 
-from tests.service.quick import quick_shuffler
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.wire import SEALED_BYTES
@@ -16,7 +15,7 @@ USERS = 4
 
 def test_copies_of_a_victims_reports_never_fill_a_batch(tmp_path: Path) -> None:
     deployment = Deployment.small(tmp_path, users=USERS, reports=3)
-    with StandInAnalyzer() as analyzer, quick_shuffler(deployment, tmp_path, analyzer.url) as server:
+    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
         victim = fake_upload(deployment.task)
         assert server.upload(victim).status == 201
         one = victim.sealed[SEALED_BYTES : 2 * SEALED_BYTES]

@@ -31,8 +31,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from starlette.responses import JSONResponse
-from tests.service.quick import QuickServer, quick_shuffler
-from tests.service.servers import Answer, Deployment, Received, fake_upload, wait_until
+from tests.clocks import ServerClock
+from tests.service.answers import Answer
+from tests.service.processes import ServerProcess
+from tests.service.servers import Deployment, Received, fake_upload, wait_until
 
 from shufflesum.service.http.problems import PROBLEMS
 from shufflesum.service.shuffler import release
@@ -118,13 +120,13 @@ class Shared:
 
     deployment: Deployment
     sabotage: Callable[[], None] | None = None
-    waits: tuple[float, ...] = (0.0, 0.2)
+    waits: tuple[float, ...] = (0.0, 0.1)
 
 
 class NothingEarly(RuleBasedStateMachine):
     """A shuffler in a folder of its own, and what is publicly known of it."""
 
-    server: QuickServer
+    server: ServerProcess
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,14 +142,13 @@ class NothingEarly(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.server = quick_shuffler(
-            Shared.deployment,
-            self.folder,
+        self.server = Shared.deployment.shuffler(
             self.recorder.url,
             "--release-at",
             str(RELEASE_AT),
-            over=self.folder / "over",
-            sabotage=Shared.sabotage,
+            folder=self.folder,
+            clock=ServerClock(self.folder / "over"),
+            prepare=Shared.sabotage,
         )
         self.stack.callback(self.server.kill)
 
@@ -369,8 +370,8 @@ class NothingEarly(RuleBasedStateMachine):
         (self.folder / "over").touch()
         self.full += release_now
         self.expired = True
-        self.crash()  # rather than wait for it to look at its clock
         wait_until(lambda: any("deleted" in event["event"] for event in self.server.events()))
+        self.settle()
 
     # What must hold after every step.
 
@@ -415,7 +416,7 @@ def fake_upload_with(task: Task, number: int, upload_id: bytes) -> Upload:
 def shared(tmp_path: Path) -> Iterator[type[Shared]]:
     Shared.deployment = Deployment.small(tmp_path, users=SMALLEST, reports=REPORTS, rounds=ROUNDS)
     yield Shared
-    Shared.sabotage, Shared.waits = None, (0.0, 0.2)
+    Shared.sabotage, Shared.waits = None, (0.0, 0.1)
 
 
 def explore(examples: int, steps: int) -> None:
@@ -435,7 +436,7 @@ def test_nothing_shows_before_a_round_is_full(shared: type[Shared]) -> None:
 
 @pytest.mark.slow
 def test_nothing_shows_before_a_round_is_full_in_long_explorations(shared: type[Shared]) -> None:
-    shared.waits = (0.0, 0.05, 0.1, 0.2, 0.5, 5.5)  # the last is longer than the server waits before it looks itself
+    shared.waits = (0.0, 0.05, 0.1, 0.2, 0.5)
     explore(examples=60, steps=60)
 
 

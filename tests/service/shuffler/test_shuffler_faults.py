@@ -17,8 +17,10 @@ from typing import Any
 import psycopg
 import pytest
 from tests.service.postgres import Postgres
-from tests.service.servers import Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
+from tests.service.processes import ServerProcess
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload, wait_until
 
+from shufflesum.service.stores import sql
 from shufflesum.service.stores.store import NewUpload, open_store, split
 from shufflesum.wire import UPLOAD_ID_BYTES, Task, Upload
 
@@ -111,13 +113,17 @@ class Inside:
         )
 
 
+def short_list() -> None:
+    """A few uploads fill the list of arrivals."""
+    sql._MAX_ARRIVALS = 11
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.parametrize("kills", [100])
 def test_nothing_is_lost_or_counted_twice_through_crashes(
-    kind: str, kills: int, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    kind: str, kills: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setenv("LAUNCH_MAX_ARRIVALS", "11")
     deployment = Deployment.small(tmp_path, users=USERS, reports=2, rounds=ROUNDS)
     store = None
     if kind == "postgres":
@@ -125,7 +131,7 @@ def test_nothing_is_lost_or_counted_twice_through_crashes(
         store = postgres.address
     source = random.Random(kills)
     answers: list[int | str] = [201, 201, 200, "drop", 503]
-    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url, store=store) as server:
+    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url, store=store, prepare=short_list) as server:
         inside = Inside(store or f"sqlite:{tmp_path / 'shuffler.db'}", deployment.task)
         with Crowd(server, deployment.task) as crowd:
             for _ in range(kills):

@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.clocks import ServerClock
+from tests.service.answers import Answer
 from tests.service.certificates import certificate
 from tests.service.postgres import Postgres
-from tests.service.quick import quick_shuffler
-from tests.service.servers import Answer, Deployment, ServerProcess, StandInAnalyzer, fake_upload, wait_until
+from tests.service.processes import ServerProcess
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload, wait_until
 
 from shufflesum.cli.serve import command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
@@ -197,8 +199,8 @@ def test_a_body_may_come_in_chunks_with_trailers(busy: Busy) -> None:
 
 
 def _hurry() -> None:
-    connections._HEAD_SECONDS = 1.0
-    http_module._BODY_SECONDS = 1.0
+    connections._HEAD_SECONDS = 0.3
+    http_module._BODY_SECONDS = 0.5
 
 
 def _status(connection: socket.socket) -> int:
@@ -212,7 +214,7 @@ def _status(connection: socket.socket) -> int:
 def test_what_begins_no_request_keeps_no_connection_open(tmp_path: Path) -> None:
     deployment = Deployment.small(tmp_path)
     refused_post = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n"
-    with quick_shuffler(deployment, tmp_path, "http://127.0.0.1:1", sabotage=_hurry) as server:
+    with deployment.shuffler("http://127.0.0.1:1", prepare=_hurry) as server:
         for start, rest in (
             (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n"),
             (refused_post, b"rest"),
@@ -231,7 +233,7 @@ def test_a_body_that_does_not_come_is_refused_and_one_in_pieces_is_taken(tmp_pat
     path = f"/tasks/{deployment.task.id}/uploads"
     body = fake_upload(deployment.task).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with quick_shuffler(deployment, tmp_path, "http://127.0.0.1:1", sabotage=_hurry) as server:
+    with deployment.shuffler("http://127.0.0.1:1", prepare=_hurry) as server:
         for sent in (head, head + body[:50]):
             with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
                 connection.sendall(sent)
@@ -371,12 +373,14 @@ def test_one_token_is_one_user(tmp_path: Path, analyzer: StandInAnalyzer) -> Non
 
 
 def test_an_expired_task_takes_nothing_releases_what_it_may_and_forgets_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     deployment = Deployment.small(tmp_path, users=2, rounds=2)
     over = tmp_path / "over"
-    monkeypatch.setenv("LAUNCH_EXPIRED_ONCE", str(over))
-    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url, "--release-at", "4") as server:
+    with (
+        StandInAnalyzer() as analyzer,
+        deployment.shuffler(analyzer.url, "--release-at", "4", clock=ServerClock(over)) as server,
+    ):
         uploads = [fake_upload(deployment.task) for _ in range(4)]
         assert [server.upload(upload).status for upload in uploads] == [201] * 4
         analyzer.wait_for(1)
@@ -395,11 +399,10 @@ def test_an_expired_task_takes_nothing_releases_what_it_may_and_forgets_the_rest
     assert not any(upload.upload_id in contents for upload in uploads)
 
 
-def test_too_few_users_at_expiry_are_deleted_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_users_at_expiry_are_deleted_not_released(tmp_path: Path) -> None:
     deployment = Deployment.small(tmp_path, users=3)
     over = tmp_path / "over"
-    monkeypatch.setenv("LAUNCH_EXPIRED_ONCE", str(over))
-    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
+    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url, clock=ServerClock(over)) as server:
         uploads = [fake_upload(deployment.task) for _ in range(2)]
         assert [server.upload(upload).status for upload in uploads] == [201] * 2
         assert uploads[0].sealed in b"".join(path.read_bytes() for path in tmp_path.glob("shuffler.db*"))
