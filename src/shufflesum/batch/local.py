@@ -15,6 +15,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from shufflesum._checks import check_size
+from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._machine import cores
 from shufflesum.batch.datasets import (
     Dataset,
@@ -29,7 +30,6 @@ from shufflesum.batch.datasets import (
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.inputs import Piece, Users
 from shufflesum.batch.scatter import DEFAULT_MEMORY
-from shufflesum.batch.sealer import Sealer
 from shufflesum.batch.state import refuse_repeated_files
 from shufflesum.batch.steps import count_batch, count_sealed_batch, randomize_batch, randomize_rows, seal_batch
 from shufflesum.contract import Plan
@@ -37,7 +37,7 @@ from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.protocol import Counts, Randomizer, RandomSource
 from shufflesum.tables import check_shape
-from shufflesum.wire import Opener, Task, TaskError
+from shufflesum.wire import Opener, Sealer, Task, TaskError, seal_info
 
 __all__ = ["check_target", "count", "file_digests", "plan_of", "randomize"]
 
@@ -81,7 +81,7 @@ def randomize(
     """
     plan = plan_of(target)
     check_shape(users.path, users.shape, plan)
-    if isinstance(target, Task) and target.expired:
+    if isinstance(target, Task) and target.expired_at(SYSTEM_CLOCK.now()):
         raise TaskError(f"task {target.name!r} ran out at {target.expires}; make a new task")
     sealed = isinstance(target, Task)
     number = 1 if round_number is None else round_number
@@ -104,7 +104,11 @@ def randomize(
         "format": format,
         "rows_per_part": rows_per_part,
     }
-    sealer = Sealer(target, number, workers) if isinstance(target, Task) else nullcontext()
+    sealer = (
+        Sealer(target.public_key, seal_info(target.id, number), processes=workers)
+        if isinstance(target, Task)
+        else nullcontext()
+    )
     with StagedFolder(output, work, identity, restart=restart) as folder, sealer as sealing:
         idle: SimpleQueue[Randomizer] = SimpleQueue()
         for _ in range(workers):
