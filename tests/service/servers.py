@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.service.processes import ServerProcess
 
-from shufflesum.contract import Plan
+from shufflesum.plans import Plan
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import SEALED_BYTES, Task, Upload, generate_private_key, write_key_pair
 

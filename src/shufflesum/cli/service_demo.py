@@ -22,9 +22,9 @@ from rich.table import Table as RichTable
 
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
-from shufflesum.contract import Plan
 from shufflesum.errors import ShufflesumError
 from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client, RefusedError, fetch_estimate
 from shufflesum.service.client.web import web_client

@@ -13,8 +13,8 @@ import click
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
-from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.plans import Plan
 from shufflesum.tables import StagedOutputs
 from shufflesum.wire import Task, load_public_key, parse_time
 

@@ -22,11 +22,11 @@ import uvicorn
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from shufflesum.estimation import estimate
 from tests.service.postgres import Postgres
 
 from shufflesum import Plan, Reports
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimation import estimate
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.store import StoreError, WrongStoreError, open_store
 from shufflesum.service.stores.tables import open_tables
