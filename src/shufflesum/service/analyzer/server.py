@@ -54,10 +54,11 @@ class AnalyzerServer:
                 f"this private key belongs to the public key {opener.public_key.hex()}, but task {task.id[:12]} names "
                 f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)"
             )
-        if task.plan.noise_probability == 1:
+        if not math.isfinite(task.plan.expected_error.total):
             raise ParameterError(
-                "the task's noise probability is 1: every report is noise and there is nothing to estimate; "
-                "plan with more users or a larger epsilon"
+                "nothing-but-noise",
+                "every report of the task's plan is noise and there is nothing to estimate; plan with more users or a "
+                "larger epsilon",
             )
         self._task = task
         self._opener = opener
@@ -70,6 +71,7 @@ class AnalyzerServer:
         self._registry = CollectorRegistry()
         self._batches = Counter("shufflesum_batches", "Batches counted", registry=self._registry)
         self._accepted = Counter("shufflesum_reports_accepted", "Reports counted", registry=self._registry)
+        self._blank = Counter("shufflesum_reports_blank", "Blank reports counted", registry=self._registry)
         self._rejected = Counter("shufflesum_reports_rejected", "Reports rejected", registry=self._registry)
 
     def app(self) -> Starlette:
@@ -129,6 +131,7 @@ class AnalyzerServer:
         if await asyncio.to_thread(self._store.record, counted):
             self._batches.inc()
             self._accepted.inc(counts.accepted)
+            self._blank.inc(counts.blanks)
             self._rejected.inc(counts.rejected)
             log.info("batch counted", round=round_number, users=users, rejected=counts.rejected)
         return JSONResponse({"batch": batch_id, "answer": "counted"}, status_code=201)
