@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from shufflesum.contract import REPORT_BYTES, SEAL_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import FileError, ParameterError, ReportsError
+from shufflesum.plans import SEAL_BYTES
 from shufflesum.wire import (
     SEALED_BYTES,
     Opened,
@@ -45,7 +46,7 @@ def rows(opened: Opened) -> list[list[int]]:
 
 
 def numbered(count: int) -> NDArray[np.uint8]:
-    return np.arange(count, dtype=">u4").astype(">u8").view(np.uint8).reshape(count, 8)[:, 2:]
+    return np.arange(count, dtype=">u8").view(np.uint8).reshape(count, 8)[:, 8 - REPORT_BYTES :]
 
 
 def opened_or_refused(opening: Callable[[bytes], bytes], message: bytes) -> bytes | None:
@@ -115,7 +116,7 @@ def test_a_message_too_short_to_be_a_seal_is_refused(length: int) -> None:
 
 @pytest.mark.parametrize("point", [0, 1, 2**255 - 19, 2**255 - 20, 2**255 - 18, 2**256 - 1])
 def test_ephemeral_keys_of_low_order_are_rejected(point: int) -> None:
-    opened = open_many(point.to_bytes(32, "little") + bytes(22), KEY, INFO)
+    opened = open_many(point.to_bytes(32, "little") + bytes(SEALED_BYTES - 32), KEY, INFO)
     assert (opened.rejected, len(opened.encoded)) == (1, 0)
 
 
@@ -125,8 +126,8 @@ def test_ephemeral_keys_of_low_order_are_rejected(point: int) -> None:
         b"",
         seal_info("5a" * 32, 2),
         seal_info("5b" + "5a" * 31, 1),
-        INFO.replace(b"\x00\x01\x01\x03", b"\x00\x02\x01\x03"),  # wire version
-        INFO.replace(b"\x00\x01\x01\x03", b"\x00\x01\x03\x01"),  # roles
+        INFO.replace(b"\x00\x02\x01\x03", b"\x00\x01\x01\x03"),  # wire version
+        INFO.replace(b"\x00\x02\x01\x03", b"\x00\x02\x03\x01"),  # roles
     ],
 )
 def test_a_seal_opens_only_for_its_version_roles_task_and_round(info: bytes) -> None:
@@ -139,8 +140,8 @@ def test_a_seal_opens_only_with_its_key() -> None:
 
 
 def test_sealed_bytes_that_are_no_whole_reports_are_refused() -> None:
-    with pytest.raises(ReportsError, match=r"55 bytes of sealed reports; .* whole reports of 54 bytes"):
-        open_many(bytes(55), KEY, INFO)
+    with pytest.raises(ReportsError, match=r"53 bytes of sealed reports; .* whole reports of 52 bytes"):
+        open_many(bytes(53), KEY, INFO)
 
 
 # --- opening on all cores ---
@@ -205,7 +206,7 @@ from shufflesum.wire import Opener
 
 if __name__ == "__main__":
     opener = Opener(X25519PrivateKey.generate(), processes=2)
-    opener.open_many(bytes(54 * 2049), b"")
+    opener.open_many(bytes(52 * 2049), b"")
     print(*opener._pool._processes, flush=True)
     time.sleep(600)
 """

@@ -18,7 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from shufflesum.protocol import Reports
+from shufflesum.cells import REPORT_BYTES
+from shufflesum.reports import Reports
 from shufflesum.wire import (
     SEALED_BYTES,
     Opener,
@@ -111,7 +112,7 @@ def test_a_recipient_opens_the_rfcs_own_vector_and_only_with_its_associated_data
 
 
 def test_what_the_library_seals_the_reference_opens(private_key: X25519PrivateKey) -> None:
-    plain = np.arange(60, dtype=np.uint8).reshape(10, 6)
+    plain = np.arange(10 * REPORT_BYTES, dtype=np.uint8).reshape(10, REPORT_BYTES)
     info = seal_info("ab" * 32, 7)
     sealed = seal_many(plain, private_key.public_key(), info)
     assert [reference_open(row.tobytes(), private_key, info) for row in sealed] == [row.tobytes() for row in plain]
@@ -120,12 +121,9 @@ def test_what_the_library_seals_the_reference_opens(private_key: X25519PrivateKe
 def test_golden_reports_have_their_bytes() -> None:
     golden = vector("golden_reports")["reports"]
     rows = np.array([list(bytes.fromhex(report["bytes"])) for report in golden], dtype=np.uint8)
-    coordinates = np.array([report["coordinate"] for report in golden], dtype=np.uint32)
-    values = np.array([report["value"] for report in golden], dtype=np.uint16)
-    np.testing.assert_array_equal(encode_reports(Reports("plan", coordinates, values)), rows)
-    decoded = decode_reports(rows, "plan")
-    np.testing.assert_array_equal(decoded.coordinates, coordinates)
-    np.testing.assert_array_equal(decoded.values, values)
+    cells = np.array([report["cell"] for report in golden], dtype=np.uint32)
+    np.testing.assert_array_equal(encode_reports(Reports("plan", cells)), rows)
+    np.testing.assert_array_equal(decode_reports(rows, "plan").cells, cells)
 
 
 def test_the_golden_task_keeps_its_id(task: Task) -> None:
@@ -138,7 +136,7 @@ def test_the_golden_upload_is_what_the_specification_makes_of_its_reports(task: 
     info = seal_info(task.id, golden["round"])
     assert info.hex() == golden["info"]
     for report in golden["reports"]:
-        plain = struct.pack(">IH", report["coordinate"], report["value"])
+        plain = struct.pack(">I", report["cell"])
         ephemeral = bytes.fromhex(report["ephemeral_private_key"])
         assert reference_seal(plain, task.analyzer_key, ephemeral, info).hex() == report["sealed"]
     upload = Upload(
@@ -157,8 +155,7 @@ def test_the_golden_upload_opens(task: Task, private_key: X25519PrivateKey) -> N
     reports, rejected = task.open_reports(upload.sealed, upload.round_number, Opener(private_key, processes=1))
     assert rejected == 0
     assert reports.plan_id == task.plan.id
-    assert reports.coordinates.tolist() == [report["coordinate"] for report in golden["reports"]]
-    assert reports.values.tolist() == [report["value"] for report in golden["reports"]]
+    assert reports.cells.tolist() == [report["cell"] for report in golden["reports"]]
 
 
 @pytest.mark.parametrize("name", names("bad_upload_*"))
