@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from shufflesum.contract import REPORT_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ParameterError
 from shufflesum.wire import Opener, Sealer, open_many, seal_info, seal_many
 
