@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from shufflesum.errors import PrivacyError
 from shufflesum.experiments.baselines import curator_error, local_choice
@@ -70,6 +71,7 @@ def certified_plan(setting: Defaults, *, coordinates: int | None = None, levels:
     return _plan(setting, CERTIFIED_DELTA, coordinates=coordinates, levels=levels, accountant="exact")
 
 
+@cache  # several figures show the default setting
 def _plan(setting: Defaults, delta: float, **choices: object) -> Plan:
     arguments: dict[str, object] = {
         "users": setting.users, "shape": setting.dimension, "epsilon": setting.epsilon, "delta": delta

@@ -51,7 +51,7 @@ class About:
 def versions() -> dict[str, str]:
     """The versions that the figures depend on."""
     found = {"Python": platform.python_version()}
-    for library in ("shufflesum", "numpy", "numba", "vl-convert-python"):
+    for library in ("shufflesum", "numpy", "numba", "altair", "vl-convert-python"):
         try:
             found[library] = version(library)
         except PackageNotFoundError:

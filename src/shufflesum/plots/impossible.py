@@ -25,7 +25,7 @@ def impossible_columns(values: Sequence[float], spacing: float, scale: alt.Scale
 def impossible_areas(
     values: Sequence[float], where: Collection[float], ends: Sequence[float], scale: alt.Scale
 ) -> list[alt.Chart]:
-    """Areas around the values `where`, up to halfway to their neighbours or to the ends; words above the first say why."""
+    """Areas around the values `where`, up to halfway to their neighbours; words above the first say why."""
     edges = [ends[0], *(math.sqrt(a * b) for a, b in itertools.pairwise(values)), ends[1]]
     rows = [{"from": edges[i], "to": edges[i + 1]} for i, v in enumerate(values) if v in where]
     if not rows:
