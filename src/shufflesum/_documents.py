@@ -1,16 +1,19 @@
-"""JSON documents that are read back: each key once, and figures that say what they should."""
+"""JSON documents that are read back: each key once, figures that say what they should, no byte changed unnoticed."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["agree", "decode_once"]
+__all__ = ["agree", "decode_checked", "decode_once", "encode_checked"]
 
 _File = TypeVar("_File")
+_CHECKSUM = 64 + len('"}\n')
 
 
 def decode_once(text: str | bytes, kind: type[_File]) -> _File:
@@ -40,3 +43,34 @@ def agree(told: Any, true: Any, scale: float = 0.0) -> bool:
     if isinstance(told, float) and isinstance(true, float):
         return math.isclose(told, true, rel_tol=1e-6, abs_tol=1e-9 * scale)
     return type(told) is type(true) and bool(told == true)
+
+
+def encode_checked(format: str, content: Mapping[str, Any]) -> str:
+    """JSON that begins with its format and ends with the SHA-256 of all bytes before that.
+
+    It is there against damage, by whatever cause; whoever changes a file on purpose can compute it again.
+    """
+    text = json.dumps({"format": format, **content}, separators=(",", ":"), allow_nan=False)
+    body = text.removesuffix("}") + ',"checksum":"'
+    return body + _end_of(body.encode())
+
+
+def decode_checked(data: bytes, format: str) -> dict[str, Any]:
+    """The content of `encode_checked`; a ValueError for any other byte, and one that names the format for another."""
+    body, end = data[:-_CHECKSUM], data[-_CHECKSUM:]
+    whole = end == _end_of(body).encode()
+    try:
+        document = json.loads(data)
+        found = document.pop("format")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no JSON object with a format: {error}") from error
+    if found != format:
+        raise ValueError(f"format {str(found)[:80]!r}; this version reads {format!r}")
+    if not whole:
+        raise ValueError("its checksum does not fit: it was changed or damaged")
+    del document["checksum"]
+    return dict(document)
+
+
+def _end_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest() + '"}\n'

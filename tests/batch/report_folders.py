@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,3 +84,14 @@ def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def every_byte_changed(path: Path) -> Iterator[bytes]:
+    """The file with one byte changed, for each byte in two ways; in the end it is as it was."""
+    data = path.read_bytes()
+    for place, byte in enumerate(data):
+        for other in (byte ^ 1, byte ^ 32):  # another digit; another case, or another kind of space
+            changed = data[:place] + bytes([other]) + data[place + 1 :]
+            path.write_bytes(changed)
+            yield changed
+    path.write_bytes(data)

@@ -13,7 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, noiseless_plan, noiseless_task, snapshot, write_folder
+from tests.batch.report_folders import (
+    batch_of,
+    every_byte_changed,
+    noiseless_plan,
+    noiseless_task,
+    snapshot,
+    write_folder,
+)
 
 from shufflesum.batch.datasets import (
     Format,
@@ -212,6 +219,12 @@ def test_a_damaged_manifest_is_refused(listed: Path, text: str) -> None:
         open_dataset(listed, stage="reports")
 
 
+def test_any_change_of_a_manifest_is_noticed(listed: Path) -> None:
+    for _ in every_byte_changed(listed / "_shufflesum.json"):
+        with pytest.raises(FileError, match=r"_shufflesum.json: .* cannot be read .*; copy the folder again"):
+            open_dataset(listed, stage="reports")
+
+
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """The closest thing to a full disk that needs no disk."""
@@ -363,9 +376,9 @@ def test_a_damaged_note_of_the_work_is_refused_and_a_missing_one_starts_anew(tmp
     interrupt(output, KeyboardInterrupt())
     note = tmp_path / ".out.partial" / "_work.json"
     assert json.loads(note.read_text())["work"] == WORK
-    note.write_text("{")
-    with pytest.raises(FileError, match="--restart"), StagedFolder(output, WORK, REPORTS):
-        pass
+    for _ in every_byte_changed(note):
+        with pytest.raises(FileError, match="--restart"), StagedFolder(output, WORK, REPORTS):
+            pass
     note.unlink()
     with StagedFolder(output, WORK, REPORTS) as folder:
         assert folder.parts == {}

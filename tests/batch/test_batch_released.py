@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import os
 import threading
+from itertools import product
 from pathlib import Path
 
 import pytest
-from tests.batch.report_folders import batch_of, noiseless_plan
+from tests.batch.report_folders import batch_of, every_byte_changed, noiseless_plan
 
+from shufflesum._documents import encode_checked
 from shufflesum.batch.datasets import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.permute import shuffle
@@ -139,7 +141,14 @@ def test_a_release_in_the_meantime_is_refused_at_the_end(reports: Path, tmp_path
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"format": "other"}', '{"format": "shufflesum-released-1", "releases": [{"members": "abc"}]}'],
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": "other"}',
+        '{"format": "shufflesum-released-2", "releases": []}',
+        encode_checked("shufflesum-released-2", {"releases": [{"members": "abc"}]}),
+    ],
 )
 def test_a_damaged_ledger_is_refused(reports: Path, tmp_path: Path, text: str) -> None:
     (reports / LEDGER).write_text(text)
@@ -147,6 +156,27 @@ def test_a_damaged_ledger_is_refused(reports: Path, tmp_path: Path, text: str) -
         shuffle(reports, tmp_path / "after")
     assert (reports / LEDGER).read_text() == text
     assert {path.name for path in tmp_path.iterdir()} == {"reports"}
+
+
+def test_a_ledger_of_an_earlier_version_is_named(reports: Path, tmp_path: Path) -> None:
+    (reports / LEDGER).write_text('{"format": "shufflesum-released-1", "releases": []}')
+    with pytest.raises(FileError, match=r"'shufflesum-released-1'; this version reads .*-2'.*; take a copy .* move it"):
+        shuffle(reports, tmp_path / "after")
+
+
+def test_with_any_byte_of_the_ledger_changed_nothing_that_overlaps_is_released(tmp_path: Path) -> None:
+    """Also where the change leaves it readable: one digit of an id would hide who was released."""
+    ids = [f"{number:032x}" for number in range(3)]
+    ReleaseLedger(Members.of(ids[0] + ids[1]), [tmp_path]).record("5" * 32)
+    overlapping, same = (ReleaseLedger(Members.of(ids[0] + other), [tmp_path]) for other in (ids[2], ids[1]))
+    with pytest.raises(ReportsError, match=LATE):
+        overlapping.check()
+    same.check()
+    for changed in every_byte_changed(tmp_path / LEDGER):
+        for ledger, step in product((overlapping, same), (ReleaseLedger.check, lambda known: known.record("6" * 32))):
+            with pytest.raises(FileError, match=f"{LEDGER}.*; take a copy from before"):
+                step(ledger)
+        assert (tmp_path / LEDGER).read_bytes() == changed
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -94,7 +94,7 @@ def test_runs_in_files_and_in_memory_give_the_same_buckets(tmp_path: Path) -> No
         in_memory.add(items, ends)
     assert spill(tmp_path, 0, iter(runs[:3]), 4) == 308
     assert spill(tmp_path, 1, iter(runs[3:]), 4) == 250
-    with FileRuns(tmp_path, 2, SEALED) as in_files:
+    with FileRuns(tmp_path, 2, SEALED, 4) as in_files:
         assert in_files.rows == in_memory.rows == 558
         for bucket in range(4):
             assert in_files.bucket(bucket).tobytes() == in_memory.bucket(bucket).tobytes()
@@ -105,7 +105,7 @@ def test_a_unit_that_was_half_spilled_is_written_from_the_start(tmp_path: Path) 
     (tmp_path / "unit-000000").write_bytes(bytes(10_000))
     run = scatter(numbered(100), 2, SeededSource(1))
     spill(tmp_path, 0, iter([run]), 2)
-    with FileRuns(tmp_path, 1, PLAIN) as runs:
+    with FileRuns(tmp_path, 1, PLAIN, 2) as runs:
         assert sorted(np.concatenate([runs.bucket(0), runs.bucket(1)])["coordinate"].tolist()) == list(range(100))
 
 
@@ -116,7 +116,7 @@ def test_a_unit_is_not_done_before_all_of_it_is_spilled(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         spill(tmp_path, 0, broken(), 2)
-    assert not (tmp_path / "unit-000000.npy").exists()
+    assert not (tmp_path / "unit-000000.index").exists()
 
 
 def test_a_spill_file_that_lost_bytes_is_refused(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_spill_file_that_lost_bytes_is_refused(tmp_path: Path) -> None:
     data = (tmp_path / "unit-000000").read_bytes()
     (tmp_path / "unit-000000").write_bytes(data[:-1])
     with pytest.raises(OSError, match="is not as it was written"):
-        FileRuns(tmp_path, 1, PLAIN)
+        FileRuns(tmp_path, 1, PLAIN, 2)
 
 
 @given(

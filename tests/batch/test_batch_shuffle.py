@@ -18,7 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import KEY, batch_of, noiseless_plan, noiseless_task, snapshot, write_folder
+from tests.batch.report_folders import (
+    KEY,
+    batch_of,
+    every_byte_changed,
+    noiseless_plan,
+    noiseless_task,
+    snapshot,
+    write_folder,
+)
 from tests.batch.test_batch_scatter import WordsBelow
 from tests.chances import FALSE_ALARM, chi_square
 
@@ -305,7 +313,8 @@ def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Pa
         if not in_memory:
             assert (partial / "_spill").stat().st_mode & 0o777 == 0o700
             assert all(path.read_bytes() == data for path, data in kept.items()), "finished units and parts stay"
-            kept = {path: path.read_bytes() for pattern in ("*/unit-*.npy", "part-*") for path in partial.glob(pattern)}
+            finished = [*partial.glob("*/unit-*.index"), *partial.glob("part-*")]
+            kept = {path: path.read_bytes() for path in finished}
     assert in_memory or kept
     assert run_until(folder, None, in_memory) == 0
     order = read(folder / "shuffled")
@@ -328,6 +337,44 @@ def test_after_a_restart_of_the_machine_spilled_reports_are_not_believed(folder:
         path.write_bytes(bytes(path.stat().st_size))
     assert run_until(folder, None) == 0
     assert sorted(read(folder / "shuffled")) == list(range(60_000))
+
+
+@pytest.mark.parametrize("parts_done", [0, 1])
+def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Path, parts_done: int) -> None:
+    """An interrupted shuffle with damaged files is refused or does that work again; what was drawn before is kept."""
+    reports = numbered_folder(folder / "reports", 3, 2)
+    layout = Layout(rows=5, buckets=2, parts=2, run_rows=3, in_memory=False, workers=1)
+    partial, kept = folder / ".shuffled.partial", folder / "kept"
+
+    def interrupt(done: int) -> None:
+        if len(list(partial.glob("part-*"))) == parts_done and len(list(partial.glob("*/unit-*.index"))) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(open_source(reports), folder / "shuffled", layout, progress=interrupt, randomness=lambda: SeededSource(7))
+    partial.rename(kept)
+    spilled = sorted(path.name for path in (kept / "_spill").iterdir())
+    assert spilled == ["boot", *(f"unit-00000{unit}{end}" for unit in range(2) for end in ("", ".index"))]
+    for name in spilled:
+        refusals = []
+        for _ in every_byte_changed(kept / "_spill" / name):
+            shutil.copytree(kept, partial)
+            try:
+                run(open_source(reports), folder / "shuffled", layout)
+            except FileError as error:
+                refusals.append(str(error))
+            else:
+                assert sorted(read(folder / "shuffled")) == list(range(5))
+                shutil.rmtree(folder / "shuffled")
+                (reports / LEDGER).unlink()
+            assert {path.name for path in folder.iterdir()} == {"reports", "kept"}
+        assert all(f"{name}: is not as it was written" in text and "begins anew" in text for text in refusals)
+        # Another start of the machine: all is done again. What is in finished parts already is not read again.
+        size = (kept / "_spill" / name).stat().st_size
+        assert len(refusals) == (0 if name == "boot" else 2 * size) or (parts_done and not name.endswith("index"))
+    shutil.copytree(kept, partial)
+    run(open_source(reports), folder / "shuffled", layout)
+    assert sorted(read(folder / "shuffled")) == list(range(5))
 
 
 @pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])

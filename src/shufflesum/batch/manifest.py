@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file
 from shufflesum.batch.files import ReportFile, WriteError, open_report_file, report_paths
 from shufflesum.batch.identity import Identity
@@ -14,7 +15,7 @@ from shufflesum.errors import FileError, ReportsError
 __all__ = ["MANIFEST", "check_manifest", "write_manifest"]
 
 MANIFEST = "_shufflesum.json"
-_FORMAT = "shufflesum-folder-1"
+_FORMAT = "shufflesum-folder-2"
 _MOST_BYTES = 1 << 28
 
 
@@ -22,12 +23,11 @@ def write_manifest(folder: Path, identity: Identity) -> None:
     """Say what is in a folder of reports, once all its files are there: from now on exactly that must be."""
     files = [open_report_file(path) for path in report_paths(folder)]
     document = {
-        "format": _FORMAT,
         "identity": json.loads(identity.to_json()),
         "files": [{"name": file.path.name, "rows": file.rows, "bytes": file.bytes} for file, _ in files],
     }
     try:
-        replace_file(folder / MANIFEST, json.dumps(document, indent=1) + "\n")
+        replace_file(folder / MANIFEST, encode_checked(_FORMAT, document))
     except OSError as error:
         raise WriteError(
             f"{folder / MANIFEST}: cannot be written: {error.strerror or error}; check the disk"
@@ -41,14 +41,12 @@ def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity
         return False
     try:
         with path.open("rb") as file:
-            document = json.loads(file.read(_MOST_BYTES))
+            document = decode_checked(file.read(_MOST_BYTES), _FORMAT)
         told = {entry["name"]: (entry["rows"], entry["bytes"]) for entry in document["files"]}
         told_identity = Identity.from_json(json.dumps(document["identity"]))
-        if document["format"] != _FORMAT:
-            raise ReportsError(f"format {document['format']!r}; this version reads {_FORMAT!r}")
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileError(
-            f"{path}: the list of what was written cannot be read ({error}); copy the folder again"
+            f"{path}: the list of what was written cannot be read ({error}); copy the folder again, or write it anew"
         ) from error
     found = {file.path.name: (file.rows, file.bytes) for file in files}
     for name in sorted(told.keys() - found.keys()):

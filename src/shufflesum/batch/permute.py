@@ -45,6 +45,7 @@ from shufflesum.batch.scatter import (
     room,
     scatter,
     spill,
+    spilled_rows,
 )
 from shufflesum.batch.sources import FileSource, ReportSource, Unit, folders_of, open_source, refuse_changed
 from shufflesum.batch.steps import record_batch
@@ -204,21 +205,24 @@ class _Step:
         """
         spilled = self._folder.path / _SPILL
         boot = spilled / _BOOT
-        if not boot.exists() or boot.read_text(encoding="ascii") != _boot_id():
+        if not boot.exists() or boot.read_bytes() != _boot_id().encode():
             self._forget()
             spilled.mkdir(mode=0o700)
-            boot.write_text(_boot_id(), encoding="ascii")
+            boot.write_bytes(_boot_id().encode())
         units = self._source.units(self._layout.unit_rows)
-        done = {unit for unit in range(len(units)) if (spilled / f"unit-{unit:06d}.npy").exists()}
-        for unit in done:
-            self._count(int(np.load(spilled / f"unit-{unit:06d}.npy")[:, -1].sum(dtype=np.int64)))
+        done = {
+            unit: rows
+            for unit in range(len(units))
+            if (rows := spilled_rows(spilled, unit, self._layout.buckets)) is not None
+        }
+        self._count(sum(done.values()))
 
         def scatter_unit(number: int) -> int:
             return spill(spilled, number, self._runs(units[number]), self._layout.buckets)
 
         for _ in self._all(scatter_unit, [unit for unit in range(len(units)) if unit not in done]):
             pass
-        return FileRuns(spilled, len(units), self._dtype)
+        return FileRuns(spilled, len(units), self._dtype, self._layout.buckets)
 
     def write(self, runs: Runs) -> None:
         """The second pass: every part that is not there yet."""

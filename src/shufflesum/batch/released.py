@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file
 from shufflesum.batch.files import WriteError
 from shufflesum.errors import FileError, ReportsError
@@ -21,7 +21,7 @@ from shufflesum.errors import FileError, ReportsError
 __all__ = ["LEDGER", "Members", "ReleaseLedger"]
 
 LEDGER = "_released.json"
-_FORMAT = "shufflesum-released-1"
+_FORMAT = "shufflesum-released-2"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,10 +123,7 @@ class ReleaseLedger:
 
     def _releases(self, path: Path) -> list[tuple[Members, list[str]]]:
         try:
-            document = json.loads(path.read_bytes())
-            if document["format"] != _FORMAT:
-                raise ValueError(f"format {document['format']!r}; this version reads {_FORMAT!r}")
-            return [_release(entry) for entry in document["releases"]]
+            return [_release(entry) for entry in decode_checked(path.read_bytes(), _FORMAT)["releases"]]
         except FileNotFoundError:
             return []
         except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
@@ -137,14 +134,10 @@ class ReleaseLedger:
 
 
 def _replace(path: Path, releases: list[tuple[Members, list[str]]]) -> None:
-    content = {
-        "format": _FORMAT,
-        "releases": [
-            {"shuffles": shuffles, "members": members.digits, "content": members.content}
-            for members, shuffles in releases
-        ],
-    }
-    replace_file(path, json.dumps(content, indent=1), 0o600)
+    entries = [
+        {"shuffles": shuffles, "members": members.digits, "content": members.content} for members, shuffles in releases
+    ]
+    replace_file(path, encode_checked(_FORMAT, {"releases": entries}), 0o600)
 
 
 def _release(entry: Any) -> tuple[Members, list[str]]:

@@ -10,12 +10,15 @@ A report is moved as an item of a fixed number of bytes that nobody looks into.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import mmap
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -23,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.errors import ParameterError
+from shufflesum.errors import FileError, ParameterError
 from shufflesum.protocol import permutation
 from shufflesum.protocol.randomness import RandomSource
 from shufflesum.wire import SEALED_BYTES
@@ -41,6 +44,7 @@ __all__ = [
     "permute",
     "scatter",
     "spill",
+    "spilled_rows",
 ]
 
 Items = NDArray[Any]
@@ -211,43 +215,80 @@ class MemoryRuns:
 def spill(folder: Path, unit: int, runs: Iterator[tuple[Items, NDArray[np.uint32]]], buckets: int) -> int:
     """Write the runs of a unit to a file of its own; the index, written last, says that it is whole. Returns its rows.
 
-    A file that an interrupted run left without an index is written from the start again, never added to.
+    A file that an interrupted run left without an index is written from the start again, never added to. The index
+    has a row for each run: where its buckets begin and end, and a checksum of each. CRC-32 because it is there against
+    damage, not against somebody who may write here, and costs a fifth of what a cryptographic digest would.
     """
-    path = folder / f"unit-{unit:06d}"
+    path = folder / _unit_name(unit)
     found: list[NDArray[np.uint32]] = []
     with path.open("wb", buffering=0) as file:
         for items, ends in runs:
-            view = memoryview(as_bytes(items))  # type: ignore[arg-type]
+            whole = view = memoryview(as_bytes(items))  # type: ignore[arg-type]
+            bounds = pairwise((ends.astype(np.int64) * items.itemsize).tolist())
+            sums = [zlib.crc32(whole[start:stop]) for start, stop in bounds]
             while view:
                 view = view[file.write(view) :]
-            found.append(ends)
-            del items, view  # before the next run is made
-    index = np.array(found, dtype=np.uint32).reshape(len(found), buckets + 1)
-    temporary = folder / f".{path.name}.npy"
-    np.save(temporary, index)
-    os.replace(temporary, path.with_suffix(".npy"))
-    return int(index[:, -1].sum(dtype=np.int64))
+            found.append(np.append(ends, np.array(sums, dtype=np.uint32)))
+            del items, whole, view  # before the next run is made
+    index = np.array(found, dtype=np.uint32).reshape(len(found), 2 * buckets + 1)
+    temporary = folder / f".{path.name}.index"
+    temporary.write_bytes(index.tobytes() + hashlib.sha256(index.tobytes()).digest())
+    os.replace(temporary, _index_path(folder, unit))
+    return _rows(index, buckets)
+
+
+def spilled_rows(folder: Path, unit: int, buckets: int) -> int | None:
+    """How many reports a unit has that was spilled before; None where it was not, or not to the end."""
+    return _rows(_index(folder, unit, buckets), buckets) if _index_path(folder, unit).exists() else None
+
+
+def _unit_name(unit: int) -> str:
+    return f"unit-{unit:06d}"
+
+
+def _index_path(folder: Path, unit: int) -> Path:
+    return folder / f"{_unit_name(unit)}.index"
+
+
+def _index(folder: Path, unit: int, buckets: int) -> NDArray[np.uint32]:
+    data = _index_path(folder, unit).read_bytes()
+    body, digest = data[:-32], data[-32:]
+    if hashlib.sha256(body).digest() != digest or len(body) % (4 * (2 * buckets + 1)):
+        raise _damaged(_index_path(folder, unit))
+    return np.frombuffer(body, dtype=np.uint32).reshape(-1, 2 * buckets + 1)
+
+
+def _rows(index: NDArray[np.uint32], buckets: int) -> int:
+    return int(index[:, buckets].sum(dtype=np.int64))
+
+
+def _damaged(path: Path) -> FileError:
+    """Not an interruption: nothing of such work is kept."""
+    return FileError(
+        f"{path}: is not as it was written; the disk may be failing. Nothing was released: run the same command again, "
+        "and it begins anew"
+    )
 
 
 class FileRuns:
     """Runs in the spill files of units; a context manager that holds them open."""
 
-    def __init__(self, folder: Path, units: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, folder: Path, units: int, dtype: np.dtype[Any], buckets: int) -> None:
         self.rows = 0
-        self._dtype = dtype
-        self._runs: list[tuple[int, int, NDArray[np.uint32]]] = []
+        self._dtype, self._buckets = dtype, buckets
+        self._runs: list[tuple[int, Path, int, NDArray[np.uint32]]] = []
         self._files = ExitStack()
         with ExitStack() as opened:
             for unit in range(units):
-                path = folder / f"unit-{unit:06d}"
+                path = folder / _unit_name(unit)
                 file = opened.enter_context(path.open("rb", buffering=0))
                 start = 0
-                for ends in np.load(path.with_suffix(".npy")):
-                    self._runs.append((file.fileno(), start, ends))
-                    start += int(ends[-1]) * dtype.itemsize
+                for row in _index(folder, unit, buckets):
+                    self._runs.append((file.fileno(), path, start, row))
+                    start += int(row[buckets]) * dtype.itemsize
                 self.rows += start // dtype.itemsize
                 if os.fstat(file.fileno()).st_size != start:
-                    raise OSError(f"{path} is not as it was written")
+                    raise _damaged(path)
             self._files = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -259,13 +300,15 @@ class FileRuns:
         self._files.close()
 
     def bucket(self, number: int) -> Items:
-        """All reports of a bucket."""
-        sizes = [int(ends[number + 1] - ends[number]) for _, _, ends in self._runs]
+        """All reports of a bucket, checked: what is not as it was written is refused."""
+        sizes = [int(row[number + 1]) - int(row[number]) for *_, row in self._runs]
         out = np.empty(sum(sizes), dtype=self._dtype)
         view = memoryview(as_bytes(out))  # type: ignore[arg-type]
-        for (file, start, ends), size in zip(self._runs, sizes, strict=True):
-            _read(file, view[: size * self._dtype.itemsize], start + int(ends[number]) * self._dtype.itemsize)
-            view = view[size * self._dtype.itemsize :]
+        for (file, path, start, row), size in zip(self._runs, sizes, strict=True):
+            piece, view = view[: size * self._dtype.itemsize], view[size * self._dtype.itemsize :]
+            _read(file, piece, start + int(row[number]) * self._dtype.itemsize)
+            if zlib.crc32(piece) != row[self._buckets + 1 + number]:
+                raise _damaged(path)
         return out
 
 

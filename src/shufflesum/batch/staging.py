@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, sync, try_lock
 from shufflesum.batch.files import WriteError, open_report_file
 from shufflesum.batch.identity import Identity
@@ -20,6 +21,7 @@ from shufflesum.errors import FileError, ReportsError, ShufflesumError
 __all__ = ["StagedFolder", "describe_inputs", "is_interruption", "partial_path"]
 
 _WORK = "_work.json"
+_FORMAT = "shufflesum-work-2"
 
 
 class StagedFolder:
@@ -113,7 +115,8 @@ class StagedFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        replace_file(self.path / _WORK, json.dumps({"work": self._work, "identity": self.identity.to_json()}))
+        note = {"work": self._work, "identity": self.identity.to_json()}
+        replace_file(self.path / _WORK, encode_checked(_FORMAT, note))
 
     def _saved(self) -> tuple[Any, Identity] | None:
         """What the interrupted run was doing; None where it did not come so far as to say it."""
@@ -121,7 +124,7 @@ class StagedFolder:
         if not path.exists():
             return None
         try:
-            document = json.loads(path.read_bytes())
+            document = decode_checked(path.read_bytes(), _FORMAT)
             return document["work"], Identity.from_json(document["identity"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FileError(

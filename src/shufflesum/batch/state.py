@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, try_lock
 from shufflesum.batch.files import WriteError
 from shufflesum.batch.identity import Identity
@@ -21,7 +20,7 @@ from shufflesum.protocol import Counts
 
 __all__ = ["CountsState", "refuse_repeated_files"]
 
-_FORMAT = "shufflesum-counts-2"
+_FORMAT = "shufflesum-counts-3"
 
 
 def refuse_repeated_files(digests: Mapping[Path, str]) -> None:
@@ -148,10 +147,8 @@ class CountsState:
 
     def save(self) -> None:
         """Replace the file, whole."""
-        content = self._content()
-        text = json.dumps({**content, "checksum": _checksum(content)}, separators=(",", ":")) + "\n"
         try:
-            replace_file(self._final, text)
+            replace_file(self._final, encode_checked(_FORMAT, self._content()))
         except OSError as error:
             raise WriteError(
                 f"{self.path}: cannot be written: {error.strerror or error}; it is as it was before"
@@ -161,7 +158,6 @@ class CountsState:
         flat = self.counts.table.reshape(-1)
         cells = np.flatnonzero(flat)
         return {
-            "format": _FORMAT,
             "plan": self.counts.plan.id,
             "shape": list(self.counts.table.shape),
             "cells": cells.tolist(),
@@ -177,18 +173,11 @@ class CountsState:
 
     def _load(self) -> None:
         try:
-            content = json.loads(self.path.read_bytes())
-            checksum = content.pop("checksum")
-            if content["format"] != _FORMAT:
-                raise FileError(f"{self.path}: format {content['format']!r}; this version reads {_FORMAT!r}")
-            if checksum != _checksum(content):
-                raise ValueError("its checksum does not fit")
-        except FileError:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            content = decode_checked(self.path.read_bytes(), _FORMAT)
+        except ValueError as error:
             raise FileError(
-                f"{self.path}: is no file of counts, or was changed or damaged ({error}); take a copy from before, "
-                "or count all files again into a new one"
+                f"{self.path}: is no file of counts that can be used ({error}); take a copy from before, or count all "
+                "files again into a new one"
             ) from error
         plan = self.counts.plan
         if content["plan"] != plan.id:
@@ -201,8 +190,3 @@ class CountsState:
         self.files, self.batches = content["files"], content["batches"]
         self.parts, self.task = content["parts"], content["task"]
         self.judged, self.names_id = content["judged"], content["names_id"]
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
