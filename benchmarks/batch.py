@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
-from shufflesum.batch.datasets import Dataset, open_dataset, write_part
+from shufflesum.batch.count import count
+from shufflesum.batch.files import Dataset, open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.local import count
 from shufflesum.contract import Plan
 from shufflesum.testing import unprotected_plan
 

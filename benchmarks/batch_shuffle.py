@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
-from shufflesum.batch.datasets import write_part
-from shufflesum.batch.files import parquet_settings
+from shufflesum.batch.files import write_part
+from shufflesum.batch.files.report_file import parquet_settings
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.permute import shuffle
+from shufflesum.batch.shuffle import shuffle
 from shufflesum.testing import unprotected_plan
 
 REPORTS, DIMENSION, LEVELS, WORKERS = 100_000_000, 100, 3, 2

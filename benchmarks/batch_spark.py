@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
 from shufflesum.batch import spark
-from shufflesum.batch.datasets import open_dataset, write_manifest, write_part
+from shufflesum.batch.files import open_dataset, write_manifest, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.steps import randomize_batch
 from shufflesum.errors import MissingExtraError

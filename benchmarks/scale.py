@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from shufflesum.batch.datasets import open_dataset
-from shufflesum.batch.inputs import open_users
-from shufflesum.batch.local import count, randomize
-from shufflesum.batch.permute import shuffle
+from shufflesum.batch.count import count
+from shufflesum.batch.files import open_dataset
+from shufflesum.batch.files.users import open_users
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.shuffle import shuffle
 from shufflesum.contract import Plan
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import Task, generate_private_key

@@ -63,7 +63,7 @@ def decode_checked(data: bytes, format: str) -> dict[str, Any]:
         document = json.loads(data)
         found = document.pop("format")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"no JSON object with a format: {error}") from error
+        raise ValueError(f"it is no JSON object with a format, or was changed or damaged: {error}") from error
     if found != format:
         raise ValueError(f"format {str(found)[:80]!r}; this version reads {format!r}")
     if not whole:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from shufflesum.batch.datasets import Format, open_dataset, read_batches, write_manifest, write_part
+from shufflesum.batch.files import Format, open_dataset, read_batches, write_manifest, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.steps import reports_of
 from shufflesum.contract import Plan

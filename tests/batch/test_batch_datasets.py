@@ -22,10 +22,10 @@ from tests.batch.report_folders import (
     write_folder,
 )
 
-from shufflesum.batch.datasets import (
+from shufflesum.batch.disk import WriteError
+from shufflesum.batch.files import (
     Format,
     StagedFolder,
-    WriteError,
     describe_inputs,
     open_dataset,
     read_batches,

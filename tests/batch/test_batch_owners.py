@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import grid_rows, noiseless_plan, noiseless_task, write_folder
+from tests.batch.report_folders import batch_of, grid_rows, noiseless_plan, noiseless_task, write_folder
 
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.files import open_dataset, write_manifest, write_part
+from shufflesum.batch.files.users import open_users
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.inputs import open_users
-from shufflesum.batch.local import randomize
-from shufflesum.batch.permute import shuffle
-from shufflesum.batch.released import LEDGER
-from shufflesum.batch.sources import FileSource, open_source
+from shufflesum.batch.once.released import LEDGER
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.shuffle.sources import FileSource, open_source
 from shufflesum.errors import ParameterError, ReportsError
 
 PLAN = noiseless_plan(users=30)
@@ -78,9 +78,10 @@ def test_one_owner_alone_has_too_few(owners: list[Path], tmp_path: Path) -> None
 
 
 def test_a_lost_part_of_one_owner_is_noticed(owners: list[Path], tmp_path: Path) -> None:
-    document = json.loads((owners[1] / "_shufflesum.json").read_text())
-    document["files"].append({"name": "part-00001.parquet", "rows": 3, "bytes": 500})
-    (owners[1] / "_shufflesum.json").write_text(json.dumps(document))
+    identity = open_dataset(owners[1], stage="reports").identity
+    write_part(owners[1], "part-00001", [batch_of([0], [1], identity)], identity)
+    write_manifest(owners[1], identity)
+    (owners[1] / "part-00001.parquet").unlink()
     with pytest.raises(ReportsError, match=r"b: part-00001.parquet is missing"):
         shuffle(owners, tmp_path / "shuffled")
 

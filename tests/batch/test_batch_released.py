@@ -10,10 +10,10 @@ import pytest
 from tests.batch.report_folders import batch_of, every_byte_changed, noiseless_plan
 
 from shufflesum._documents import encode_checked
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.permute import shuffle
-from shufflesum.batch.released import LEDGER, Members, ReleaseLedger
+from shufflesum.batch.once.released import LEDGER, Members, ReleaseLedger
+from shufflesum.batch.shuffle import shuffle
 from shufflesum.errors import FileError, ReportsError
 
 PLAN = noiseless_plan(users=4)

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.chances import FALSE_ALARM, chi_square
 
-from shufflesum.batch.scatter import PLAIN, SEALED, FileRuns, Items, Layout, MemoryRuns, permute, scatter, spill
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items, permute, scatter
+from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, spill
 from shufflesum.errors import ParameterError
 from shufflesum.protocol.randomness import Words
 from shufflesum.testing import SeededSource

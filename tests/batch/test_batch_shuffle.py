@@ -31,12 +31,13 @@ from tests.batch.test_batch_scatter import WordsBelow
 from tests.chances import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer
-from shufflesum.batch.datasets import Format, open_dataset, read_batches, write_part
+from shufflesum.batch.files import Format, open_dataset, read_batches, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.permute import run, shuffle
-from shufflesum.batch.released import LEDGER
-from shufflesum.batch.scatter import Layout
-from shufflesum.batch.sources import FileSource, open_source
+from shufflesum.batch.once.released import LEDGER
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.sources import FileSource, open_source
 from shufflesum.batch.steps import count_batch, count_sealed_batch, seal_batch
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.protocol import Counts
@@ -275,9 +276,9 @@ def test_progress_ends_with_all_reports(folder: Path) -> None:
 
 CHILD = """
 import sys, time
-from shufflesum.batch.permute import run
-from shufflesum.batch.scatter import Layout
-from shufflesum.batch.sources import open_source
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.sources import open_source
 
 def progress(done):
     print(done, flush=True)
@@ -520,7 +521,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow.parquet
-from shufflesum.batch.permute import shuffle
+from shufflesum.batch.shuffle import shuffle
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024

@@ -22,10 +22,12 @@ from tests.batch.spark_frames import NEEDS_JAVA, largest_error, packed, users_fr
 from tests.chances import FALSE_ALARM, chi_square
 
 import shufflesum as ss
-from shufflesum.batch import local, permute
-from shufflesum.batch.datasets import open_dataset
+from shufflesum.batch.count import count
+from shufflesum.batch.files import open_dataset
+from shufflesum.batch.files.users import open_users
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.inputs import open_users
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.shuffle import shuffle
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.estimation import Estimate
 from shufflesum.experiments.data import load
@@ -84,7 +86,7 @@ def test_local_counts_what_spark_wrote(batch: Batch, tmp_path: Path) -> None:
     name = "a strange [name] {with}, * and %20"
     dataset = spark.write(batch.shuffled, tmp_path / name)
     assert sorted(os.listdir(tmp_path)) == [name]
-    counted, _ = local.count(dataset, PLAN)
+    counted, _ = count(dataset, PLAN)
     found = spark.count(spark.read(batch.shuffled.sparkSession, tmp_path / name, "shuffled"), PLAN)
     np.testing.assert_array_equal(counted.table, found.table)
     np.testing.assert_array_equal(counted.table, spark.analyze(batch.shuffled, PLAN).table)
@@ -96,10 +98,10 @@ def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
     np.save(tmp_path / "users.npy", heartbeats(USERS, DIMENSION, seed=4))
-    local.randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", PLAN)
-    permute.shuffle(tmp_path / "reports", tmp_path / "by local")
+    randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", PLAN)
+    shuffle(tmp_path / "reports", tmp_path / "by local")
     spark.shuffle_folder(tmp_path / "reports", tmp_path / "by spark")
-    counted, _ = local.count(open_dataset(tmp_path / "by local", stage="shuffled"), PLAN)
+    counted, _ = count(open_dataset(tmp_path / "by local", stage="shuffled"), PLAN)
     for folder in ("by local", "by spark"):
         found = spark.analyze_folder(tmp_path / folder, PLAN)
         np.testing.assert_array_equal(found.table, counted.table)
@@ -115,9 +117,9 @@ def test_sealed_reports_are_shuffled_unopened(tmp_path: Path) -> None:
     task = noiseless_task(plan)
     rows, table = grid_rows(20, plan)
     np.save(tmp_path / "users.npy", rows)
-    local.randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", task, workers=1)
+    randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", task, workers=1)
     shuffled = spark.shuffle_folder(tmp_path / "reports", tmp_path / "shuffled")
-    counted, _ = local.count(shuffled, task, private_key=KEY, workers=1)
+    counted, _ = count(shuffled, task, private_key=KEY, workers=1)
     np.testing.assert_array_equal(counted.table, table)
     assert counted.rejected == 0
 
@@ -208,7 +210,7 @@ def test_the_order_after_the_shuffle_says_nothing_about_the_order_before(
 
     users = 1 << 14
     plan = unprotected_plan(users=users, shape=1, levels=users)
-    monkeypatch.setattr(spark, "_BUCKET_BYTES", users * 6 // 8)
+    monkeypatch.setattr(spark.roles, "_BUCKET_BYTES", users * 6 // 8)
     reports = spark.randomize(users_frame(session, np.arange(users)[:, None] / users, 3), plan)
     shuffled = spark.shuffle(reports)
     assert len(shuffled.inputFiles()) == 8
@@ -396,5 +398,5 @@ def test_the_real_heartbeats_end_to_end(session: Any, tmp_path: Path) -> None:
     found = spark.analyze(shuffled, plan)
     error = float(np.sum((found.mean - beats.mean(axis=0)) ** 2))
     assert plan.expected_error.total / 10 <= error <= largest_error(plan.expected_error.total, 100)
-    counted, _ = local.count(spark.write(shuffled, tmp_path / "shuffled"), plan)
+    counted, _ = count(spark.write(shuffled, tmp_path / "shuffled"), plan)
     np.testing.assert_array_equal(counted.table, found.table)

@@ -142,7 +142,7 @@ def test_an_executor_killed_in_the_middle_of_the_shuffle(
     from shufflesum.batch import spark
 
     users, copies = 16_000, 100
-    monkeypatch.setattr(spark, "_BUCKET_BYTES", users * copies * 6 // 16)
+    monkeypatch.setattr(spark.roles, "_BUCKET_BYTES", users * copies * 6 // 16)
     reports = spark.randomize(
         users_frame(cluster, np.tile((np.arange(users) / ID_LEVELS)[:, None], (1, copies)), PARTITIONS),
         identifying_plan(users, copies),
@@ -159,9 +159,9 @@ def test_an_executor_killed_in_the_middle_of_the_shuffle(
 
 def test_a_shuffle_that_writes_nothing_down_is_caught(cluster: Any, tmp_path: Path) -> None:
     """The twin: buckets are drawn in the stage before the exchange, and not written down before they are used."""
-    from shufflesum.batch import _spark_tasks as tasks
     from shufflesum.batch import spark
-    from shufflesum.batch._spark_frames import identity_of, report_schema
+    from shufflesum.batch.spark import tasks
+    from shufflesum.batch.spark.frames import identity_of, report_schema
 
     users, copies = 8000, 4
     reports = spark.randomize(
@@ -212,7 +212,7 @@ def test_end_to_end_within_the_predicted_error_with_a_killed_executor(
     beats = heartbeats(20_000, 100, seed=5)
     plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6)
     frame = users_frame(cluster, beats, PARTITIONS)
-    monkeypatch.setattr(spark, "_BUCKET_BYTES", len(beats) * plan.reports * 6 // 16)
+    monkeypatch.setattr(spark.roles, "_BUCKET_BYTES", len(beats) * plan.reports * 6 // 16)
     reports = spark.randomize(frame, plan)
     with Killer(cluster.sparkContext.getCheckpointDir(), "parts"):
         shuffled = spark.shuffle(reports)

@@ -8,13 +8,14 @@ import pytest
 from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task, snapshot
 
 from shufflesum import Randomizer
-from shufflesum.batch.datasets import open_dataset, read_batches
-from shufflesum.batch.permute import run, shuffle
-from shufflesum.batch.released import LEDGER
-from shufflesum.batch.scatter import Layout
-from shufflesum.batch.sources import open_source
+from shufflesum.batch.files import open_dataset, read_batches
+from shufflesum.batch.once.released import LEDGER
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.shuffle.uploads import open_uploads
 from shufflesum.batch.steps import count_sealed_batch
-from shufflesum.batch.uploads import open_uploads
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.protocol import Counts
 from shufflesum.testing import UnprotectedTask

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from tests.batch.report_folders import batch_of, shuffle_folder, snapshot, write_folder
 
 import shufflesum as ss
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.wire import Task, generate_private_key, write_key_pair
 

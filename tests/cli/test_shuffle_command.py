@@ -17,7 +17,7 @@ from tests.batch.report_folders import batch_of, snapshot, write_folder
 from tests.cli.conftest import SCRIPT
 
 import shufflesum as ss
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import Task, Upload, generate_private_key, write_key_pair
@@ -177,7 +177,7 @@ def test_a_polite_kill_leaves_work_that_the_same_command_finishes(folder: Path, 
     arguments = ["shuffle", "reports", "-o", "shuffled", "--memory", "42MB"]
     with subprocess.Popen([SCRIPT, *arguments], stderr=subprocess.PIPE) as process:
         partial = folder / ".shuffled.partial" / "_spill"
-        while not list(partial.glob("*.npy")) and process.poll() is None:
+        while not list(partial.glob("*.index")) and process.poll() is None:
             time.sleep(0.005)
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None

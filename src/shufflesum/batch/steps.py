@@ -11,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.batch.identity import Identity
+from shufflesum.contract import Plan
 from shufflesum.errors import ReportsError
 from shufflesum.protocol import Counts, Randomizer, Reports, shuffle
 from shufflesum.wire import SEALED_BYTES, Opener, Task, encode_reports, seal_info, seal_many
 
 __all__ = [
     "Sealing",
+    "check_target",
     "count_batch",
     "count_sealed_batch",
+    "plan_of",
     "randomize_batch",
     "randomize_rows",
     "record_batch",
@@ -35,6 +38,11 @@ class Sealing(Protocol):
 
     def __call__(self, encoded: NDArray[np.uint8], /) -> NDArray[np.uint8]:
         """Encoded reports, shape (reports, 6), each sealed by itself: shape (reports, 54)."""
+
+
+def plan_of(target: Plan | Task) -> Plan:
+    """The plan itself, or a task's."""
+    return target.plan if isinstance(target, Task) else target
 
 
 def randomize_rows(rows: NDArray[Any], randomizer: Randomizer, first_row: int = 0) -> Reports:
@@ -156,3 +164,25 @@ def sealed_bytes(column: Any) -> tuple[bytes, int]:
         return bytes(memoryview(column.buffers()[1])[start : start + len(column) * SEALED_BYTES]), 0
     rows = [row for row in column.to_pylist() if row is not None and len(row) == SEALED_BYTES]
     return b"".join(rows), len(column) - len(rows)
+
+
+def check_target(identity: Identity, target: Plan | Task) -> None:
+    """Refuse reports that were not made for this plan, or for this task."""
+    plan = plan_of(target)
+    if identity.plan_id != plan.id:
+        raise ReportsError(
+            f"these reports belong to plan {identity.plan_id[:12]}, not to plan {plan.id[:12]}; "
+            "analyze reports with the plan they were made under"
+        )
+    if (identity.users, identity.reports) != (plan.users, plan.reports):
+        raise ReportsError("these reports name the plan, but with other users or reports; the files were changed")
+    if not isinstance(target, Task):
+        if identity.sealed:
+            raise ReportsError("these reports are sealed; give the task and the analyzer's private key (--task, --key)")
+    elif not identity.sealed:
+        raise ReportsError("these reports are not sealed, so they belong to no task; give the plan (--plan)")
+    elif identity.task_id != target.id:
+        raise ReportsError(
+            f"these reports are sealed for task {str(identity.task_id)[:12]}, not for task {target.id[:12]}; "
+            "give the task they were made for"
+        )

@@ -23,7 +23,7 @@ from shufflesum.wire import Task, load_private_key
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    from shufflesum.batch.state import CountsState
+    from shufflesum.batch.once.counted import CountsState
 
 __all__ = ["command"]
 
@@ -83,7 +83,7 @@ def command(
             f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before"
         )
     work = _Work(engine, master, memory, workers)
-    from shufflesum.batch.state import CountsState
+    from shufflesum.batch.once.counted import CountsState
 
     found: Estimate | None = None
     with nullcontext() if state_file is None else CountsState(state_file, plan) as state:
@@ -126,12 +126,13 @@ def _count(
     work: _Work,
 ) -> Counts:
     """Count a folder, and add it to the state if there is one."""
-    from shufflesum.batch import local
-    from shufflesum.batch.datasets import open_dataset
+    from shufflesum.batch.count import count, file_digests
+    from shufflesum.batch.files import open_dataset
+    from shufflesum.batch.steps import check_target, plan_of
 
-    plan = local.plan_of(target)
+    plan = plan_of(target)
     dataset = open_dataset(shuffled, stage="shuffled")
-    local.check_target(dataset.identity, target)
+    check_target(dataset.identity, target)
     if state is not None:
         state.check(dataset.identity)
     else:
@@ -139,11 +140,11 @@ def _count(
     if work.engine == "spark":
         from shufflesum.batch import spark
 
-        digests = local.file_digests(dataset)
+        digests = file_digests(dataset)
         counts = spark.count_folder(dataset.path, plan, master=work.master)
     else:
         with progress_bar("reports", dataset.rows) as progress:
-            counts, digests = local.count(
+            counts, digests = count(
                 dataset, target, private_key=private_key, memory=work.memory, workers=work.workers, progress=progress
             )
     if dataset.whole:

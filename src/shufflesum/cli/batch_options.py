@@ -87,7 +87,8 @@ def check_engine(engine: str, master: str | None) -> None:
 @contextmanager
 def taking_up(output: Path, *, restart: bool) -> Iterator[None]:
     """Say where a run that is interrupted leaves its work, and that the next one has found it."""
-    from shufflesum.batch.datasets import is_interruption, partial_path
+    from shufflesum.batch.disk import is_interruption
+    from shufflesum.batch.files import partial_path
 
     partial = partial_path(output)
     if partial.exists() and not restart:

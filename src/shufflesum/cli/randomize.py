@@ -14,7 +14,7 @@ from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
 
 if TYPE_CHECKING:
-    from shufflesum.batch.datasets import Dataset
+    from shufflesum.batch.files import Dataset
 
 __all__ = ["command"]
 
@@ -90,13 +90,13 @@ def command(
             )
             _say(output, dataset, plan)
         return
-    from shufflesum.batch import local
-    from shufflesum.batch.inputs import open_users
+    from shufflesum.batch.files.users import open_users
+    from shufflesum.batch.randomize import randomize
 
     with warnings_as_notes(), taking_up(output, restart=restart):
         rows = open_users(users, columns=columns, header=header, user_column=user_column, array=array)
         with progress_bar("rows", rows.rows) as progress:
-            dataset = local.randomize(
+            dataset = randomize(
                 rows,
                 output,
                 target,

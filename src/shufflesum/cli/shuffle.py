@@ -67,8 +67,8 @@ def command(
             dataset = spark.shuffle_folder(reports, output, master=master, ledger=ledger)
         _say(output, dataset.rows, len(dataset.files))
         return
-    from shufflesum.batch.permute import shuffle_source
-    from shufflesum.batch.sources import FileSource, open_source
+    from shufflesum.batch.shuffle.passes import shuffle_source
+    from shufflesum.batch.shuffle.sources import FileSource, open_source
 
     with warnings_as_notes(), taking_up(output, restart=restart):
         source = open_source(*reports, task=task)

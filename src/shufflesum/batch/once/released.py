@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file
-from shufflesum.batch.files import WriteError
+from shufflesum.batch.disk import writing
 from shufflesum.errors import FileError, ReportsError
 
 __all__ = ["LEDGER", "Members", "ReleaseLedger"]
@@ -86,24 +86,18 @@ class ReleaseLedger:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone with the ledgers in their folders: each is replaced, so a lock on the file itself would not last."""
-        try:
-            with ExitStack() as locks:
-                opened = {}
-                for folder in {path.parent for path in self._written}:
-                    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-                    locks.callback(os.close, lock)
-                    status = os.fstat(lock)
-                    opened[status.st_dev, status.st_ino] = lock  # one folder may have two names
-                for _, lock in sorted(opened.items()):  # in order, so that no two wait in turns
-                    fcntl.flock(lock, fcntl.LOCK_EX)
-                yield
-        except OSError as error:
-            if isinstance(error, FileError):
-                raise
-            raise WriteError(
-                f"{', '.join(map(str, self._written))}: the list of what was released cannot be kept: "
-                f"{error.strerror or error}; name a file in a folder you may write to (--ledger, ledger=)"
-            ) from error
+        advice = "name a file in a folder you may write to (--ledger, ledger=)"
+        problem = "the list of what was released cannot be kept"
+        with writing(", ".join(map(str, self._written)), advice, problem), ExitStack() as locks:
+            opened = {}
+            for folder in {path.parent for path in self._written}:
+                lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                locks.callback(os.close, lock)
+                status = os.fstat(lock)
+                opened[status.st_dev, status.st_ino] = lock  # one folder may have two names
+            for _, lock in sorted(opened.items()):  # in order, so that no two wait in turns
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _find(self, path: Path, releases: list[tuple[Members, list[str]]]) -> tuple[Members, list[str]] | None:
         """The release of exactly these members in a ledger, if there was one; others with some of them are refused."""

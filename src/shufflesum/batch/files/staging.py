@@ -13,12 +13,13 @@ from typing import Any
 
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, sync, try_lock
-from shufflesum.batch.files import WriteError, open_report_file
+from shufflesum.batch.disk import is_interruption, writing
+from shufflesum.batch.files.manifest import MANIFEST, write_manifest
+from shufflesum.batch.files.report_file import open_report_file
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.manifest import MANIFEST, write_manifest
-from shufflesum.errors import FileError, ReportsError, ShufflesumError
+from shufflesum.errors import FileError, ReportsError
 
-__all__ = ["StagedFolder", "describe_inputs", "is_interruption", "partial_path"]
+__all__ = ["StagedFolder", "describe_inputs", "partial_path"]
 
 _WORK = "_work.json"
 _FORMAT = "shufflesum-work-2"
@@ -149,7 +150,7 @@ class StagedFolder:
             raise FileError(
                 f"{self.output}: was made by somebody else in the meantime; move it away and run the same again"
             )
-        try:
+        with writing(self.output, "check the disk"):
             for entry in self.path.iterdir():
                 if entry.name.startswith((".", "_")) and entry.name not in (MANIFEST, _WORK):
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -159,8 +160,6 @@ class StagedFolder:
             sync(self.path)
             os.rename(self.path, self.output)
             sync(self.output.absolute().parent)
-        except OSError as error:
-            raise WriteError(f"{self.output}: cannot be written: {error.strerror or error}; check the disk") from error
 
     def _release(self) -> None:
         if self._lock >= 0:
@@ -171,13 +170,6 @@ class StagedFolder:
 def partial_path(output: Path) -> Path:
     """Where an output is made."""
     return output.with_name(f".{output.name}.partial")
-
-
-def is_interruption(error: BaseException) -> bool:
-    """Whether the same command can be expected to succeed later; what is wrong with the input will stay wrong."""
-    if isinstance(error, ShufflesumError):
-        return isinstance(error, WriteError)
-    return isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | OSError)
 
 
 def _usual_mode(folder: Path) -> int:

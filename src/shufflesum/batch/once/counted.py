@@ -12,7 +12,7 @@ import numpy as np
 
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, try_lock
-from shufflesum.batch.files import WriteError
+from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
 from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ReportsError
@@ -147,12 +147,8 @@ class CountsState:
 
     def save(self) -> None:
         """Replace the file, whole."""
-        try:
+        with writing(self.path, "it is as it was before"):
             replace_file(self._final, encode_checked(_FORMAT, self._content()))
-        except OSError as error:
-            raise WriteError(
-                f"{self.path}: cannot be written: {error.strerror or error}; it is as it was before"
-            ) from error
 
     def _content(self) -> dict[str, Any]:
         flat = self.counts.table.reshape(-1)

@@ -1,4 +1,4 @@
-"""Spark frames of reports: whose they are, how they are read as files, and how a stage is made to last.
+"""Spark jobs: how a stage that draws is made to last, and how an error of a task comes out as what it was.
 
 Spark may run any task again: because an executor died, because another copy seemed faster, because files of an
 exchange were lost. What a task with fresh randomness gives the second time is something else. So such tasks are always
@@ -9,38 +9,25 @@ can only be replaced as a whole.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StructField, StructType
 
-from shufflesum.batch._spark_tasks import Batches, reports_of_files, told_error
-from shufflesum.batch.identity import METADATA_KEY, Identity, Stage
-from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.batch.spark.tasks import told_error
+from shufflesum.errors import FileError, ParameterError, ShufflesumError
 
-__all__ = [
-    "check_frame",
-    "exact_path",
-    "first_words",
-    "identity_of",
-    "materialise",
-    "over_reports",
-    "remove",
-    "report_schema",
-    "spark_job",
-    "working_folder",
-]
+__all__ = ["PARTS", "exact_path", "first_words", "materialise", "remove", "spark_job", "working_folder"]
+
+PARTS = "parts"  # where in a folder the result is written; what else is in it is on the way there
 
 _WRITING = {
     "compression": "none",  # as in files of the local engine: what a dictionary leaves over is random
@@ -49,85 +36,6 @@ _WRITING = {
 }
 # The number of rows, which is limited by default, says nothing about rows that are whole files or long vectors.
 _BATCH_BYTES = ("spark.sql.execution.arrow.maxBytesPerBatch", str(64 << 20))
-
-
-def check_frame(frame: object) -> DataFrame:
-    """Refuse what is no data frame of a session with a Spark driver in this process."""
-    if not isinstance(frame, DataFrame):
-        raise ParameterError(f"a Spark DataFrame is expected, not {type(frame).__name__}")
-    if not hasattr(frame, "_jdf"):
-        raise ParameterError(
-            "this DataFrame is of a Spark Connect session, which cannot be told where to keep what was drawn; run the "
-            "job on the cluster with spark-submit, or connect with SparkSession.builder.master(...)"
-        )
-    return frame
-
-
-def report_schema(identity: Identity) -> StructType:
-    """The columns of a frame of reports, each with the identity in its metadata."""
-    kinds: dict[str, DataType] = {"coordinate": LongType(), "value": IntegerType(), "sealed": BinaryType()}
-    told = {METADATA_KEY: identity.to_json()}
-    return StructType([StructField(name, kinds[name], nullable=True, metadata=told) for name in identity.columns])
-
-
-def identity_of(frame: DataFrame, stage: Stage | None = None) -> Identity:
-    """Whose reports a frame holds; all that it is made of must say so, agree, and be there once."""
-    check_frame(frame)
-    nameless = [field.name for field in frame.schema.fields if METADATA_KEY not in (field.metadata or {})]
-    if nameless or not frame.columns:
-        raise ReportsError(
-            f"column {nameless[0] if nameless else ''!r} does not say whose reports it holds; give the DataFrame of "
-            "randomize, shuffle or read, not one that was computed from it or read in another way"
-        )
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    found: Identity | None = None
-    for index in range(leaves.size()):
-        identity = _identity_of_leaf(json.loads(leaves.apply(index).schema().json()))
-        if found is not None and set(found.batch_ids) & set(identity.batch_ids):
-            raise ReportsError("the DataFrame holds the same reports twice: a user would count twice; leave one out")
-        found = identity if found is None else found.merge(identity)
-    assert found is not None
-    if sorted(frame.columns) != sorted(found.columns):
-        raise ReportsError(
-            f"the DataFrame has the columns {', '.join(map(repr, frame.columns[:10]))}; these reports have exactly "
-            f"{' and '.join(map(repr, found.columns))}"
-        )
-    if stage is not None and found.stage != stage:
-        raise ReportsError(
-            "these reports were not shuffled; their order may tell whose they are: call shuffle first"
-            if stage == "shuffled"
-            else "these reports are shuffled already; give those of randomize"
-        )
-    return found
-
-
-def _identity_of_leaf(schema: Any) -> Identity:
-    """What one of a frame's sources says."""
-    told = {field["metadata"].get(METADATA_KEY) for field in schema["fields"]}
-    if len(told) != 1 or not isinstance(text := told.pop(), str):
-        raise ReportsError(
-            "the DataFrame mixes reports with something that does not say whose reports it holds; give the one of "
-            "randomize, shuffle or read as it is, or a union of such"
-        )
-    return Identity.from_json(text)
-
-
-def over_reports(
-    frame: DataFrame, identity: Identity, function: Callable[[Batches], Batches], schema: StructType | str
-) -> DataFrame:
-    """The function over all partitions of a frame of reports, lazily.
-
-    Where the frame is just what is in files, Arrow reads them: from the executor's own disk, or from bytes that Spark
-    fetched from wherever they are.
-    """
-    plan = frame._jdf.queryExecution().analyzed()
-    files = frame.inputFiles() if plan.getClass().getSimpleName() == "LogicalRelation" else []
-    if not files or not all(file.endswith(".parquet") for file in files):
-        return frame.select(*identity.columns).mapInArrow(function, schema)
-    columns = ["path"] if all(file.startswith("file:") for file in files) else ["path", "content"]
-    paths = [exact_path(unquote(file)) for file in files]
-    found = frame.sparkSession.read.format("binaryFile").load(paths).select(*columns)
-    return found.mapInArrow(reports_of_files(function, identity), schema)
 
 
 def exact_path(path: str) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.batch.files.staging import describe_inputs
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.released import Members
-from shufflesum.batch.scatter import SEALED, Items
-from shufflesum.batch.staging import describe_inputs
+from shufflesum.batch.once.released import Members
+from shufflesum.batch.shuffle.scatter import SEALED, Items
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.wire import Task, Upload, UploadError
 

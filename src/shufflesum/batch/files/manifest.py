@@ -8,7 +8,8 @@ from pathlib import Path
 
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file
-from shufflesum.batch.files import ReportFile, WriteError, open_report_file, report_paths
+from shufflesum.batch.disk import writing
+from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
 
@@ -26,12 +27,8 @@ def write_manifest(folder: Path, identity: Identity) -> None:
         "identity": json.loads(identity.to_json()),
         "files": [{"name": file.path.name, "rows": file.rows, "bytes": file.bytes} for file, _ in files],
     }
-    try:
+    with writing(folder / MANIFEST, "check the disk"):
         replace_file(folder / MANIFEST, encode_checked(_FORMAT, document))
-    except OSError as error:
-        raise WriteError(
-            f"{folder / MANIFEST}: cannot be written: {error.strerror or error}; check the disk"
-        ) from error
 
 
 def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity) -> bool:

@@ -13,7 +13,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -23,33 +22,17 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
 from shufflesum._machine import cores
-from shufflesum.batch.datasets import (
-    Format,
-    StagedFolder,
-    WriteError,
-    write_part,
-)
+from shufflesum.batch.disk import writing
+from shufflesum.batch.files import Format, StagedFolder, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.released import ReleaseLedger
-from shufflesum.batch.scatter import (
-    DEFAULT_MEMORY,
-    PLAIN,
-    SEALED,
-    FileRuns,
-    Items,
-    Layout,
-    MemoryRuns,
-    Runs,
-    as_bytes,
-    permute,
-    room,
-    scatter,
-    spill,
-    spilled_rows,
-)
-from shufflesum.batch.sources import FileSource, ReportSource, Unit, folders_of, open_source, refuse_changed
+from shufflesum.batch.memory import DEFAULT_MEMORY
+from shufflesum.batch.once.released import ReleaseLedger
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items, as_bytes, permute, room, scatter
+from shufflesum.batch.shuffle.sources import FileSource, ReportSource, Unit, folders_of, open_source, refuse_changed
+from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, Runs, spill, spilled_rows
 from shufflesum.batch.steps import record_batch
-from shufflesum.errors import FileError, ReportsError
+from shufflesum.errors import ReportsError
 from shufflesum.protocol.randomness import RandomSource, SecureSource
 from shufflesum.wire import Task
 
@@ -58,6 +41,7 @@ __all__ = ["Shuffled", "run", "shuffle", "shuffle_source"]
 _J = TypeVar("_J")
 _R = TypeVar("_R")
 _SPILL, _BOOT = "_spill", "boot"
+_NO_ROOM = "make room on the disk and run the same again, or say --restart to begin anew"
 _ROWS_AT_ONCE = {PLAIN: 1 << 17, SEALED: 1 << 14}
 
 
@@ -156,7 +140,7 @@ def run(
     }
     with (
         StagedFolder(output, work, source.identity.shuffled(), restart=restart) as folder,
-        _disk_errors(folder.path),
+        writing(folder.path, _NO_ROOM, "cannot be written or read"),
     ):
         step = _Step(source, layout, folder, format, progress, randomness)
         if layout.in_memory:
@@ -301,16 +285,3 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return secrets.token_hex(16)
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise WriteError(
-            f"{folder}: cannot be written or read: {error.strerror or error}; "
-            "make room on the disk and run the same again, or say --restart to begin anew"
-        ) from error

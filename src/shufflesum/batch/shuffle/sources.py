@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.batch.datasets import (
+from shufflesum.batch.count import file_digests
+from shufflesum.batch.files import (
     Dataset,
     ReportFile,
     describe_inputs,
@@ -22,13 +23,12 @@ from shufflesum.batch.datasets import (
     open_dataset,
     read_batches,
 )
-from shufflesum.batch.files import find_copy, report_paths
+from shufflesum.batch.files.report_file import find_copy, report_paths
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.local import file_digests
-from shufflesum.batch.released import Members
-from shufflesum.batch.scatter import PLAIN, SEALED, Items
+from shufflesum.batch.once.released import Members
+from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items
+from shufflesum.batch.shuffle.uploads import holds_uploads, open_uploads
 from shufflesum.batch.steps import reports_of, sealed_bytes
-from shufflesum.batch.uploads import holds_uploads, open_uploads
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.wire import SEALED_BYTES, Task
 

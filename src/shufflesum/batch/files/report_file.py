@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args
 
 from shufflesum._checks import check_choice
 from shufflesum._machine import sync
+from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, MissingExtraError
 
 __all__ = [
     "Format",
     "ReportFile",
-    "WriteError",
     "find_copy",
     "open_report_file",
     "parquet_settings",
@@ -35,10 +35,6 @@ PART_KEY = "shufflesum.part"
 _READ_BYTES = 1 << 20
 _COMPARED = 1 << 10  # the first bytes tell most files apart
 _GROUP_ROWS = {False: 1 << 20, True: 1 << 16}  # plain, sealed: some megabytes, the least that can be read at once
-
-
-class WriteError(FileError):
-    """A disk that is full or failing: nothing is wrong with the input, and the work can be taken up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,22 +168,16 @@ def write_part(folder: Path, name: str, batches: Iterable[Any], identity: Identi
     temporary = folder / f".{final.name}"
     rows = 0
     try:
-        # With its name inside, no two parts have the same bytes by chance: whoever meets the same bytes met a copy.
-        schema = identity.arrow_schema()
-        schema = schema.with_metadata({**schema.metadata, PART_KEY: name})
-        with _writer(temporary, schema, format, _GROUP_ROWS[identity.sealed]) as write:
-            for batch in batches:
-                rows += len(batch)
-                write(batch)
-        sync(temporary)
-        os.replace(temporary, final)
-    except OSError as error:
-        # Also Arrow's own input and output errors.
-        if isinstance(error, FileError):
-            raise
-        raise WriteError(
-            f"{final}: cannot be written: {error.strerror or error}; make room on the disk and run the same again"
-        ) from error
+        with writing(final, "make room on the disk and run the same again"):
+            # With its name inside, no two parts have the same bytes by chance: whoever meets the same bytes met a copy.
+            schema = identity.arrow_schema()
+            schema = schema.with_metadata({**schema.metadata, PART_KEY: name})
+            with _writer(temporary, schema, format, _GROUP_ROWS[identity.sealed]) as write:
+                for batch in batches:
+                    rows += len(batch)
+                    write(batch)
+            sync(temporary)
+            os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
     return rows

@@ -1,7 +1,4 @@
-"""Folders of report files that belong together, checked as a whole.
-
-Single files are in `files`, outputs in the making in `staging`; the names that the engines need are all here.
-"""
+"""Folders of report files that belong together, checked as a whole."""
 
 from __future__ import annotations
 
@@ -11,36 +8,12 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
-from shufflesum.batch.files import (
-    Format,
-    ReportFile,
-    WriteError,
-    open_report_file,
-    read_batches,
-    report_paths,
-    require_arrow,
-    write_part,
-)
+from shufflesum.batch.files.manifest import check_manifest
+from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths, require_arrow
 from shufflesum.batch.identity import Identity, Stage
-from shufflesum.batch.manifest import check_manifest, write_manifest
-from shufflesum.batch.staging import StagedFolder, describe_inputs, is_interruption, partial_path
 from shufflesum.errors import ReportsError
 
-__all__ = [
-    "Dataset",
-    "Format",
-    "ReportFile",
-    "StagedFolder",
-    "WriteError",
-    "describe_inputs",
-    "is_interruption",
-    "join_datasets",
-    "open_dataset",
-    "partial_path",
-    "read_batches",
-    "write_manifest",
-    "write_part",
-]
+__all__ = ["Dataset", "join_datasets", "open_dataset"]
 
 _WRONG_STAGE: dict[Stage, str] = {
     "shuffled": "these reports were not shuffled; their order may tell whose they are: run shufflesum shuffle first",

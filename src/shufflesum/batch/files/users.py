@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from shufflesum.batch.files import find_copy
+from shufflesum.batch.files.report_file import find_copy
 from shufflesum.errors import FileError
 from shufflesum.tables import READABLE, Table, open_table
 from shufflesum.tables.users import refuse_repeated_users

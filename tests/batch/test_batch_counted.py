@@ -7,7 +7,7 @@ import pytest
 from tests.batch.report_folders import every_byte_changed, noiseless_plan
 
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.state import CountsState, refuse_repeated_files
+from shufflesum.batch.once.counted import CountsState, refuse_repeated_files
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.protocol import Counts
 

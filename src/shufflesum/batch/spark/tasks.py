@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from shufflesum import errors
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.scatter import PLAIN, SEALED, Items, permute, scatter
-from shufflesum.batch.sources import items_of
+from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items, permute, scatter
+from shufflesum.batch.shuffle.sources import items_of
 from shufflesum.batch.steps import count_batch, randomize_batch
 from shufflesum.contract import Plan
 from shufflesum.domain import Missing

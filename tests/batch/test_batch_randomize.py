@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,22 +17,19 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pyarrow import parquet
 from tests.batch.report_folders import (
     KEY,
-    batch_of,
     grid_rows,
     noiseless_plan,
     noiseless_task,
     shuffle_folder,
     snapshot,
-    write_folder,
 )
 
-from shufflesum.batch import local
-from shufflesum.batch.datasets import open_dataset, read_batches, write_part
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.inputs import open_users
-from shufflesum.batch.local import count, file_digests, randomize
+from shufflesum.batch import randomize as step
+from shufflesum.batch.count import count
+from shufflesum.batch.files import open_dataset, read_batches
+from shufflesum.batch.files.users import open_users
+from shufflesum.batch.randomize import randomize
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
-from shufflesum.protocol import Counts
 from shufflesum.wire import TaskError
 
 PLAN = noiseless_plan()
@@ -43,7 +39,7 @@ TASK = noiseless_task(PLAN)
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 100 users."""
-    monkeypatch.setattr(local, "_PART_REPORTS", {False: 300, True: 300})
+    monkeypatch.setattr(step, "_PART_REPORTS", {False: 300, True: 300})
 
 
 def save(path: Path, rows: Any) -> Path:
@@ -208,11 +204,11 @@ def test_an_input_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
 RANDOMIZE = """
 import sys
 from tests.batch.report_folders import noiseless_plan
-from shufflesum.batch import local
-from shufflesum.batch.inputs import open_users
+from shufflesum.batch import randomize as step
+from shufflesum.batch.files.users import open_users
 
-local._PART_REPORTS = {False: 3000, True: 3000}
-local.randomize(open_users(sys.argv[1]), sys.argv[2], noiseless_plan(), workers=2)
+step._PART_REPORTS = {False: 3000, True: 3000}
+step.randomize(open_users(sys.argv[1]), sys.argv[2], noiseless_plan(), workers=2)
 """
 
 
@@ -306,104 +302,3 @@ def test_an_expired_task_and_a_round_it_does_not_cover_are_refused(tmp_path: Pat
     with pytest.raises(ReportsError, match="covers rounds 1 to 1"):
         randomize(users, tmp_path / "r", TASK, round_number=2)
     assert [path.name for path in tmp_path.iterdir()] == ["u.npy"]
-
-
-SHUFFLED = Identity.for_plan(PLAN).shuffled()
-
-
-@pytest.mark.parametrize("kind", ["parquet", "arrow"])
-@pytest.mark.parametrize("workers", [1, 4])
-def test_counting_on_any_number_of_threads_gives_the_same_table(tmp_path: Path, kind: Any, workers: int) -> None:
-    random = np.random.default_rng(3)
-    coordinates, values = random.integers(0, 4, 300_000), random.integers(0, 6, 300_000)
-    parts = [(coordinates[i::3], values[i::3]) for i in range(3)]
-    dataset = open_dataset(write_folder(tmp_path / "s", SHUFFLED, *parts, kind=kind), stage="shuffled")
-    done: list[int] = []
-    counts, digests = count(dataset, PLAN, workers=workers, progress=done.append)
-    expected = np.zeros((4, 6), dtype=int)
-    np.add.at(expected, (coordinates, values), 1)
-    np.testing.assert_array_equal(counts.table, expected[:3, :5])
-    assert counts.rejected == 300_000 - expected[:3, :5].sum()
-    assert done[-1] == 300_000
-    assert digests == file_digests(dataset)
-    assert len(set(digests.values())) == 3
-
-
-def test_a_large_file_is_shared_among_threads_by_its_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_UNIT_ROWS", 1 << 20)
-    rows = (1 << 21) + 7
-    random = np.random.default_rng(4)
-    columns = [
-        pa.array(random.integers(0, 3, rows, dtype=np.uint32)),
-        pa.array(random.integers(0, 5, rows, dtype=np.uint16)),
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=SHUFFLED.arrow_schema())
-    write_part(tmp_path, "part", [batch], SHUFFLED)
-    done: list[int] = []
-    counts, _ = count(open_dataset(tmp_path, stage="shuffled"), PLAN, workers=2, progress=done.append)
-    assert sorted(done) in ([7, rows], [1 << 21, rows])  # two groups of a million rows to one thread
-    expected = np.zeros((3, 5), dtype=int)
-    np.add.at(expected, (columns[0].to_numpy(), columns[1].to_numpy()), 1)
-    np.testing.assert_array_equal(counts.table, expected)
-
-
-def test_what_is_not_of_this_plan_is_refused(tmp_path: Path) -> None:
-    dataset = open_dataset(write_folder(tmp_path / "s", SHUFFLED, ([0], [0])), stage="shuffled")
-    with pytest.raises(ReportsError, match="analyze reports with the plan"):
-        count(dataset, noiseless_plan(levels=9))
-    with pytest.raises(ReportsError, match="not sealed"):
-        count(dataset, TASK, private_key=KEY)
-    with pytest.raises(ReportsError, match="other users or reports"):
-        count(replace(dataset, identity=replace(SHUFFLED, users=1)), PLAN)
-    with pytest.raises(ParameterError, match="--memory"):
-        count(dataset, PLAN, memory=1000)
-
-
-def test_a_copy_under_another_name_is_refused(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "s", SHUFFLED, ([0], [0]), ([1], [1]))
-    shutil.copy(folder / "part-1.parquet", folder / "zzz.parquet")
-    with pytest.raises(ReportsError, match=r"zzz\.parquet are the same part, part-1, of one batch"):
-        open_dataset(folder, stage="shuffled")
-    table = parquet.read_table(folder / "part-1.parquet")
-    nameless = table.replace_schema_metadata({b"shufflesum": table.schema.metadata[b"shufflesum"]})
-    for name in ("part-1", "zzz"):  # as files of Spark, which do not know their names
-        parquet.write_table(nameless, folder / f"{name}.parquet")
-    dataset = open_dataset(folder, stage="shuffled")
-    with pytest.raises(ReportsError, match=r"zzz\.parquet: is a copy of part-1\.parquet"):
-        count(dataset, PLAN)
-    with pytest.raises(ReportsError, match="is a copy of"):
-        file_digests(dataset)
-
-
-def test_parts_that_hold_the_same_reports_or_none_are_no_copies(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "s", SHUFFLED, ([0], [0]), ([0], [0]), ([], []))
-    shutil.copy(folder / "part-2.parquet", folder / "part-3.parquet")  # as Spark leaves empty ones
-    counts, digests = count(open_dataset(folder, stage="shuffled"), PLAN)
-    assert counts.accepted == 2
-    assert sorted(path.name for path in digests) == ["part-0.parquet", "part-1.parquet"]
-
-
-def test_a_file_that_is_damaged_inside_is_refused(tmp_path: Path) -> None:
-    random = np.random.default_rng(5)
-    parts = [(random.integers(0, 3, 5000), random.integers(0, 5, 5000)) for _ in range(3)]
-    folder = write_folder(tmp_path / "s", SHUFFLED, *parts)
-    path = folder / "part-1.parquet"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 0x55
-    path.write_bytes(data)
-    dataset = open_dataset(folder, stage="shuffled")
-    with pytest.raises(FileError, match=r"part-1\.parquet: cannot be read"):
-        count(dataset, PLAN)
-
-
-def test_a_file_replaced_after_it_was_opened_is_noticed(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "s", SHUFFLED, ([0, 1], [0, 1]))
-    dataset = open_dataset(folder, stage="shuffled")
-    write_part(folder, "part-0", [batch_of([0], [0], SHUFFLED)], SHUFFLED)
-    with pytest.raises(FileError, match="2 reports were announced and 1 read"):
-        count(dataset, PLAN)
-
-
-def test_large_tables_of_counts_take_fewer_threads() -> None:
-    each = 8 * Counts(PLAN).table.size
-    assert local._workers(8, 3 * (each + local._COUNT_BYTES), each + local._COUNT_BYTES) == 3

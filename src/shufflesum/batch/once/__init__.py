@@ -1,0 +1,1 @@
+"""Never twice: what a shuffler has released, and what an analyzer has counted."""
