@@ -31,7 +31,7 @@ def identities(draw: st.DrawFn) -> Identity:
         plan_id=draw(long_ids),
         users=draw(st.integers(1, 10**10)),
         reports=draw(st.integers(1, 10**6)),
-        batch_ids=tuple(sorted(draw(st.sets(short_ids, min_size=1, max_size=5)))),
+        contribution_ids=tuple(sorted(draw(st.sets(short_ids, min_size=1, max_size=5)))),
         shuffle_id=shuffle_id,
         task_id=draw(long_ids) if sealed else None,
         round_number=draw(st.integers(1, 2**32 - 1)) if sealed else None,
@@ -52,11 +52,11 @@ def test_a_plan_and_a_task_say_all_that_a_shuffler_must_know() -> None:
 
 
 def test_every_run_has_ids_of_its_own() -> None:
-    assert Identity.for_plan(PLAN).batch_ids != PLAIN.batch_ids
+    assert Identity.for_plan(PLAN).contribution_ids != PLAIN.contribution_ids
     one, other = PLAIN.shuffled(), PLAIN.shuffled()
     assert one.stage == "shuffled"
     assert one.shuffle_id != other.shuffle_id
-    assert one.batch_ids == PLAIN.batch_ids
+    assert one.contribution_ids == PLAIN.contribution_ids
 
 
 def test_a_round_that_the_plan_does_not_cover_is_refused() -> None:
@@ -67,7 +67,7 @@ def test_a_round_that_the_plan_does_not_cover_is_refused() -> None:
 def test_reports_of_several_sites_can_be_put_together() -> None:
     other = Identity.for_plan(PLAN)
     both = PLAIN.merge(other)
-    assert both.batch_ids == tuple(sorted(PLAIN.batch_ids + other.batch_ids))
+    assert both.contribution_ids == tuple(sorted(PLAIN.contribution_ids + other.contribution_ids))
     assert both == other.merge(PLAIN) == both.merge(PLAIN)
 
 
@@ -104,10 +104,10 @@ def test_two_shuffles_two_tasks_and_two_rounds_stay_apart() -> None:
         {"users": 0},
         {"users": True},
         {"reports": 1.5},
-        {"batch_ids": ()},
-        {"batch_ids": ("b" * 32, "a" * 32)},
-        {"batch_ids": ("a" * 32, "a" * 32)},
-        {"batch_ids": ("a" * 31,)},
+        {"contribution_ids": ()},
+        {"contribution_ids": ("b" * 32, "a" * 32)},
+        {"contribution_ids": ("a" * 32, "a" * 32)},
+        {"contribution_ids": ("a" * 31,)},
         {"shuffle_id": "a" * 32},
         {"stage": "shuffled"},
         {"stage": "shuffled", "shuffle_id": 7},
@@ -132,7 +132,7 @@ def test_what_no_run_could_have_written_is_refused(change: dict[str, Any]) -> No
         ("[" * 100_000, "no JSON"),
         (json.dumps(json.loads(PLAIN.to_json()) | {"more": 1}), "fields"),
         (PLAIN.to_json().replace(FORMAT, "shufflesum-reports-9"), "shufflesum-reports-9"),
-        (json.dumps(json.loads(PLAIN.to_json()) | {"batch_ids": "a" * 32}), "list of batch ids"),
+        (json.dumps(json.loads(PLAIN.to_json()) | {"contribution_ids": "a" * 32}), "list of contribution ids"),
     ],
 )
 def test_a_damaged_description_is_refused(text: str, named: str) -> None:
@@ -156,8 +156,8 @@ def test_the_identity_is_found_in_files_that_spark_wrote() -> None:
     assert Identity.from_arrow(spark_schema(text, None), "here") == PLAIN
 
 
-def test_columns_of_different_batches_are_refused() -> None:
-    with pytest.raises(ReportsError, match=r"here: .*different batches"):
+def test_columns_of_different_runs_are_refused() -> None:
+    with pytest.raises(ReportsError, match=r"here: .*different runs"):
         Identity.from_arrow(spark_schema(PLAIN.to_json(), Identity.for_plan(PLAN).to_json()), "here")
 
 

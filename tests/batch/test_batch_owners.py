@@ -16,10 +16,10 @@ from tests.batch.report_folders import batch_of, grid_rows, noiseless_plan, nois
 from shufflesum.batch.files import open_dataset, write_manifest, write_part
 from shufflesum.batch.files.users import open_users
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.once.released import LEDGER
+from shufflesum.batch.once import RELEASED, refuse_same_reports
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.sources import FileSource, open_source
+from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.errors import ParameterError, ReportsError
 
 PLAN = noiseless_plan(users=30)
@@ -48,8 +48,8 @@ def test_all_reports_of_all_owners_are_in_it_once(owners: list[Path], tmp_path: 
     done = shuffle(owners, tmp_path / "shuffled")
     assert done.reports == 3 * 12 * 3
     assert rows_of(tmp_path / "shuffled") == rows_of(*owners)
-    batches = [open_dataset(folder, stage="reports").identity.batch_ids[0] for folder in owners]
-    assert done.identity.batch_ids == tuple(sorted(batches))
+    batches = [open_dataset(folder, stage="reports").identity.contribution_ids[0] for folder in owners]
+    assert done.identity.contribution_ids == tuple(sorted(batches))
 
 
 def with_header(folder: Path, names: str, seed: int) -> Path:
@@ -88,21 +88,21 @@ def test_a_lost_part_of_one_owner_is_noticed(owners: list[Path], tmp_path: Path)
 
 def test_every_folder_remembers_the_release(owners: list[Path], tmp_path: Path) -> None:
     done = shuffle(owners, tmp_path / "shuffled")
-    told = [json.loads((folder / LEDGER).read_text())["releases"] for folder in owners]
-    assert [[release["shuffles"] for release in releases] for releases in told] == [[[done.identity.shuffle_id]]] * 3
+    lists = [json.loads((folder / RELEASED).read_text())["releases"] for folder in owners]
+    assert [[release["shuffles"] for release in releases] for releases in lists] == [[[done.identity.shuffle_id]]] * 3
     late = owner(tmp_path / "late", seed=9)
     for others in ([*owners, late], [owners[2], owner(tmp_path / "large", 40)]):
         with pytest.raises(ReportsError, match=LATE):
             shuffle(others, tmp_path / "again")
-    assert not (late / LEDGER).exists()
+    assert not (late / RELEASED).exists()
     assert shuffle(owners[::-1], tmp_path / "again").reports == done.reports
 
 
-def test_one_ledger_serves_all_owners(owners: list[Path], tmp_path: Path) -> None:
-    shuffle(owners, tmp_path / "shuffled", ledger=tmp_path / "released.json")
-    assert not any((folder / LEDGER).exists() for folder in owners)
+def test_one_list_serves_all_owners(owners: list[Path], tmp_path: Path) -> None:
+    shuffle(owners, tmp_path / "shuffled", released=tmp_path / "released.json")
+    assert not any((folder / RELEASED).exists() for folder in owners)
     with pytest.raises(ReportsError, match=LATE):
-        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again", ledger=tmp_path / "released.json")
+        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again", released=tmp_path / "released.json")
 
 
 def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: Path) -> None:
@@ -143,20 +143,19 @@ def test_a_sealed_report_that_another_owner_copied_is_refused(tmp_path: Path, me
         np.save(folder.with_suffix(".npy"), values)
         randomize(open_users(folder.with_suffix(".npy")), folder, task)
         tables.append(parquet.read_table(next(folder.glob("*.parquet")), columns=["sealed"]))
-    sealed_folders(folders).refuse_copied_reports(memory)
+    look_for_copies(folders, memory)
     identity = open_dataset(folders[1], stage="reports").identity
     shutil.rmtree(folders[1])
     folders[1].mkdir()
     with_copy = pa.concat_tables([tables[1].slice(1), tables[0].slice(7, 1)]).replace_schema_metadata(None)
     write_part(folders[1], "part", with_copy.combine_chunks().to_batches(), identity)
     with pytest.raises(ReportsError, match=r"a/.*\.parquet and .*b/part\.parquet: hold the same sealed report"):
-        sealed_folders(folders).refuse_copied_reports(memory)
+        look_for_copies(folders, memory)
     with pytest.raises(ReportsError, match="hold the same sealed report"):
         shuffle(folders, tmp_path / "shuffled")
     assert not (tmp_path / "shuffled").exists()
 
 
-def sealed_folders(folders: list[Path]) -> FileSource:
+def look_for_copies(folders: list[Path], memory: int) -> None:
     source = open_source(*folders)
-    assert isinstance(source, FileSource)
-    return source
+    refuse_same_reports(source.sealed, source.rows, memory)

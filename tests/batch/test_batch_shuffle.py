@@ -33,7 +33,7 @@ from tests.chances import FALSE_ALARM, chi_square
 from shufflesum import Randomizer
 from shufflesum.batch.files import Format, open_dataset, read_batches, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.once.released import LEDGER
+from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.shuffle.layout import Layout
 from shufflesum.batch.shuffle.passes import run
@@ -83,7 +83,7 @@ def orders(reports: Path, layout: Layout, randomness: RandomSource, times: int) 
         run(source, output, layout, randomness=lambda: randomness)
         yield read(output)
         shutil.rmtree(output)
-        (reports / LEDGER).unlink()
+        (reports / RELEASED).unlink()
 
 
 IN_MEMORY = Layout(rows=4, buckets=1, parts=1, run_rows=4, in_memory=True, workers=1)
@@ -217,7 +217,7 @@ def test_several_folders_are_merged_and_keep_the_names_of_their_batches(folder: 
     reports = numbered_folder(folder / "reports", 50)
     write_part(reports, "other", [batch_of(range(50, 90), [n % 10 for n in range(50, 90)], other)], other)
     done = shuffle(reports, folder / "shuffled")
-    assert done.identity.batch_ids == tuple(sorted((*IDENTITY.batch_ids, *other.batch_ids)))
+    assert done.identity.contribution_ids == tuple(sorted((*IDENTITY.contribution_ids, *other.contribution_ids)))
     assert sorted(read(folder / "shuffled")) == list(range(90))
     assert (done.reports, done.parts, done.repeated) == (90, 1, 0)
 
@@ -324,7 +324,7 @@ def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Pa
     assert {path.name for path in folder.iterdir()} == {"reports", "shuffled"}
     assert {path.suffix for path in (folder / "shuffled").iterdir()} == {".parquet", ".json"}
     after = snapshot(reports)
-    assert after.pop(LEDGER)
+    assert after.pop(RELEASED)
     assert after == before
 
 
@@ -367,7 +367,7 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
             else:
                 assert sorted(read(folder / "shuffled")) == list(range(5))
                 shutil.rmtree(folder / "shuffled")
-                (reports / LEDGER).unlink()
+                (reports / RELEASED).unlink()
             assert {path.name for path in folder.iterdir()} == {"reports", "kept"}
         assert all(f"{name}: is not as it was written" in text and "begins anew" in text for text in refusals)
         # Another start of the machine: all is done again. What is in finished parts already is not read again.
@@ -440,7 +440,7 @@ def rewritten(reports: Path) -> None:
         (damaged_inside, "part-1.parquet: cannot be read"),
         (cut_short, "part-1.parquet: cannot be read"),
         (copied, "part-1.parquet and .*zzz.parquet are the same"),
-        (rewritten, "part-1.parquet and .*zzz.parquet are the same part, part-1, of one batch"),
+        (rewritten, "part-1.parquet and .*zzz.parquet are the same part, part-1, of one run"),
     ],
 )
 @pytest.mark.parametrize("in_memory", [True, False])

@@ -319,8 +319,8 @@ def test_batches_of_the_same_plan_are_shuffled_together(batch: Batch) -> None:
     more = spark.randomize(batch.users.limit(100), PLAN)
     shuffled = spark.shuffle(batch.reports.union(more))
     assert spark.analyze(shuffled, PLAN).users == USERS + 100
-    told = Identity.from_json(shuffled.schema["value"].metadata["shufflesum"])
-    assert len(told.batch_ids) == 2
+    found = Identity.from_json(shuffled.schema["value"].metadata["shufflesum"])
+    assert len(found.contribution_ids) == 2
 
 
 @pytest.mark.slow

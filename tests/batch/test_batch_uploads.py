@@ -9,7 +9,7 @@ from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task, snap
 
 from shufflesum import Randomizer
 from shufflesum.batch.files import open_dataset, read_batches
-from shufflesum.batch.once.released import LEDGER
+from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.shuffle.layout import Layout
 from shufflesum.batch.shuffle.passes import run
@@ -72,7 +72,7 @@ def test_uploads_become_a_sealed_shuffled_folder_that_the_analyzer_opens(tmp_pat
     assert counts.table.tolist() == expected()
     assert counts.rejected == 0
     after = snapshot(folder)
-    assert after.pop(LEDGER)
+    assert after.pop(RELEASED)
     assert after == before
 
 
@@ -161,7 +161,7 @@ def test_two_shuffles_of_the_same_uploads_are_of_one_batch(tmp_path: Path) -> No
     one = open_uploads([save(tmp_path / "one", uploads)], TASK).identity
     again = open_uploads([save(tmp_path / "again", uploads[6:], uploads[:7])], TASK).identity
     other = open_uploads([save(tmp_path / "other", uploads[1:])], TASK).identity
-    assert one.batch_ids == again.batch_ids != other.batch_ids
+    assert one.contribution_ids == again.contribution_ids != other.contribution_ids
 
 
 def test_every_unit_has_its_own_uploads(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_an_upload_that_comes_late_is_not_shuffled_with_those_released(tmp_path:
     assert shuffle(folder, tmp_path / "two", task=TASK).reports == 33
     later = save(tmp_path / "later", uploads[7:])
     with pytest.raises(ReportsError, match="Late files wait for the next batch"):
-        shuffle(later, tmp_path / "three", task=TASK, ledger=folder / LEDGER)
+        shuffle(later, tmp_path / "three", task=TASK, released=folder / RELEASED)
     assert {path.name for path in tmp_path.iterdir()} == {"uploads", "later", "one", "two"}
 
 

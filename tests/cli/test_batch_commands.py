@@ -170,10 +170,10 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     assert not (files / "counts.json").exists()
     # Of a part of a batch it cannot be seen, and that is said.
     (files / "mixed" / "_shufflesum.json").unlink()
-    unjudged = "nobody can see whether enough users were honest"
-    assert unjudged in command("analyze", "mixed", "--plan", "small.json").err
-    assert unjudged in command("analyze", "mixed", "--plan", "small.json", "--state", "counts.json").err
-    assert unjudged in command("analyze", "--plan", "small.json", "--state", "counts.json").err
+    unknown = "nobody can see whether enough users were honest"
+    assert unknown in command("analyze", "mixed", "--plan", "small.json").err
+    assert unknown in command("analyze", "mixed", "--plan", "small.json", "--state", "counts.json").err
+    assert unknown in command("analyze", "--plan", "small.json", "--state", "counts.json").err
 
 
 def test_a_rewritten_file_is_known_again_and_counts_show_without_new_files(
@@ -200,7 +200,7 @@ def test_users_files_that_are_copies_or_missing_are_refused(files: Path, refused
     (files / "twice").mkdir()
     for name in ("a.npy", "b.npy"):
         shutil.copy(files / "users.npy", files / "twice" / name)
-    assert "b.npy: is a copy of a.npy" in refused("randomize", "twice", "--plan", "plan.json", "-o", "r")
+    assert "b.npy are the same, byte for byte" in refused("randomize", "twice", "--plan", "plan.json", "-o", "r")
     assert "nowhere: does not exist" in refused("randomize", "nowhere", "--plan", "plan.json", "-o", "r")
 
 
@@ -286,7 +286,7 @@ def test_an_incomplete_a_damaged_and_a_doubled_folder_are_refused(shuffled: Path
     assert "part-2.parquet is not in _shufflesum.json" in refused("analyze", shuffled, "--plan", "plan.json")
     (shuffled / "_shufflesum.json").unlink()
     said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")
-    assert "are the same part, part-1, of one batch" in said
+    assert "are the same part, part-1, of one run" in said
 
 
 def test_mixed_plans_and_wrong_columns_are_refused(shuffled: Path, refused: Callable[..., str]) -> None:

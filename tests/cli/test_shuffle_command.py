@@ -84,16 +84,16 @@ def test_late_files_wait_for_the_next_batch(folder: Path, command: Command) -> N
     first, late = (Identity.for_plan(unprotected_plan(users=100, shape=4)) for _ in range(2))
     write_folder(folder / "monday", first, ([0] * 100, [0] * 100))
     write_folder(folder / "tuesday", late, ([1] * 100, [0] * 100))
-    assert command("shuffle", "monday", "-o", "one", "--ledger", "released.json").code == 0
-    assert command("shuffle", "tuesday", "-o", "two", "--ledger", "released.json").code == 0
+    assert command("shuffle", "monday", "-o", "one", "--released", "released.json").code == 0
+    assert command("shuffle", "tuesday", "-o", "two", "--released", "released.json").code == 0
     assert not (folder / "monday" / "_released.json").exists()
     shutil.copytree(folder / "monday", folder / "both")
     shutil.copy(folder / "tuesday" / "part-0.parquet", folder / "both" / "part-1.parquet")
-    done = command("shuffle", "both", "-o", "three", "--ledger", "released.json")
+    done = command("shuffle", "both", "-o", "three", "--released", "released.json")
     assert (done.code, done.out) == (2, "")
     assert "keep them in a folder of their own" in done.err
     assert not (folder / "three").exists()
-    assert "--ledger" in command("shuffle", "both", "-o", "three", "--ledger", "no/such/released.json").err
+    assert "--released" in command("shuffle", "both", "-o", "three", "--released", "no/such/released.json").err
 
 
 def test_folders_of_several_owners_are_one_batch(folder: Path, command: Command) -> None:

@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from shufflesum._machine import cores
 from shufflesum.batch.files import Dataset, ReportFile, read_batches
 from shufflesum.batch.memory import DEFAULT_MEMORY, thread_pool, workers_within
-from shufflesum.batch.once.counted import refuse_repeated_files
 from shufflesum.batch.steps import check_target, count_batch, count_sealed_batch, plan_of
 from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError
@@ -37,7 +36,7 @@ def count(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Counts, dict[Path, str]]:
-    """The table of counts of all reports of a dataset, and its files' SHA-256; two equal files are refused.
+    """The table of counts of all reports of a dataset, and its files' SHA-256.
 
     `private_key`, the analyzer's, opens sealed reports. `progress` is called with the number of reports done so far.
     """
@@ -76,7 +75,6 @@ def count(
         digests = {path: future.result() for path, future in hashing.items()}
     if done != dataset.rows:
         raise FileError(f"{dataset.path}: {dataset.rows} reports were announced and {done} read; copy the files again")
-    refuse_repeated_files(digests)
     total = crew[0]
     for counts in crew[1:]:
         total.merge(counts)
@@ -84,12 +82,10 @@ def count(
 
 
 def file_digests(dataset: Dataset, workers: int | None = None) -> dict[Path, str]:
-    """Each file's SHA-256, for an engine that counts by other means; two equal files are refused."""
+    """Each file's SHA-256, for an engine that counts by other means."""
     with thread_pool(workers or cores()) as pool:
         paths = _filled(dataset)
-        digests = dict(zip(paths, pool.map(_digest, paths), strict=True))
-    refuse_repeated_files(digests)
-    return digests
+        return dict(zip(paths, pool.map(_digest, paths), strict=True))
 
 
 def _opener(target: Plan | Task, private_key: X25519PrivateKey | None, workers: int) -> Opener | None:
@@ -101,7 +97,7 @@ def _opener(target: Plan | Task, private_key: X25519PrivateKey | None, workers: 
 
 
 def _filled(dataset: Dataset) -> list[Path]:
-    """The files with reports in them; of those without, as Spark writes them, several may be equal."""
+    """The files with reports in them."""
     return [file.path for file in dataset.files if file.rows]
 
 

@@ -41,7 +41,7 @@ class Identity:
     """Whose reports a file holds, and how far they have come: randomized, or shuffled as well.
 
     `users` and `reports` are the plan's, so that a shuffler needs no plan to refuse a batch that is too small.
-    `batch_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
+    `contribution_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
     shuffler. Sealed reports know their task and round too. `names_id` stands for the names of the users' columns, in
     order, where they had some: a coordinate must mean the same to everybody.
     """
@@ -50,7 +50,7 @@ class Identity:
     plan_id: str
     users: int
     reports: int
-    batch_ids: tuple[str, ...]
+    contribution_ids: tuple[str, ...]
     shuffle_id: str | None = None
     task_id: str | None = None
     round_number: int | None = None
@@ -62,12 +62,12 @@ class Identity:
         check_size("users", self.users, 1, _MOST)
         check_size("reports", self.reports, 1, _MOST)
         _check_id("plan_id", self.plan_id, _LONG_ID)
-        if not self.batch_ids or list(self.batch_ids) != sorted(set(self.batch_ids)):
+        if not self.contribution_ids or list(self.contribution_ids) != sorted(set(self.contribution_ids)):
             raise ParameterError(
-                f"batch_ids has {len(self.batch_ids)} ids; at least one, each once, in order, is needed"
+                f"contribution_ids has {len(self.contribution_ids)} ids; at least one, each once, in order, is needed"
             )
-        for batch_id in self.batch_ids:
-            _check_id("batch_ids", batch_id, _SHORT_ID)
+        for contribution in self.contribution_ids:
+            _check_id("contribution_ids", contribution, _SHORT_ID)
         if (self.shuffle_id is not None) != (self.stage == "shuffled"):
             raise ParameterError(
                 f"shuffle_id is {self.shuffle_id!r} at stage {self.stage!r}; shuffled reports have one"
@@ -84,12 +84,12 @@ class Identity:
 
     @classmethod
     def for_plan(cls, plan: Plan, names: Sequence[str] | None = None) -> Self:
-        """A new batch of plain reports, from columns of these names."""
+        """A new contribution of plain reports, from columns of these names."""
         return cls("reports", plan.id, plan.users, plan.reports, (fresh_id(),), names_id=_names_id(names))
 
     @classmethod
     def for_task(cls, task: Task, round_number: int, names: Sequence[str] | None = None) -> Self:
-        """A new batch of reports sealed for a round of a task."""
+        """A new contribution of reports sealed for a round of a task."""
         task.check_round(round_number)
         return replace(cls.for_plan(task.plan, names), task_id=task.id, round_number=round_number)
 
@@ -131,7 +131,7 @@ class Identity:
         self.check_names(other.names_id)
         return replace(
             self,
-            batch_ids=tuple(sorted({*self.batch_ids, *other.batch_ids})),
+            contribution_ids=tuple(sorted({*self.contribution_ids, *other.contribution_ids})),
             names_id=self.names_id or other.names_id,
         )
 
@@ -159,10 +159,11 @@ class Identity:
             raise ReportsError(f"the description of the reports does not have the fields of {FORMAT!r}")
         if (found := document.pop("format")) != FORMAT:
             raise ReportsError(f"the reports have format {found!r}; this version reads {FORMAT!r}")
-        if not isinstance(document["batch_ids"], list) or not all(isinstance(x, str) for x in document["batch_ids"]):
-            raise ReportsError("the description of the reports has no list of batch ids; the file was changed")
+        ids = document["contribution_ids"]
+        if not isinstance(ids, list) or not all(isinstance(x, str) for x in ids):
+            raise ReportsError("the description of the reports has no list of contribution ids; the file was changed")
         try:
-            return cls(**{**document, "batch_ids": tuple(document["batch_ids"])})
+            return cls(**{**document, "contribution_ids": tuple(ids)})
         except ParameterError as error:
             raise ReportsError(f"the description of the reports is not valid: {error}") from error
 
@@ -195,7 +196,7 @@ class Identity:
             identity = cls.from_json(texts[0])
             for text in texts[1:]:
                 if cls.from_json(text) != identity:
-                    raise ReportsError("its columns say that they are of different batches; the file was changed")
+                    raise ReportsError("its columns say that they are of different runs; the file was changed")
         except ReportsError as error:
             raise ReportsError(f"{where}: {error}") from error
         identity._check_columns(schema, where)

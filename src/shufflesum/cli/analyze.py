@@ -23,7 +23,7 @@ from shufflesum.wire import Task, load_private_key
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    from shufflesum.batch.once.counted import CountsState
+    from shufflesum.batch.once import Counted
 
 __all__ = ["command"]
 
@@ -83,10 +83,10 @@ def command(
             f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before"
         )
     work = _Work(engine, master, memory, workers)
-    from shufflesum.batch.once.counted import CountsState
+    from shufflesum.batch.once import Counted
 
     found: Estimate | None = None
-    with nullcontext() if state_file is None else CountsState(state_file, plan) as state:
+    with nullcontext() if state_file is None else Counted(state_file, plan) as state:
         try:
             with results.staged(shuffled, plan_file, task_file, key_file, state_file) as write, warnings_as_notes():
                 if shuffled is not None:
@@ -122,7 +122,7 @@ def _count(
     shuffled: Path,
     target: Plan | Task,
     private_key: X25519PrivateKey | None,
-    state: CountsState | None,
+    state: Counted | None,
     work: _Work,
 ) -> Counts:
     """Count a folder, and add it to the state if there is one."""
@@ -151,9 +151,9 @@ def _count(
         refuse_broken(counts, dataset.rows // plan.reports)
     if state is not None:
         parts = [file.part for file in dataset.files if file.rows]
-        state.add(counts, dataset.identity, digests, parts, judged=dataset.whole)
+        state.add(counts, dataset.identity, digests, parts, whole=dataset.whole)
     elif not dataset.whole:
-        _note_unjudged()
+        _note_parts()
     return counts
 
 
@@ -165,7 +165,7 @@ def _refuse_few(reports: int, plan: Plan) -> None:
         )
 
 
-def _note_unjudged() -> None:
+def _note_parts() -> None:
     """Of parts of a batch, which have no manifest, nobody can say from how many honest users it came."""
     click.echo(
         "note: without the folder's _shufflesum.json nobody can see whether enough users were honest; "
@@ -174,11 +174,11 @@ def _note_unjudged() -> None:
     )
 
 
-def _note(counts: Counts, state: CountsState | None) -> None:
+def _note(counts: Counts, state: Counted | None) -> None:
     if counts.rejected:
         click.echo(f"note: {counts.rejected} reports are unreadable or outside the domain, and were rejected", err=True)
-    if state is not None and not state.judged:
-        _note_unjudged()
+    if state is not None and not state.whole:
+        _note_parts()
     rounds = counts.plan.rounds
     if state is not None and state.shuffles > rounds:
         click.echo(

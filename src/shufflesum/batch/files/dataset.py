@@ -11,6 +11,7 @@ from pathlib import Path
 from shufflesum.batch.files.manifest import check_manifest
 from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths, require_arrow
 from shufflesum.batch.identity import Identity, Stage
+from shufflesum.batch.once import refuse_same_files, refuse_same_parts
 from shufflesum.errors import ReportsError
 
 __all__ = ["Dataset", "join_datasets", "open_dataset"]
@@ -37,10 +38,10 @@ class Dataset:
 
 
 def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
-    """Open a folder of report files, or one file, at the stage expected; only the files' footers are read.
+    """Open a folder of report files, or one file, at the stage expected; of most files only the footers are read.
 
-    Everything visible in the folder must be a readable file of the same plan and stage. Where a manifest says what was
-    written, exactly that must be there.
+    Everything visible in the folder must be a readable file of the same plan and stage, and nothing there twice. Where
+    a manifest says what was written, exactly that must be there.
     """
     require_arrow()
     path = Path(path)
@@ -55,7 +56,7 @@ def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
     files = tuple(file for file, _ in opened.values())
     whole = path.is_dir() and check_manifest(path, files, identity)
     dataset = Dataset(path, files, identity, whole)
-    _refuse_repeated_parts(files)
+    _refuse_repeats(files)
     if dataset.rows == 0:
         raise ReportsError(f"{path}: its files hold no reports; nothing can be done with them")
     return dataset
@@ -71,18 +72,12 @@ def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
         except ReportsError as error:
             raise ReportsError(f"{first.path} and {other.path}: {error}") from error
     files = tuple(file for dataset in datasets for file in dataset.files)
-    _refuse_repeated_parts(files)
+    _refuse_repeats(files)
     return Dataset(first.path, files, identity, whole=all(dataset.whole for dataset in datasets))
 
 
-def _refuse_repeated_parts(files: Iterable[ReportFile]) -> None:
-    """Refuse two files that are the same part of one batch, also where another program has rewritten one of them."""
-    parts: dict[tuple[tuple[str, ...], str], Path] = {}
-    for file in files:
-        if file.part is None or file.rows == 0:
-            continue
-        if (earlier := parts.setdefault((file.batch_ids, file.part), file.path)) is not file.path:
-            raise ReportsError(
-                f"{earlier} and {file.path} are the same part, {file.part}, of one batch: its reports would count "
-                "twice; remove one"
-            )
+def _refuse_repeats(files: Iterable[ReportFile]) -> None:
+    """No report twice; of files without any, as Spark writes them, several may be equal."""
+    filled = [file for file in files if file.rows]
+    refuse_same_parts((file.contribution_ids, file.part, file.path) for file in filled if file.part is not None)
+    refuse_same_files(file.path for file in filled)

@@ -39,23 +39,23 @@ def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity
     try:
         with path.open("rb") as file:
             document = decode_checked(file.read(_MOST_BYTES), _FORMAT)
-        told = {entry["name"]: (entry["rows"], entry["bytes"]) for entry in document["files"]}
-        told_identity = Identity.from_json(json.dumps(document["identity"]))
+        written = {entry["name"]: (entry["rows"], entry["bytes"]) for entry in document["files"]}
+        identity_written = Identity.from_json(json.dumps(document["identity"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileError(
             f"{path}: the list of what was written cannot be read ({error}); copy the folder again, or write it anew"
         ) from error
     found = {file.path.name: (file.rows, file.bytes) for file in files}
-    for name in sorted(told.keys() - found.keys()):
+    for name in sorted(written.keys() - found.keys()):
         raise ReportsError(f"{folder}: {name} is missing; {MANIFEST} lists it: copy the folder again, whole")
-    for name in sorted(found.keys() - told.keys()):
+    for name in sorted(found.keys() - written.keys()):
         raise ReportsError(f"{folder}: {name} is not in {MANIFEST}, so it does not belong here; move it away")
     for name, (rows, size) in found.items():
-        if (rows, size) != told[name]:
+        if (rows, size) != written[name]:
             raise ReportsError(
-                f"{folder}: {name} has {rows} rows in {size} bytes, but {told[name][0]} in {told[name][1]} were "
+                f"{folder}: {name} has {rows} rows in {size} bytes, but {written[name][0]} in {written[name][1]} were "
                 "written; copy the folder again, whole"
             )
-    if identity != told_identity:
+    if identity != identity_written:
         raise ReportsError(f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole")
     return True

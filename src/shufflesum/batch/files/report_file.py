@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator
@@ -20,7 +19,6 @@ from shufflesum.errors import FileError, MissingExtraError
 __all__ = [
     "Format",
     "ReportFile",
-    "find_copy",
     "open_report_file",
     "parquet_settings",
     "read_batches",
@@ -33,7 +31,6 @@ Format = Literal["parquet", "arrow"]
 
 PART_KEY = "shufflesum.part"
 _READ_BYTES = 1 << 20
-_COMPARED = 1 << 10  # the first bytes tell most files apart
 _GROUP_ROWS = {False: 1 << 20, True: 1 << 16}  # plain, sealed: some megabytes, the least that can be read at once
 
 
@@ -48,7 +45,7 @@ class ReportFile:
     rows: int
     bytes: int
     pieces: int
-    batch_ids: tuple[str, ...]
+    contribution_ids: tuple[str, ...]
     part: str | None
 
 
@@ -79,23 +76,6 @@ def report_paths(path: Path) -> list[Path]:
     return found
 
 
-def find_copy(files: Iterable[Path]) -> tuple[Path, Path] | None:
-    """Two files with the same bytes, if there are such."""
-    by_size: dict[int, list[Path]] = {}
-    for file in files:
-        by_size.setdefault(file.stat().st_size, []).append(file)
-    for same_size in by_size.values():
-        by_start: dict[bytes, list[Path]] = {}
-        for file in same_size if len(same_size) > 1 else ():
-            with file.open("rb") as stream:
-                alike = by_start.setdefault(stream.read(_COMPARED), [])
-            for other in alike:
-                if filecmp.cmp(file, other, shallow=False):
-                    return other, file
-            alike.append(file)
-    return None
-
-
 def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
     """What a file's footer says, checked."""
     import pyarrow as pa
@@ -113,7 +93,7 @@ def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
     identity = Identity.from_arrow(schema, str(path))
     part = (schema.metadata or {}).get(PART_KEY.encode())
     name = None if part is None else part.decode(errors="replace")
-    return ReportFile(path, rows, size, pieces, identity.batch_ids, name), identity
+    return ReportFile(path, rows, size, pieces, identity.contribution_ids, name), identity
 
 
 def read_batches(file: ReportFile, rows_at_once: int, pieces: Iterable[int] | None = None) -> Iterator[Any]:

@@ -103,8 +103,9 @@ class StagedFolder:
         if not self._restart and (saved := self._saved()) is not None:
             work, identity = saved
             # Its random ids are the earlier run's to keep; all else must be what is asked for now.
-            same = replace(identity, batch_ids=self.identity.batch_ids, shuffle_id=self.identity.shuffle_id)
-            if (work, same) != (self._work, self.identity):
+            now = self.identity
+            same = replace(identity, contribution_ids=now.contribution_ids, shuffle_id=now.shuffle_id)
+            if (work, same) != (self._work, now):
                 raise FileError(
                     f"{self.output}: an interrupted run left {self.path.name}, with other input or options; "
                     "repeat that command to finish it, or say --restart to throw away what it did"

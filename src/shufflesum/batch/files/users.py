@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from shufflesum.batch.files.report_file import find_copy
+from shufflesum.batch.once import refuse_same_files
 from shufflesum.errors import FileError
 from shufflesum.tables import READABLE, Table, open_table
 from shufflesum.tables.users import refuse_repeated_users
@@ -86,7 +86,7 @@ def open_users(
     if not path.exists():
         raise FileError(f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files")
     files = _visible(path) if path.is_dir() else [path]
-    _refuse_copies(files)
+    refuse_same_files(files)
     tables = tuple(
         (file, open_table(file, columns=columns, header=header, user_column=user_column, array=array)) for file in files
     )
@@ -118,9 +118,3 @@ def _visible(folder: Path) -> list[Path]:
     if len(kinds) > 1:
         raise FileError(f"{folder}: holds files of several kinds ({', '.join(kinds)}); one kind is needed")
     return files
-
-
-def _refuse_copies(files: Sequence[Path]) -> None:
-    """Refuse two files with the same bytes: their users would be randomized twice, at twice the epsilon."""
-    if (copy := find_copy(files)) is not None:
-        raise FileError(f"{copy[1]}: is a copy of {copy[0].name}, and each user is randomized once; move it away")

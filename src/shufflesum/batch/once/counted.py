@@ -1,4 +1,4 @@
-"""Counts that grow day by day: a file that remembers the table, and which files and batches are in it."""
+"""What an analyzer has counted: a file with the table of counts, and which files and batches are in it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,13 @@ from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.protocol import Counts
 
-__all__ = ["CountsState", "refuse_repeated_files"]
+__all__ = ["Counted"]
 
 _FORMAT = "shufflesum-counts-3"
 
 
-def refuse_repeated_files(digests: Mapping[Path, str]) -> None:
-    """Refuse two files with the same bytes: every report in them would count twice."""
-    first: dict[str, Path] = {}
-    for path, digest in digests.items():
-        if (earlier := first.setdefault(digest, path)) is not path:
-            raise ReportsError(
-                f"{path}: is a copy of {earlier.name}, and no report counts twice; move one of them away"
-            )
-
-
-class CountsState:
-    """The counts in a file such as counts.json, of one plan, locked while the block runs.
+class Counted:
+    """Counts that grow day by day in a file such as counts.json, of one plan, locked while the block runs.
 
     `check` before counting and `add` afterwards refuse what is in the table already. `save` replaces the file as a
     whole; without it, or after any error, it stays as it was.
@@ -43,10 +33,10 @@ class CountsState:
     def __init__(self, path: str | os.PathLike[str], plan: Plan) -> None:
         self.path = Path(path)
         self.counts = Counts(plan)
-        self.batches: dict[str, str] = {}  # batch id -> shuffle id
+        self.contributions: dict[str, str] = {}  # their ids -> the shuffle that they came in
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
         self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
-        self.judged = True  # whether all that was counted came in whole folders, whose users' honesty could be seen
+        self.whole = True  # whether all that was counted came in whole folders: of parts, honesty cannot be checked
         self.names_id: str | None = None  # the columns that coordinates come from
         self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
@@ -56,7 +46,7 @@ class CountsState:
     @property
     def shuffles(self) -> int:
         """How many batches were released to us."""
-        return len(set(self.batches.values()))
+        return len(set(self.contributions.values()))
 
     def check(self, identity: Identity) -> None:
         """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
@@ -66,10 +56,10 @@ class CountsState:
                 f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each"
             )
         identity.check_names(self.names_id)
-        for batch_id in identity.batch_ids:
-            if (known := self.batches.get(batch_id)) not in (None, identity.shuffle_id):
+        for contribution in identity.contribution_ids:
+            if (known := self.contributions.get(contribution)) not in (None, identity.shuffle_id):
                 raise ReportsError(
-                    f"{self.path} has counted batch {batch_id[:12]} from shuffle {str(known)[:12]}; shuffle "
+                    f"{self.path} has counted contribution {contribution[:12]} in shuffle {str(known)[:12]}; shuffle "
                     f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice"
                 )
 
@@ -80,19 +70,13 @@ class CountsState:
         digests: Mapping[Path, str],
         parts: Sequence[str | None] = (),
         *,
-        judged: bool = True,
+        whole: bool = True,
     ) -> None:
         """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
         if identity.shuffle_id is None:
             raise ReportsError("only shuffled reports can be counted; run shufflesum shuffle first")
         self.check(identity)
-        refuse_repeated_files(digests)
-        for path, digest in digests.items():
-            if digest in self.files:
-                raise ReportsError(
-                    f"{path}: {self.path} has counted this file, or a copy of it, already ({self.files[digest]}); "
-                    "no report counts twice: give only new files"
-                )
+        self._refuse_known(digests)
         known = self.parts.get(identity.shuffle_id, [])
         for part in filter(None, parts):
             if part in known:
@@ -103,12 +87,22 @@ class CountsState:
         self.parts[identity.shuffle_id] = [*known, *filter(None, parts)]
         self.counts.merge(counts)
         self.files |= {digest: path.name for path, digest in digests.items()}
-        self.batches |= dict.fromkeys(identity.batch_ids, identity.shuffle_id)
+        self.contributions |= dict.fromkeys(identity.contribution_ids, identity.shuffle_id)
         self.task = [identity.task_id, identity.round_number]
-        self.judged = self.judged and judged
+        self.whole = self.whole and whole
         self.names_id = self.names_id or identity.names_id
 
-    def __enter__(self) -> CountsState:
+    def _refuse_known(self, digests: Mapping[Path, str]) -> None:
+        known = dict(self.files)
+        for path, digest in digests.items():
+            if digest in known:
+                raise ReportsError(
+                    f"{path}: {self.path} has counted this file, or a copy of it, already ({known[digest]}); "
+                    "no report counts twice: give only new files"
+                )
+            known[digest] = path.name
+
+    def __enter__(self) -> Counted:
         """Lock and read the file; where there is none the counts are zero."""
         try:
             self._take_lock()
@@ -160,10 +154,10 @@ class CountsState:
             "counts": flat[cells].tolist(),
             "rejected": self.counts.rejected,
             "files": self.files,
-            "batches": self.batches,
+            "contributions": self.contributions,
             "parts": self.parts,
             "task": self.task,
-            "judged": self.judged,
+            "whole": self.whole,
             "names_id": self.names_id,
         }
 
@@ -183,6 +177,6 @@ class CountsState:
             )
         self.counts.table.reshape(-1)[np.array(content["cells"], dtype=np.int64)] = content["counts"]
         self.counts.rejected = content["rejected"]
-        self.files, self.batches = content["files"], content["batches"]
+        self.files, self.contributions = content["files"], content["contributions"]
         self.parts, self.task = content["parts"], content["task"]
-        self.judged, self.names_id = content["judged"], content["names_id"]
+        self.whole, self.names_id = content["whole"], content["names_id"]

@@ -26,10 +26,10 @@ from shufflesum.batch.disk import writing
 from shufflesum.batch.files import Format, StagedFolder, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.memory import DEFAULT_MEMORY
-from shufflesum.batch.once.released import ReleaseLedger
+from shufflesum.batch.once import Released, refuse_same_reports
 from shufflesum.batch.shuffle.layout import Layout
 from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items, as_bytes, permute, room, scatter
-from shufflesum.batch.shuffle.sources import FileSource, ReportSource, Unit, folders_of, open_source, refuse_changed
+from shufflesum.batch.shuffle.sources import ReportSource, Unit, folders_of, open_source, refuse_changed
 from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, Runs, spill, spilled_rows
 from shufflesum.batch.steps import record_batch
 from shufflesum.errors import ReportsError
@@ -65,7 +65,7 @@ def shuffle(
     format: Format = "parquet",
     task: Task | None = None,
     restart: bool = False,
-    ledger: str | os.PathLike[str] | None = None,
+    released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Shuffled:
     """Write all reports of a folder to a new folder, in a uniformly random order; see `shuffle_source`.
@@ -80,7 +80,7 @@ def shuffle(
         workers=workers,
         format=format,
         restart=restart,
-        ledger=ledger,
+        released=released,
         progress=progress,
     )
 
@@ -93,7 +93,7 @@ def shuffle_source(
     workers: int | None = None,
     format: Format = "parquet",
     restart: bool = False,
-    ledger: str | os.PathLike[str] | None = None,
+    released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Shuffled:
     """Write all reports of a source to a new folder, in a uniformly random order.
@@ -101,8 +101,8 @@ def shuffle_source(
     At most `memory` bytes are held at a time (a little more for how Arrow reads and writes), by `workers` threads, by
     default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
     only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
-    `progress` is told how many reports are done, from any thread. What was released is remembered in the file
-    `ledger`, by default `_released.json` in each input folder: see `released.ReleaseLedger` for what it refuses.
+    `progress` is called with how many reports are done, from any thread. What was released is remembered in the file
+    `released`, by default `_released.json` in each input folder: see `once.Released` for what it refuses.
     """
     identity = source.identity
     if source.rows < identity.least_reports:
@@ -110,11 +110,11 @@ def shuffle_source(
             f"there are {source.rows} reports, but the plan hides a user among {identity.users} users with "
             f"{identity.reports} reports each; wait for {identity.least_reports - source.rows} more reports"
         )
-    if isinstance(source, FileSource):
-        source.refuse_copied_reports(memory)
+    if identity.sealed:
+        refuse_same_reports(source.sealed, source.rows, memory)
     dtype = SEALED if identity.sealed else PLAIN
     layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=cores() if workers is None else workers)
-    return run(source, output, layout, format=format, restart=restart, ledger=ledger, progress=progress)
+    return run(source, output, layout, format=format, restart=restart, released=released, progress=progress)
 
 
 def run(
@@ -124,13 +124,13 @@ def run(
     *,
     format: Format = "parquet",
     restart: bool = False,
-    ledger: str | os.PathLike[str] | None = None,
+    released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
     randomness: Callable[[], RandomSource] = SecureSource,
 ) -> Shuffled:
     """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
     check_choice("format", format, get_args(Format))
-    releases = ReleaseLedger(source.members(), folders_of(source), ledger)
+    releases = Released(source.members(), folders_of(source), released)
     releases.check()
     work = {
         "step": "shuffle",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shufflesum.batch.count import file_digests
 from shufflesum.batch.files import (
@@ -23,9 +22,10 @@ from shufflesum.batch.files import (
     open_dataset,
     read_batches,
 )
-from shufflesum.batch.files.report_file import find_copy, report_paths
+from shufflesum.batch.files.report_file import report_paths
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.once.released import Members
+from shufflesum.batch.once import Members
+from shufflesum.batch.once.copies import SealedReports
 from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items
 from shufflesum.batch.shuffle.uploads import holds_uploads, open_uploads
 from shufflesum.batch.steps import reports_of, sealed_bytes
@@ -34,7 +34,6 @@ from shufflesum.wire import SEALED_BYTES, Task
 
 __all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "items_of", "open_source", "refuse_changed"]
 
-_KEY_ROOM = 32  # bytes of memory for each report whose first eight are compared
 _SEALED_AT_ONCE = 1 << 16
 
 Unit = Any  # a piece of the input, in the words of its source
@@ -64,7 +63,10 @@ class ReportSource(Protocol):
         """How many uploads came twice and count once."""
 
     def members(self) -> Members:
-        """Who is in it, for the ledger of what was released."""
+        """Who is in the batch."""
+
+    def sealed(self) -> SealedReports:
+        """All of them where they are sealed, and where each is."""
 
     def units(self, rows: int) -> list[Unit]:
         """The input cut into units of about so many reports; the same for the same files."""
@@ -97,9 +99,9 @@ class FileSource:
         return [file.path for file in self.dataset.files]
 
     def members(self) -> Members:
-        """Its batches; a batch may be there in part, so the bytes of all files are hashed as well."""
+        """The owners' runs; one may be there in part, so the bytes of all files are hashed as well."""
         digests = sorted(file_digests(self.dataset).values())
-        return Members.of("".join(self.identity.batch_ids), sha256("".join(digests).encode()).hexdigest())
+        return Members.of("".join(self.identity.contribution_ids), sha256("".join(digests).encode()).hexdigest())
 
     def units(self, rows: int) -> list[list[tuple[ReportFile, list[int]]]]:
         """Pieces of files, put together until there are about so many reports."""
@@ -122,36 +124,16 @@ class FileSource:
             for batch in read_batches(file, rows, pieces):
                 yield items_of(batch, self.identity)
 
-    def refuse_copied_reports(self, memory: int) -> None:
-        """Refuse a sealed report that is there twice: its user's value would show in the estimate.
-
-        Sealed reports begin with random bytes: the first eight of all of them are compared, in as many passes as
-        keep to `memory`, and the whole of those that begin alike.
-        """
-        passes = max(1, math.ceil(_KEY_ROOM * self.rows / memory)) if self.identity.sealed else 0
-        for turn in range(passes):
-            keys = np.sort(np.concatenate([keys[keys % passes == turn] for _, _, keys in self._sealed()]))
-            alike = np.unique(keys[1:][keys[1:] == keys[:-1]])
-            if len(alike):
-                self._refuse_alike(alike)
-
-    def _refuse_alike(self, alike: NDArray[np.uint64]) -> None:
-        known: dict[bytes, Path] = {}
-        for path, sealed, keys in self._sealed():
-            for report in map(bytes, sealed[np.isin(keys, alike)]):
-                if report in known:
-                    raise ReportsError(
-                        f"{known[report]} and {path}: hold the same sealed report, which would count twice and show "
-                        "its user's value; one is copied: find out whose, and leave that folder out"
-                    )
-                known[report] = path
-
-    def _sealed(self) -> Iterator[tuple[Path, NDArray[np.uint8], NDArray[np.uint64]]]:
-        """All sealed reports, some at a time, with the file they are in and their first bytes as numbers."""
+    def sealed(self) -> SealedReports:
+        """All sealed reports, and the files they are in."""
         for file in self.dataset.files:
             for batch in read_batches(file, _SEALED_AT_ONCE):
-                rows = np.frombuffer(sealed_bytes(batch.column("sealed"))[0], np.uint8).reshape(-1, SEALED_BYTES)
-                yield file.path, rows, np.ascontiguousarray(rows[:, :8]).view(np.uint64).ravel()
+                found, _ = sealed_bytes(batch.column("sealed"))
+                yield partial(_name, file), np.frombuffer(found, np.uint8).reshape(-1, SEALED_BYTES)
+
+
+def _name(file: ReportFile, _: int) -> str:
+    return str(file.path)
 
 
 def items_of(batch: Any, identity: Identity) -> Items:
@@ -194,11 +176,10 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
     inputs = describe_inputs([path for folder in folders for path in report_paths(folder)])
     dataset = join_datasets([open_dataset(folder, stage="reports") for folder in folders])
     if task is not None and dataset.identity.task_id != task.id:
-        told = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
+        found = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
         raise ReportsError(
-            f"{folders[0]}: these reports are {told}, not for task {task.id[:12]}; leave out --task, or mend it"
+            f"{folders[0]}: these reports are {found}, not for task {task.id[:12]}; leave out --task, or mend it"
         )
-    _refuse_copies(dataset)
     return FileSource(dataset, inputs)
 
 
@@ -212,9 +193,3 @@ def refuse_changed(source: ReportSource) -> None:
 def folders_of(source: ReportSource) -> set[Path]:
     """Where the files are, and where they really are if they are links."""
     return {folder for path in source.paths for folder in (path.parent, path.resolve().parent)}
-
-
-def _refuse_copies(dataset: Dataset) -> None:
-    """Reports counted twice would break the guarantee, and after the shuffle nobody could tell."""
-    if (copy := find_copy(file.path for file in dataset.files if file.rows)) is not None:
-        raise ReportsError(f"{copy[0]} and {copy[1]} are the same: its reports would count twice; remove one")

@@ -13,10 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from shufflesum._machine import sync
-from shufflesum.batch.count import file_digests
 from shufflesum.batch.files import Dataset, StagedFolder, open_dataset
 from shufflesum.batch.identity import Identity, Stage
-from shufflesum.batch.once.released import ReleaseLedger
+from shufflesum.batch.once import Released
 from shufflesum.batch.shuffle.sources import FileSource, folders_of, open_source, refuse_changed
 from shufflesum.batch.shuffle.uploads import holds_uploads
 from shufflesum.batch.spark.frames import identity_of, quoted, report_schema
@@ -84,11 +83,11 @@ def shuffle_folder(
     output: str | os.PathLike[str],
     *,
     master: str | None = None,
-    ledger: str | os.PathLike[str] | None = None,
+    released: str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """`shuffle` from a folder of reports, or from several, to a new one.
 
-    What was released is remembered in the file `ledger`, by default `_released.json` in each input folder.
+    What was released is remembered in the file `released`, by default `_released.json` in each input folder.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else path
     for place in map(Path, paths):
@@ -96,7 +95,7 @@ def shuffle_folder(
             raise ParameterError(f"{place}: Spark shuffles report files; uploads are for --engine local")
     source = open_source(*paths)
     assert isinstance(source, FileSource)
-    releases = ReleaseLedger(source.members(), folders_of(source), ledger)
+    releases = Released(source.members(), folders_of(source), released)
     releases.check()
     spark, after = session(master), source.identity.shuffled()
     with staged_folder(output, after) as folder:
@@ -114,8 +113,7 @@ def count_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None
 
 
 def analyze_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None = None) -> Estimate:
-    """`analyze` of a folder of shuffled reports; two equal files are refused."""
-    file_digests(open_dataset(path, stage="shuffled"))
+    """`analyze` of a folder of shuffled reports."""
     return estimate_of(count_folder(path, plan, master=master))
 
 

@@ -24,8 +24,8 @@ def check_frame(frame: object) -> DataFrame:
         raise ParameterError(f"a Spark DataFrame is expected, not {type(frame).__name__}")
     if not hasattr(frame, "_jdf"):
         raise ParameterError(
-            "this DataFrame is of a Spark Connect session, which cannot be told where to keep what was drawn; run the "
-            "job on the cluster with spark-submit, or connect with SparkSession.builder.master(...)"
+            "this DataFrame is of a Spark Connect session, which does not let us choose where to keep what was drawn; "
+            "run the job on the cluster with spark-submit, or connect with SparkSession.builder.master(...)"
         )
     return frame
 
@@ -33,8 +33,8 @@ def check_frame(frame: object) -> DataFrame:
 def report_schema(identity: Identity) -> StructType:
     """The columns of a frame of reports, each with the identity in its metadata."""
     kinds: dict[str, DataType] = {"coordinate": LongType(), "value": IntegerType(), "sealed": BinaryType()}
-    told = {METADATA_KEY: identity.to_json()}
-    return StructType([StructField(name, kinds[name], nullable=True, metadata=told) for name in identity.columns])
+    metadata = {METADATA_KEY: identity.to_json()}
+    return StructType([StructField(name, kinds[name], nullable=True, metadata=metadata) for name in identity.columns])
 
 
 def identity_of(frame: DataFrame, stage: Stage | None = None) -> Identity:
@@ -50,7 +50,7 @@ def identity_of(frame: DataFrame, stage: Stage | None = None) -> Identity:
     found: Identity | None = None
     for index in range(leaves.size()):
         identity = _identity_of_leaf(json.loads(leaves.apply(index).schema().json()))
-        if found is not None and set(found.batch_ids) & set(identity.batch_ids):
+        if found is not None and set(found.contribution_ids) & set(identity.contribution_ids):
             raise ReportsError("the DataFrame holds the same reports twice: a user would count twice; leave one out")
         found = identity if found is None else found.merge(identity)
     assert found is not None
@@ -70,8 +70,8 @@ def identity_of(frame: DataFrame, stage: Stage | None = None) -> Identity:
 
 def _identity_of_leaf(schema: Any) -> Identity:
     """What one of a frame's sources says."""
-    told = {field["metadata"].get(METADATA_KEY) for field in schema["fields"]}
-    if len(told) != 1 or not isinstance(text := told.pop(), str):
+    found = {field["metadata"].get(METADATA_KEY) for field in schema["fields"]}
+    if len(found) != 1 or not isinstance(text := found.pop(), str):
         raise ReportsError(
             "the DataFrame mixes reports with something that does not say whose reports it holds; give the one of "
             "randomize, shuffle or read as it is, or a union of such"

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from shufflesum.batch.spark.tasks import told_error
+from shufflesum.batch.spark.tasks import error_in
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 
 __all__ = ["PARTS", "exact_path", "first_words", "materialise", "remove", "spark_job", "working_folder"]
@@ -115,8 +115,8 @@ def spark_job(session: SparkSession) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         text = str(error)
-        if (told := told_error(text)) is not None:
-            raise told from None
+        if (ours := error_in(text)) is not None:
+            raise ours from None
         raise ShufflesumError(f"Spark could not do it: {first_words(text)}") from error
     except ConnectionError as error:
         raise ShufflesumError(
@@ -131,5 +131,5 @@ def first_words(text: str) -> str:
     """What Spark says, without its pages of stack traces."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "SQLSTATE", "JVM stacktrace"))]
-    told = lines[-1:] if any(line.startswith("Traceback") for line in lines) else lines[:3]
-    return " ".join(told)[:600] or "it gave no reason"
+    first = lines[-1:] if any(line.startswith("Traceback") for line in lines) else lines[:3]
+    return " ".join(first)[:600] or "it gave no reason"

@@ -28,12 +28,12 @@ from shufflesum.protocol import Counts, Randomizer, SecureSource
 __all__ = [
     "REJECTED",
     "count_partition",
+    "error_in",
     "item_type",
     "permute_partition",
     "randomize_partition",
     "reports_of_files",
     "scatter_partition",
-    "told_error",
 ]
 
 Batches = Iterator[Any]
@@ -45,12 +45,12 @@ _RANDOMIZED_AT_ONCE = 1 << 20
 _READ_ROWS = 1 << 17
 _RUN_BYTES = 8 << 20
 _PACKED_BYTES = 8 << 10  # Spark reads 4096 rows of a Parquet file at a time, however long they are
-_TOLD = re.compile(r"\[shufflesum:(\w+)\] (.*?) \[/shufflesum\]", re.DOTALL)
+_MARKED = re.compile(r"\[shufflesum:(\w+)\] (.*?) \[/shufflesum\]", re.DOTALL)
 
 
-def told_error(text: str) -> ShufflesumError | None:
+def error_in(text: str) -> ShufflesumError | None:
     """The error that a task raised on purpose, found in what Spark says about the failed job."""
-    found = _TOLD.search(text)
+    found = _MARKED.search(text)
     if found is None:
         return None
     kind = getattr(errors, found[1], ShufflesumError)
@@ -59,7 +59,7 @@ def told_error(text: str) -> ShufflesumError | None:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _marked_errors() -> Iterator[None]:
     """Mark errors raised on purpose, so that the driver finds them again among Spark's own words."""
     try:
         yield
@@ -79,7 +79,7 @@ def randomize_partition(batches: Batches, *, plan: Plan, identity: Identity, cli
 
     context = TaskContext.get()
     where = f"partition {context.partitionId() if context else 0}"
-    with _telling():
+    with _marked_errors():
         randomizer = Randomizer(plan, clip=clip, missing=missing)
         rows_at_once = max(1, _RANDOMIZED_AT_ONCE // plan.reports)
         row = 0
@@ -135,7 +135,7 @@ def scatter_partition(batches: Batches, *, identity: Identity, buckets: int) -> 
     """Reports to random buckets, packed: a row holds some reports of one bucket."""
     item_bytes = item_type(identity).itemsize
     most = _PACKED_BYTES // item_bytes
-    with _telling():
+    with _marked_errors():
         source = SecureSource()
         for run in _runs(batches, identity, max(1, _RUN_BYTES // item_bytes)):
             items, ends = scatter(run, buckets, source)
@@ -167,7 +167,7 @@ def _runs(batches: Batches, identity: Identity, rows: int) -> Iterator[Items]:
 def permute_partition(batches: Batches, *, identity: Identity) -> Batches:
     """All packed reports of the partition in a uniformly random order."""
     kind = item_type(identity)
-    with _telling():
+    with _marked_errors():
         pieces = [_packed_items(batch.column("reports"), kind) for batch in batches if len(batch)]
         if not pieces:
             return
@@ -191,7 +191,7 @@ def _packed_items(column: Any, kind: np.dtype[Any]) -> Items:
 
 def count_partition(batches: Batches, *, plan: Plan) -> Batches:
     """Reports to the filled cells of one table of counts, and how many were rejected."""
-    with _telling():
+    with _marked_errors():
         counts = Counts(plan)
         for batch in batches:
             count_batch(batch, counts)
