@@ -9,9 +9,11 @@ from typing import Any, Literal
 import altair as alt
 import numpy as np
 
+from shufflesum._search import bisect, geometric_mean
 from shufflesum.plots import save_chart
-from shufflesum.privacy import blanket, local_epsilon
-from shufflesum.privacy.published import improved_noise_probability
+from shufflesum.privacy import local_epsilon
+from shufflesum.privacy.replace import blanket
+from shufflesum.privacy.replace.published import improved_noise_probability
 
 SETTING: dict[str, Any] = {"levels": 3, "epsilon": 0.95, "delta": 1e-6}
 DIMENSION = 100  # only the published formula depends on it
@@ -44,12 +46,12 @@ def clones_epsilon(users: int, local: float, delta: float) -> float:
 
 def clones_noise_probability(users: int, levels: int, epsilon: float, delta: float) -> float:
     """Return the least noise probability for which that closed form gives epsilon: it falls with the noise."""
-    low, high = 1e-15, 1.0
-    while high / low > 1 + 1e-9:
-        middle = math.sqrt(low * high)
-        reached = clones_epsilon(users, local_epsilon(levels=levels, noise_probability=middle), delta)
-        low, high = (low, middle) if reached <= epsilon else (middle, high)
-    return high
+
+    def enough(noise_probability: float) -> bool:
+        local = local_epsilon(levels=levels, noise_probability=noise_probability)
+        return clones_epsilon(users, local, delta) <= epsilon
+
+    return bisect(enough, 1e-15, 1.0, tolerance=1e-9, middle=geometric_mean)[1]
 
 
 def noise_by_users() -> alt.LayerChart:

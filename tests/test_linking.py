@@ -58,7 +58,7 @@ def messages_of_zeros(reports: Reports) -> NDArray[np.bool_]:
 def test_the_published_formula_gives_the_noise_of_the_counterexample(plan: ss.Plan) -> None:
     assert plan.noise_probability == pytest.approx(0.1441, abs=5e-5)
     assert plan.noise_probability >= published.published_noise_probability(
-        users=USERS, dimension=DIMENSION, levels=1, reports=DIMENSION, epsilon=EPSILON, delta=DELTA
+        users=USERS, dimension=DIMENSION, levels=1, coordinates=DIMENSION, epsilon=EPSILON, delta=DELTA
     )
     intact = (1 - plan.noise_probability / 2) ** DIMENSION
     assert intact == pytest.approx(0.4734, abs=5e-5)

@@ -109,8 +109,8 @@ MISUSES: dict[str, Any] = {
         lambda: ss.privacy.delta_bounds(users=WRONG["half"], levels=2, noise_probability=0.5, epsilon=1.0),
         "users is 0.5",
     ),
-    "rounds": (lambda: ss.privacy.Protocol(users=2, levels=2, rounds=WRONG["half"]), "rounds is 0.5"),
-    "epsilon": (lambda: ss.privacy.Protocol(users=2, levels=2).delta(0.5, WRONG["x"]), "epsilon is 'x'"),
+    "rounds": (lambda: ss.privacy.Setting(users=2, levels=2, rounds=WRONG["half"]), "rounds is 0.5"),
+    "epsilon": (lambda: ss.privacy.Setting(users=2, levels=2).delta(0.5, WRONG["x"]), "epsilon is 'x'"),
     "noise": (lambda: replace(SMALL, noise_probability=WRONG["x"]), "noise_probability is 'x'"),
 }
 

@@ -10,17 +10,35 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["agree", "decode_checked", "decode_once", "encode_checked"]
+__all__ = ["OtherFormatError", "agree", "decode_checked", "decode_once", "encode_checked"]
 
 _File = TypeVar("_File")
 _CHECKSUM = 64 + len('"}\n')
 
 
-def decode_once(text: str | bytes, kind: type[_File]) -> _File:
-    """Decode JSON; a key that is there twice is a ValueError, since two readers may take different values of it."""
+class OtherFormatError(ValueError):
+    """A document of another kind, or of another version."""
+
+
+class _Format(msgspec.Struct):
+    format: str = ""
+
+
+def decode_once(text: str | bytes, kind: type[_File], format: str) -> _File:
+    """Decode a JSON document of this format; one of another format is an `OtherFormatError`.
+
+    A key that is there twice is a ValueError, since two readers may take different values of it.
+    """
+    found = msgspec.json.decode(text, type=_Format).format
+    if found != format:
+        raise _other_format(found, format)
     decoded = msgspec.json.decode(text, type=kind)
     json.loads(text, object_pairs_hook=_without_repeats)
     return decoded
+
+
+def _other_format(found: object, format: str) -> OtherFormatError:
+    return OtherFormatError(f"its format is {str(found)[:80]!r}, but this version reads {format!r}: make it anew")
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -56,7 +74,7 @@ def encode_checked(format: str, content: Mapping[str, Any]) -> str:
 
 
 def decode_checked(data: bytes, format: str) -> dict[str, Any]:
-    """The content of `encode_checked`; a ValueError for any other byte, and one that names the format for another."""
+    """The content of `encode_checked`; a ValueError for any other byte, an `OtherFormatError` for another format."""
     body, end = data[:-_CHECKSUM], data[-_CHECKSUM:]
     whole = end == _end_of(body).encode()
     try:
@@ -65,7 +83,7 @@ def decode_checked(data: bytes, format: str) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is no JSON object with a format, or was changed or damaged: {error}") from error
     if found != format:
-        raise ValueError(f"format {str(found)[:80]!r}; this version reads {format!r}")
+        raise _other_format(found, format)
     if not whole:
         raise ValueError("its checksum does not fit: it was changed or damaged")
     del document["checksum"]

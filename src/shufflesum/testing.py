@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shufflesum.contract import Guarantee, Plan, Sampling
-from shufflesum.domain import Domain, Structure
-from shufflesum.protocol.randomness import Words
+from shufflesum.domain import Box, Structure
+from shufflesum.mechanisms import Replace, Sampling
+from shufflesum.plans import Plan
+from shufflesum.privacy import Guarantee
+from shufflesum.randomness import Words
 from shufflesum.wire import Task
 
 __all__ = ["SeededSource", "UnprotectedTask", "unprotected_plan"]
@@ -42,7 +44,7 @@ def unprotected_plan(
     users: int,
     shape: int | Sequence[int] | Structure,
     bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
-    reports: int = 1,
+    coordinates: int = 1,
     levels: int = 1,
     noise_probability: float = 0.0,
     sampling: Sampling = "stratified",
@@ -51,12 +53,9 @@ def unprotected_plan(
 
     Its accountant is `none`; such a plan cannot be loaded from a file.
     """
+    gamma = float(np.ceil(noise_probability * 2.0**53)) * 2.0**-53
     return Plan(
-        users=users,
-        domain=Domain.of(shape, bounds),
-        reports=reports,
-        levels=levels,
-        noise_probability=float(np.ceil(noise_probability * 2.0**53)) * 2.0**-53,
-        sampling=sampling,
-        guarantee=Guarantee(math.inf, 1.0, "none"),
+        Box.of(shape, bounds),
+        Replace(coordinates, levels, gamma, sampling),
+        Guarantee(math.inf, 1.0, users, accountant="none"),
     )

@@ -11,7 +11,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.cli.options import console, task_option
 from shufflesum.cli.results import guarantee_of, print_table
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.contract import Plan
 from shufflesum.errors import ShufflesumError
 from shufflesum.planning import plan as make_plan

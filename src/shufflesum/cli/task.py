@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
 from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
+from shufflesum._search import bisect, geometric_mean
 from shufflesum.accuracy import coordinate_error
 
 __all__ = ["curator_error", "gaussian_noise", "local_choice", "local_delta", "local_noise_probability"]
+
+_TOLERANCE = 1e-12
 
 
 def gaussian_noise(epsilon: float, delta: float) -> float:
@@ -18,11 +20,11 @@ def gaussian_noise(epsilon: float, delta: float) -> float:
     It solves Phi(1/(2 s) - epsilon s) - e^epsilon Phi(-1/(2 s) - epsilon s) = delta.
     """
 
-    def excess(deviation: float) -> float:
+    def enough(deviation: float) -> bool:
         half, shift = 1 / (2 * deviation), epsilon * deviation
-        return _normal(half - shift) - math.exp(epsilon) * _normal(-half - shift) - delta
+        return _normal(half - shift) - math.exp(epsilon) * _normal(-half - shift) <= delta
 
-    return _falling_root(excess, 1e-3, 1e6)
+    return bisect(enough, 1e-3, 1e6, tolerance=_TOLERANCE, middle=geometric_mean)[1]
 
 
 def curator_error(users: int, dimension: int, epsilon: float, delta: float) -> float:
@@ -54,7 +56,11 @@ def local_delta(levels: int, reports: int, noise_probability: float, epsilon: fl
 
 def local_noise_probability(levels: int, reports: int, epsilon: float, delta: float) -> float:
     """The least noise probability for (epsilon, delta) without a shuffler."""
-    return _falling_root(lambda gamma: local_delta(levels, reports, gamma, epsilon) - delta, 1e-9, 1.0)
+
+    def enough(noise_probability: float) -> bool:
+        return local_delta(levels, reports, noise_probability, epsilon) <= delta
+
+    return bisect(enough, 1e-9, 1.0, tolerance=_TOLERANCE, middle=geometric_mean)[1]
 
 
 def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> tuple[int, int, float]:
@@ -71,11 +77,3 @@ def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> tu
 
 def _normal(x: float) -> float:
     return math.erfc(-x / math.sqrt(2)) / 2
-
-
-def _falling_root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """By bisection, on the side where the function is at most 0."""
-    while high / low > 1 + 1e-12:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
-    return high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.experiments import charts
 from shufflesum.experiments.comparisons import CERTIFIED_DELTA, LINES, PLANNED, Sweep, parts_table, sweep_table
 from shufflesum.experiments.data import Heartbeats

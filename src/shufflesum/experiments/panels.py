@@ -120,7 +120,7 @@ def _point(value: float, setting: Defaults, encoding: Encoding) -> Point:
         gamma = published.improved_noise_probability(users=n, dimension=d, levels=k, epsilon=epsilon, delta=delta)
     else:
         gamma = published.theorem_main_noise_probability(
-            users=n, dimension=d, levels=k, reports=t, epsilon=epsilon, delta=delta
+            users=n, dimension=d, levels=k, coordinates=t, epsilon=epsilon, delta=delta
         )
     if gamma >= 1:
         return Point(value, gamma, None, None)
@@ -128,7 +128,7 @@ def _point(value: float, setting: Defaults, encoding: Encoding) -> Point:
         bound = published.improved_mse(users=n, dimension=d, epsilon=epsilon, delta=delta, noise_probability=gamma)
     else:
         bound = published.theorem_mse(
-            users=n, dimension=d, reports=t, epsilon=epsilon, delta=delta, noise_probability=gamma
+            users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta, noise_probability=gamma
         )
     return Point(value, gamma, bound, Trial(n, d, k, t, gamma, sampling="uniform", encoding=encoding))
 

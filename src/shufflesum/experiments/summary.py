@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.experiments import comparisons, panels, portraits
 from shufflesum.experiments.figures import Figure
 from shufflesum.experiments.results import Results
-from shufflesum.privacy import Protocol
+from shufflesum.privacy import Setting
 
 __all__ = ["in_short"]
 
@@ -27,7 +27,7 @@ def in_short(
     standard = levels.get(defaults.levels)
     if standard is not None:
         gamma, own = float(standard["gamma"] or 0), float(standard["measured, paper's metric"] or 0)
-        epsilon = Protocol(defaults.users, defaults.levels).epsilon(gamma, comparisons.CERTIFIED_DELTA).upper
+        epsilon = Setting(defaults.users, defaults.levels).epsilon(gamma, comparisons.CERTIFIED_DELTA).upper
         lines.append(
             f"At the paper's defaults the squared error of the mean is {standard['measured']:.4f} (predicted from "
             f"the data: {standard['predicted']:.4f}; in the paper's own metric {own:.4f})."

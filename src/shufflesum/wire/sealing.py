@@ -24,8 +24,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
 from shufflesum._machine import cores, process_pool
-from shufflesum.contract import REPORT_BYTES, SEAL_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import FileError, ParameterError, ReportsError
+from shufflesum.plans import SEAL_BYTES
 from shufflesum.wire.hpke import Recipient
 
 __all__ = [
@@ -44,7 +45,7 @@ __all__ = [
     "write_key_pair",
 ]
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 KEY_BYTES = 32
 SEALED_BYTES = REPORT_BYTES + SEAL_BYTES
 
