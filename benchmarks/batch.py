@@ -13,7 +13,7 @@ from benchmarks.timing import Row, at_most, best_times
 from shufflesum.batch.count import count
 from shufflesum.batch.files import Dataset, open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.contract import Plan
+from shufflesum.plans import Plan
 from shufflesum.testing import unprotected_plan
 
 REPORTS, DIMENSION, LEVELS, WORKERS = 100_000_000, 100, 3, 2

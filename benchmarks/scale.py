@@ -20,7 +20,7 @@ from shufflesum.batch.files import open_dataset
 from shufflesum.batch.files.users import open_users
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.contract import Plan
+from shufflesum.plans import Plan
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import Task, generate_private_key
 

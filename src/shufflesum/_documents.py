@@ -31,14 +31,14 @@ def decode_once(text: str | bytes, kind: type[_File], format: str) -> _File:
     """
     found = msgspec.json.decode(text, type=_Format).format
     if found != format:
-        raise _other_format(found, format)
+        raise OtherFormatError(f"{_formats(found, format)}: make it anew")
     decoded = msgspec.json.decode(text, type=kind)
     json.loads(text, object_pairs_hook=_without_repeats)
     return decoded
 
 
-def _other_format(found: object, format: str) -> OtherFormatError:
-    return OtherFormatError(f"its format is {str(found)[:80]!r}, but this version reads {format!r}: make it anew")
+def _formats(found: object, format: str) -> str:
+    return f"its format is {str(found)[:80]!r}, but this version reads {format!r}"
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def decode_checked(data: bytes, format: str) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is no JSON object with a format, or was changed or damaged: {error}") from error
     if found != format:
-        raise _other_format(found, format)
+        raise OtherFormatError(_formats(found, format))
     if not whole:
         raise ValueError("its checksum does not fit: it was changed or damaged")
     del document["checksum"]

@@ -9,7 +9,7 @@ from tests.batch.report_folders import every_byte_changed, noiseless_plan
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.once import Counted
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.protocol import Counts
+from shufflesum.reports import Counts
 
 PLAN = noiseless_plan()
 DAY = Identity.for_plan(PLAN).shuffled()
@@ -17,7 +17,7 @@ DAY = Identity.for_plan(PLAN).shuffled()
 
 def counts_of(*cells: int, rejected: int = 0) -> Counts:
     counts = Counts(PLAN)
-    counts.table.reshape(-1)[list(cells)] = 1
+    counts.table[list(cells)] = 1
     counts.rejected = rejected
     return counts
 
@@ -47,7 +47,7 @@ def test_days_whose_columns_are_in_another_order_are_not_added_up(saved: Path) -
 def test_counts_grow_day_by_day(saved: Path) -> None:
     add_and_save(saved, counts_of(7, 14, rejected=1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
     with Counted(saved, PLAN) as counted:
-        assert counted.counts.table.reshape(-1).tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
+        assert counted.counts.table.tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
         assert (counted.counts.rejected, counted.shuffles) == (4, 2)
     assert [path.name for path in saved.parent.iterdir()] == ["counts.json"]
 
@@ -130,7 +130,7 @@ def test_a_state_cut_short_is_refused(saved: Path) -> None:
 
 def test_another_format_is_named(saved: Path) -> None:
     saved.write_text(saved.read_text().replace("shufflesum-counts-3", "shufflesum-counts-2"))
-    with pytest.raises(FileError, match=r"'shufflesum-counts-2'; this version reads .*-3'"), Counted(saved, PLAN):
+    with pytest.raises(FileError, match=r"'shufflesum-counts-2', but .*-3'.*; .* count all"), Counted(saved, PLAN):
         pass
 
 
@@ -169,10 +169,12 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 
 def test_large_counts_are_kept_exactly(tmp_path: Path) -> None:
     counts = Counts(PLAN)
-    counts.table[:] = np.arange(15).reshape(3, 5) * (1 << 50) + 1
+    counts.table[:] = np.arange(15) * (1 << 50) + 1
+    counts.blanks = (1 << 40) + 1
     add_and_save(tmp_path / "c.json", counts, DAY, "a" * 64)
     with Counted(tmp_path / "c.json", PLAN) as counted:
         np.testing.assert_array_equal(counted.counts.table, counts.table)
+        assert counted.counts.blanks == counts.blanks
 
 
 def test_copies_among_new_files_are_refused(saved: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, grid_rows, noiseless_plan, noiseless_task, write_folder
+from tests.batch.report_folders import grid_rows, noiseless_plan, noiseless_task, records_of, write_folder
 
 from shufflesum.batch.files import open_dataset, write_manifest, write_part
 from shufflesum.batch.files.users import open_users
@@ -20,6 +20,7 @@ from shufflesum.batch.once import RELEASED, refuse_same_reports
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.errors import ParameterError, ReportsError
 
 PLAN = noiseless_plan(users=30)
@@ -30,7 +31,7 @@ def owner(folder: Path, rows: int = 12, seed: int = 1) -> Path:
     """What an owner of some users sends; alone too few for the plan."""
     values, _ = grid_rows(rows, PLAN, seed)
     np.save(folder.with_suffix(".npy"), values)
-    randomize(open_users(folder.with_suffix(".npy")), folder, PLAN)
+    randomize(open_users(folder.with_suffix(".npy")), folder, PlainTarget(PLAN))
     return folder
 
 
@@ -39,9 +40,9 @@ def owners(tmp_path: Path) -> list[Path]:
     return [owner(tmp_path / name, seed=seed) for seed, name in enumerate(("a", "b", "c"))]
 
 
-def rows_of(*folders: Path) -> Counter[tuple[int, int]]:
+def rows_of(*folders: Path) -> Counter[int]:
     tables = [parquet.read_table(path).to_pydict() for folder in folders for path in folder.glob("*.parquet")]
-    return Counter(row for table in tables for row in zip(table["coordinate"], table["value"], strict=True))
+    return Counter(cell for table in tables for cell in table["cell"])
 
 
 def test_all_reports_of_all_owners_are_in_it_once(owners: list[Path], tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_all_reports_of_all_owners_are_in_it_once(owners: list[Path], tmp_path: 
 def with_header(folder: Path, names: str, seed: int) -> Path:
     values, _ = grid_rows(15, PLAN, seed)
     np.savetxt(folder.with_suffix(".csv"), values, delimiter=",", header=names, comments="")
-    randomize(open_users(folder.with_suffix(".csv")), folder, PLAN)
+    randomize(open_users(folder.with_suffix(".csv")), folder, PlainTarget(PLAN))
     return folder
 
 
@@ -79,7 +80,7 @@ def test_one_owner_alone_has_too_few(owners: list[Path], tmp_path: Path) -> None
 
 def test_a_lost_part_of_one_owner_is_noticed(owners: list[Path], tmp_path: Path) -> None:
     identity = open_dataset(owners[1], stage="reports").identity
-    write_part(owners[1], "part-00001", [batch_of([0], [1], identity)], identity)
+    write_part(owners[1], "part-00001", [records_of([1], identity)], identity)
     write_manifest(owners[1], identity)
     (owners[1] / "part-00001.parquet").unlink()
     with pytest.raises(ReportsError, match=r"b: part-00001.parquet is missing"):
@@ -111,7 +112,7 @@ def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: 
     shutil.copytree(owners[0], tmp_path / "copy")
     with pytest.raises(ReportsError, match="count twice"):
         shuffle([*owners, tmp_path / "copy"], tmp_path / "shuffled")
-    other = write_folder(tmp_path / "other", Identity.for_plan(noiseless_plan(users=31)), ([0], [0]))
+    other = write_folder(tmp_path / "other", Identity.for_plan(noiseless_plan(users=31)), [0])
     with pytest.raises(ReportsError, match=r"a and .*other: reports of plan \w+ and of plan \w+ cannot be mixed"):
         shuffle([*owners, other], tmp_path / "shuffled")
     (tmp_path / "uploads").mkdir()
@@ -141,7 +142,7 @@ def test_a_sealed_report_that_another_owner_copied_is_refused(tmp_path: Path, me
     for seed, folder in enumerate(folders):
         values, _ = grid_rows(15, PLAN, seed)
         np.save(folder.with_suffix(".npy"), values)
-        randomize(open_users(folder.with_suffix(".npy")), folder, task)
+        randomize(open_users(folder.with_suffix(".npy")), folder, SealedTarget(task))
         tables.append(parquet.read_table(next(folder.glob("*.parquet")), columns=["sealed"]))
     look_for_copies(folders, memory)
     identity = open_dataset(folders[1], stage="reports").identity

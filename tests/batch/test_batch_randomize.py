@@ -24,22 +24,26 @@ from tests.batch.report_folders import (
     snapshot,
 )
 
-from shufflesum.batch import randomize as step
 from shufflesum.batch.count import count
-from shufflesum.batch.files import open_dataset, read_batches
+from shufflesum.batch.files import open_dataset, read_records
 from shufflesum.batch.files.users import open_users
+from shufflesum.batch.kinds import PLAIN, SEALED
 from shufflesum.batch.randomize import randomize
+from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.wire import TaskError
 
 PLAN = noiseless_plan()
 TASK = noiseless_task(PLAN)
+TARGET = PlainTarget(PLAN)
+SECRET = SealedTarget(TASK, private_key=KEY)
 
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 100 users."""
-    monkeypatch.setattr(step, "_PART_REPORTS", {False: 300, True: 300})
+    for kind in (PLAIN, SEALED):
+        monkeypatch.setattr(type(kind), "part_reports", 300)
 
 
 def save(path: Path, rows: Any) -> Path:
@@ -49,7 +53,7 @@ def save(path: Path, rows: Any) -> Path:
 
 def table_of(folder: Path, work: Path) -> Any:
     """The table of counts of a folder of plain reports, by way of a shuffle."""
-    counts, _ = count(open_dataset(shuffle_folder(folder, work), stage="shuffled"), PLAN)
+    counts, _ = count(open_dataset(shuffle_folder(folder, work), stage="shuffled"), TARGET)
     assert counts.rejected == 0
     return counts.table
 
@@ -63,7 +67,7 @@ def test_every_user_is_in_exactly_one_part(tmp_path: Path, kind: Any, workers: i
     dataset = randomize(
         open_users(save(tmp_path / "u.npy", rows)),
         tmp_path / "r",
-        PLAN,
+        TARGET,
         format=kind,
         workers=workers,
         progress=done.append,
@@ -73,8 +77,8 @@ def test_every_user_is_in_exactly_one_part(tmp_path: Path, kind: Any, workers: i
     assert done == sorted(done)
     assert done[-1] == 1050
     # Noiseless and with all coordinates, a part is the very rows of its users, in order.
-    fourth = pa.Table.from_batches(read_batches(dataset.files[3], 1000)).column("value").to_numpy().reshape(100, 3)
-    np.testing.assert_array_equal(fourth, rows[300:400] * PLAN.levels)
+    fourth = pa.Table.from_batches(read_records(dataset.files[3], 1000)).column("cell").to_numpy().reshape(100, 3)
+    np.testing.assert_array_equal(fourth, rows[300:400] * 4 + [0, 5, 10])
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
 
 
@@ -94,7 +98,7 @@ def test_a_folder_of_files_is_one_sequence_of_users(tmp_path: Path, kind: str) -
             parquet.write_table(columns, path)
         else:
             np.savetxt(path, part, delimiter=",", header="x0,x1,x2", comments="")
-    dataset = randomize(open_users(folder), tmp_path / "r", PLAN)
+    dataset = randomize(open_users(folder), tmp_path / "r", TARGET)
     assert [file.rows for file in dataset.files] == [300] * 5 + [90]
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
 
@@ -165,7 +169,7 @@ def test_a_bad_row_is_named_and_leaves_nothing(tmp_path: Path, bad: float) -> No
     save(folder / "b.npy", broken)
     before = snapshot(tmp_path)
     with pytest.raises(DataError, match=r"b\.npy: row 345, coordinate 2"):
-        randomize(open_users(folder), tmp_path / "r", PLAN)
+        randomize(open_users(folder), tmp_path / "r", TARGET)
     assert snapshot(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["users"]
 
@@ -173,23 +177,23 @@ def test_a_bad_row_is_named_and_leaves_nothing(tmp_path: Path, bad: float) -> No
 def test_clip_and_missing_are_passed_on(tmp_path: Path) -> None:
     rows = np.full((10, 3), 2.0)
     rows[:, 1] = np.nan
-    randomize(open_users(save(tmp_path / "u.npy", rows)), tmp_path / "r", PLAN, clip=True, missing="midpoint")
-    expected = np.zeros((3, 5), dtype=int)
-    expected[[0, 2], 4], expected[1, 2] = 10, 10
+    randomize(open_users(save(tmp_path / "u.npy", rows)), tmp_path / "r", TARGET, clip=True, missing="midpoint")
+    expected = np.zeros(15, dtype=int)
+    expected[[4, 7, 14]] = 10
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), expected)
 
 
 def test_rows_of_another_shape_and_an_output_that_exists_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a row has shape \(4,\)"):
-        randomize(open_users(save(tmp_path / "u.npy", np.zeros((2, 4)))), tmp_path / "r", PLAN)
+        randomize(open_users(save(tmp_path / "u.npy", np.zeros((2, 4)))), tmp_path / "r", TARGET)
     users = open_users(save(tmp_path / "u.npy", np.zeros((2, 3))))
     (tmp_path / "r").mkdir()
     with pytest.raises(FileError, match="exists"):
-        randomize(users, tmp_path / "r", PLAN)
+        randomize(users, tmp_path / "r", TARGET)
     with pytest.raises(ParameterError, match="--memory"):
-        randomize(users, tmp_path / "other", PLAN, memory=10**6)
+        randomize(users, tmp_path / "other", TARGET, memory=10**6)
     with pytest.raises(ParameterError, match="workers"):
-        randomize(users, tmp_path / "other", PLAN, workers=0)
+        randomize(users, tmp_path / "other", TARGET, workers=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r", "u.npy"]
 
 
@@ -197,18 +201,20 @@ def test_rows_of_another_shape_and_an_output_that_exists_are_refused(tmp_path: P
 def test_an_input_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "u.npy", grid_rows(1000, PLAN)[0])
     with pytest.raises(FileError, match="was changed while it was read"):
-        randomize(open_users(path), tmp_path / "r", PLAN, progress=lambda _: os.utime(path))
+        randomize(open_users(path), tmp_path / "r", TARGET, progress=lambda _: os.utime(path))
     assert [found.name for found in tmp_path.iterdir()] == ["u.npy"]
 
 
 RANDOMIZE = """
 import sys
 from tests.batch.report_folders import noiseless_plan
-from shufflesum.batch import randomize as step
-from shufflesum.batch.files.users import open_users
+from shufflesum.batch.files import open_users
+from shufflesum.batch.kinds import PLAIN
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.targets import PlainTarget
 
-step._PART_REPORTS = {False: 3000, True: 3000}
-step.randomize(open_users(sys.argv[1]), sys.argv[2], noiseless_plan(), workers=2)
+type(PLAIN).part_reports = 3000
+randomize(open_users(sys.argv[1]), sys.argv[2], PlainTarget(noiseless_plan()), workers=2)
 """
 
 
@@ -248,15 +254,15 @@ def test_an_interrupted_run_goes_on_only_with_the_same_work(tmp_path: Path) -> N
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        randomize(users, tmp_path / "r", PLAN, workers=1, progress=stop)
+        randomize(users, tmp_path / "r", TARGET, workers=1, progress=stop)
     kept = finished(tmp_path / ".r.partial")
     assert kept
     for change in ({"clip": True}, {"format": "arrow"}, {"missing": "midpoint"}):
         with pytest.raises(FileError, match="--restart"):
-            randomize(users, tmp_path / "r", PLAN, **change)
+            randomize(users, tmp_path / "r", TARGET, **change)
     with pytest.raises(FileError, match="--restart"):
-        randomize(users, tmp_path / "r", replace(PLAN, users=5))
-    randomize(users, tmp_path / "r", PLAN)
+        randomize(users, tmp_path / "r", PlainTarget(noiseless_plan(users=5)))
+    randomize(users, tmp_path / "r", TARGET)
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
 
 
@@ -269,8 +275,8 @@ def test_restart_forgets_what_was_done(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        randomize(users, tmp_path / "r", PLAN, clip=True, workers=1, progress=stop)
-    randomize(users, tmp_path / "r", PLAN, restart=True)
+        randomize(users, tmp_path / "r", TARGET, clip=True, workers=1, progress=stop)
+    randomize(users, tmp_path / "r", TARGET, restart=True)
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
 
 
@@ -278,27 +284,27 @@ def test_restart_forgets_what_was_done(tmp_path: Path) -> None:
 def test_sealed_reports_go_all_the_way(tmp_path: Path, workers: int) -> None:
     rows, table = grid_rows(800, PLAN)
     users = open_users(save(tmp_path / "u.npy", rows))
-    dataset = randomize(users, tmp_path / "r", TASK, workers=workers)
-    assert dataset.identity.sealed
+    dataset = randomize(users, tmp_path / "r", SECRET, workers=workers)
+    assert dataset.identity.kind is SEALED
     assert dataset.rows == 2400
     shuffled = open_dataset(shuffle_folder(tmp_path / "r", tmp_path / "s"), stage="shuffled")
-    counts, _ = count(shuffled, TASK, private_key=KEY, workers=workers)
+    counts, _ = count(shuffled, SECRET, workers=workers)
     np.testing.assert_array_equal(counts.table, table)
     assert counts.rejected == 0
     with pytest.raises(ParameterError, match="--key"):
-        count(shuffled, TASK)
+        count(shuffled, SealedTarget(TASK))
     with pytest.raises(ParameterError, match="this private key belongs to"):
-        count(shuffled, TASK, private_key=X25519PrivateKey.generate(), workers=1)
+        count(shuffled, replace(SECRET, private_key=X25519PrivateKey.generate()), workers=1)
     with pytest.raises(ReportsError, match="these reports are sealed"):
-        count(shuffled, PLAN)
+        count(shuffled, TARGET)
     with pytest.raises(ReportsError, match="sealed for task"):
-        count(shuffled, replace(TASK, name="another"), private_key=KEY)
+        count(shuffled, replace(SECRET, task=replace(TASK, name="another")))
 
 
 def test_an_expired_task_and_a_round_it_does_not_cover_are_refused(tmp_path: Path) -> None:
     users = open_users(save(tmp_path / "u.npy", np.zeros((2, 3))))
     with pytest.raises(TaskError, match="ran out"):
-        randomize(users, tmp_path / "r", replace(TASK, expires=datetime(2020, 1, 1, tzinfo=UTC)))
+        randomize(users, tmp_path / "r", SealedTarget(replace(TASK, expires=datetime(2020, 1, 1, tzinfo=UTC))))
     with pytest.raises(ReportsError, match="covers rounds 1 to 1"):
-        randomize(users, tmp_path / "r", TASK, round_number=2)
+        randomize(users, tmp_path / "r", SealedTarget(TASK, 2))
     assert [path.name for path in tmp_path.iterdir()] == ["u.npy"]

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from tests.batch.report_folders import batch_of, every_byte_changed, noiseless_plan
+from tests.batch.report_folders import every_byte_changed, noiseless_plan, records_of
 
 from shufflesum._documents import encode_checked
 from shufflesum.batch.files import open_dataset, write_part
@@ -24,7 +24,7 @@ def add(folder: Path, name: str, identity: Identity | None = None, reports: int 
     """One more file of reports, by default of a user who came alone."""
     identity = identity or Identity.for_plan(PLAN)
     folder.mkdir(exist_ok=True)
-    write_part(folder, name, [batch_of([0] * reports, [1] * reports, identity)], identity)
+    write_part(folder, name, [records_of([1] * reports, identity)], identity)
     return folder
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_list_is_refused(reports: Path, tmp_path: Path, text: str) -> 
 
 def test_a_list_of_an_earlier_version_is_named(reports: Path, tmp_path: Path) -> None:
     (reports / RELEASED).write_text('{"format": "shufflesum-released-1", "releases": []}')
-    with pytest.raises(FileError, match=r"'shufflesum-released-1'; this version reads .*-2'.*; take a copy .* move it"):
+    with pytest.raises(FileError, match=r"'shufflesum-released-1', but .*-2'.*; take a copy .* move it"):
         shuffle(reports, tmp_path / "after")
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, shuffle_folder, snapshot, write_folder
+from tests.batch.report_folders import records_of, shuffle_folder, snapshot, write_folder
 
 import shufflesum as ss
 from shufflesum.batch.files import open_dataset, write_part
@@ -155,7 +155,7 @@ def test_sealed_reports_need_task_and_key(sealed: Path, refused: Callable[..., s
     assert "these reports are sealed" in refused("analyze", sealed, "--plan", "small.json")
 
 
-def test_a_batch_of_too_few_honest_users_gives_no_estimate(
+def test_a_records_of_too_few_honest_users_gives_no_estimate(
     files: Path, command: Command, refused: Callable[..., str]
 ) -> None:
     """Half of the users put all their reports into the first block: no report is bad, but the others hide fewer."""
@@ -292,7 +292,7 @@ def test_an_incomplete_a_damaged_and_a_doubled_folder_are_refused(shuffled: Path
 def test_mixed_plans_and_wrong_columns_are_refused(shuffled: Path, refused: Callable[..., str]) -> None:
     (shuffled / "_shufflesum.json").unlink()
     other = Identity.for_plan(OTHER).shuffled()
-    write_part(shuffled, "zz", [batch_of([0], [0], other)], other)
+    write_part(shuffled, "zz", [records_of([0], [0], other)], other)
     assert "cannot be mixed" in refused("analyze", shuffled, "--plan", "plan.json")
     identity = open_dataset(shuffled / "part-0.parquet", stage="shuffled").identity
     for columns, named in (
@@ -307,7 +307,7 @@ def test_mixed_plans_and_wrong_columns_are_refused(shuffled: Path, refused: Call
 def test_values_outside_the_domain_are_counted_and_rejected(shuffled: Path, command: Command) -> None:
     (shuffled / "_shufflesum.json").unlink()
     identity = open_dataset(shuffled, stage="shuffled").identity
-    write_part(shuffled, "zz", [batch_of([3, 0, 1 << 31], [0, 4, 65535], identity)], identity)
+    write_part(shuffled, "zz", [records_of([3, 0, 1 << 31], [0, 4, 65535], identity)], identity)
     done = command("analyze", shuffled, "--plan", "plan.json", "--json")
     assert done.estimate["rejected_reports"] == 3
     assert sum(done.estimate["report_counts"]) == 15_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, snapshot, write_folder
+from tests.batch.report_folders import records_of, snapshot, write_folder
 from tests.cli.conftest import SCRIPT
 
 import shufflesum as ss
@@ -171,7 +171,7 @@ def test_reports_of_another_task_and_uploads_without_one_are_refused(
 
 def test_a_polite_kill_leaves_work_that_the_same_command_finishes(folder: Path, command: Command) -> None:
     identity = Identity.for_plan(unprotected_plan(users=100, shape=1 << 20, levels=9))
-    batch = batch_of(range(1 << 20), np.arange(1 << 20) % 10, identity)
+    batch = records_of(range(1 << 20), np.arange(1 << 20) % 10, identity)
     (folder / "reports").mkdir()
     write_part(folder / "reports", "part", [batch] * 4, identity)
     arguments = ["shuffle", "reports", "-o", "shuffled", "--memory", "42MB"]

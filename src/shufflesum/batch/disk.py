@@ -22,7 +22,7 @@ def writing(what: object, advice: str, problem: str = "cannot be written") -> It
     except OSError as error:
         if isinstance(error, FileError):
             raise
-        raise WriteError(f"{what}: {problem}: {error.strerror or error}; {advice}") from error
+        raise WriteError("unwritable", f"{what}: {problem}: {error.strerror or error}; {advice}") from error
 
 
 def is_interruption(error: BaseException) -> bool:

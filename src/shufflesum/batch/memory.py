@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum.errors import ParameterError
 
-__all__ = ["DEFAULT_MEMORY", "thread_pool", "workers_within"]
+__all__ = ["DEFAULT_MEMORY", "workers_within"]
 
 DEFAULT_MEMORY = 10**9
 
@@ -21,16 +17,7 @@ def workers_within(asked: int | None, memory: int, bytes_each: int) -> int:
         check_size("workers", asked, 1, 1 << 10)
     if memory < bytes_each:
         raise ParameterError(
-            f"memory is {memory / 1e6:.3g} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (--memory)"
+            "out-of-range",
+            f"memory is {memory / 1e6:.3g} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (--memory)",
         )
     return min(asked or cores(), memory // bytes_each)
-
-
-@contextmanager
-def thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads; after an error, work that has not begun is dropped."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)

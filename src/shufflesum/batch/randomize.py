@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import nullcontext
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from shufflesum._workers import Workers
 from shufflesum.batch.files import Dataset, Format, StagedFolder, describe_inputs, open_dataset, write_part
 from shufflesum.batch.files.users import Piece, Users
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.memory import DEFAULT_MEMORY, thread_pool, workers_within
-from shufflesum.batch.sealer import Sealer
-from shufflesum.batch.steps import plan_of, randomize_batch, randomize_rows, seal_batch
-from shufflesum.contract import Plan
+from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
+from shufflesum.batch.targets import Target, randomize_rows
 from shufflesum.domain import Missing
-from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.protocol import Randomizer, RandomSource
+from shufflesum.errors import DataError, FileError
+from shufflesum.protocol import Randomizer
+from shufflesum.randomness import RandomSource
 from shufflesum.tables import check_shape
-from shufflesum.wire import Task, TaskError
 
 __all__ = ["randomize"]
 
-_PART_REPORTS = {False: 1 << 21, True: 1 << 18}  # plain, sealed: what an interruption loses at most, for each worker
-_PART_VALUES = 1 << 29  # the same for wide rows with few reports
-_PIECE_REPORTS = {False: 1 << 40, True: 1 << 13}  # sealing is slow: about a second of work, which nothing can interrupt
-_RANDOMIZE_BYTES = 95 << 20  # for each worker: batches of rows on their way in, and a part on its way out
+_PART_VALUES = 1 << 29  # the most values of users in a part, for wide rows with few reports
+_WORKER_BYTES = 95 << 20  # for each worker: pieces of rows on their way in, and a part on its way out
 
 
 def randomize(
     users: Users,
     output: str | os.PathLike[str],
-    target: Plan | Task,
+    target: Target,
     *,
-    round_number: int | None = None,
     clip: bool = False,
     missing: Missing = "refuse",
     format: Format = "parquet",
@@ -52,21 +43,12 @@ def randomize(
     interruption the same call keeps the parts that were finished: each has all reports of its range of users.
     `progress` is called with the number of rows done so far.
     """
-    plan = plan_of(target)
+    plan, kind = target.plan, target.kind
     check_shape(users.path, users.shape, plan)
-    if isinstance(target, Task) and target.expired:
-        raise TaskError(f"task {target.name!r} ran out at {target.expires}; make a new task")
-    sealed = isinstance(target, Task)
-    number = 1 if round_number is None else round_number
-    if isinstance(target, Task):
-        identity = Identity.for_task(target, number, users.names)
-    elif round_number is not None:
-        raise ParameterError(f"round_number is {round_number} (--round), but plain reports have no round; give a task")
-    else:
-        identity = Identity.for_plan(plan, users.names)
-    # A batch has at least one row; six of them are on their way at a time, for each worker.
-    workers = workers_within(workers, memory, _RANDOMIZE_BYTES + 48 * max(0, plan.dimension - (1 << 20)))
-    rows_per_part = max(1, min(_PART_REPORTS[sealed] // plan.reports, _PART_VALUES // plan.dimension))
+    identity = target.identity(users.names)
+    # A piece has at least one row; six of them are on their way at a time, for each worker.
+    workers = workers_within(workers, memory, _WORKER_BYTES + 48 * max(0, plan.dimension - (1 << 20)))
+    rows_per_part = max(1, min(kind.part_reports // plan.reports, _PART_VALUES // plan.dimension))
     inputs = describe_inputs(users.paths)
     work = {
         "step": "randomize",
@@ -77,86 +59,57 @@ def randomize(
         "format": format,
         "rows_per_part": rows_per_part,
     }
-    sealer = Sealer(target, number, workers) if isinstance(target, Task) else nullcontext()
-    with StagedFolder(output, work, identity, restart=restart) as folder, sealer as sealing:
-        idle: SimpleQueue[Randomizer] = SimpleQueue()
-        for _ in range(workers):
-            idle.put(Randomizer(plan, clip=clip, missing=missing, source=source))
+    with (
+        StagedFolder(output, work, identity, restart=restart) as folder,
+        target.encoding(workers) as encode,
+        Workers(Randomizer(plan, clip=clip, missing=missing, source=source) for _ in range(workers)) as pool,
+    ):
+        finished = folder.parts
 
-        def make(piece: Piece) -> Any:
+        def make(randomizer: Randomizer, piece: Piece) -> tuple[Piece, Any]:
+            """The piece's reports as a record batch; None where its part was finished before."""
+            part = piece.row // rows_per_part
+            whole = min(rows_per_part, users.rows - part * rows_per_part) * plan.reports
+            if finished.get(_part_name(part)) == whole:
+                return piece, None
             rows = piece.rows.reshape(len(piece.rows), *plan.shape)
-            randomizer = idle.get()
             try:
-                if not isinstance(target, Task):
-                    return randomize_batch(rows, randomizer, folder.identity, first_row=piece.row_in_file)
-                reports = randomize_rows(rows, randomizer, piece.row_in_file)
+                return piece, encode(randomize_rows(rows, randomizer, piece.row_in_file))
             except DataError as error:
-                raise DataError(f"{piece.path}: {error}") from error
-            finally:
-                idle.put(randomizer)
-            return seal_batch(reports, target, number, sealing=sealing)
+                raise DataError(error.problem, f"{piece.path}: {error}") from error
 
-        most = max(1, _PIECE_REPORTS[sealed] // plan.reports)
-        _write_parts(
-            folder,
-            users.pieces(rows_per_part, most),
-            users.rows,
-            make,
-            rows_per_part,
-            plan.reports,
-            format,
-            workers,
-            progress,
-        )
+        def write(_: Randomizer, part: tuple[str, list[Any]]) -> int:
+            name, records = part
+            return write_part(folder.path, name, records, folder.identity, format)
+
+        pieces = users.pieces(rows_per_part, max(1, kind.piece_reports // plan.reports))
+        made = _with_progress(pool.map(make, pieces), progress)
+        for _ in pool.map(write, _parts(made, rows_per_part, users.rows), ahead=workers - 1):
+            pass
         if describe_inputs(users.paths) != inputs:
-            raise FileError(f"{users.path}: was changed while it was read; work on a copy")
+            raise FileError("changed-meanwhile", f"{users.path}: was changed while it was read; work on a copy")
     return open_dataset(output, stage="reports")
 
 
-def _write_parts(
-    folder: StagedFolder,
-    pieces: Iterator[Piece],
-    rows: int,
-    make: Callable[[Piece], Any],
-    rows_per_part: int,
-    reports: int,
-    format: Format,
-    workers: int,
-    progress: Callable[[int], None] | None,
-) -> None:
-    """Make the record batches of all pieces and write them in parts, leaving out the parts that are there already."""
-    finished = folder.parts
-    made: deque[tuple[Piece, Future[Any]]] = deque()
-    writing: deque[Future[int]] = deque()
-    part: list[Any] = []
+def _with_progress(
+    made: Iterable[tuple[Piece, Any]], progress: Callable[[int], None] | None
+) -> Iterator[tuple[Piece, Any]]:
+    for piece, records in made:
+        yield piece, records
+        if progress:
+            progress(piece.row + len(piece.rows))
 
-    def collect(waiting: int) -> None:
-        """Take the oldest results until so many are waiting; hand on a part when its last one has come."""
-        while len(made) > waiting:
-            piece, future = made.popleft()
-            part.append(future.result())
-            end = piece.row + len(piece.rows)
-            if end % rows_per_part == 0 or end == rows:
-                while len(writing) >= workers:
-                    writing.popleft().result()
-                name = _part_name(piece.row // rows_per_part)
-                writing.append(pool.submit(write_part, folder.path, name, part.copy(), folder.identity, format))
-                part.clear()
-            if progress:
-                progress(end)
 
-    with thread_pool(workers) as pool:
-        for piece in pieces:
-            index = piece.row // rows_per_part
-            part_rows = min(rows_per_part, rows - index * rows_per_part)
-            if finished.get(_part_name(index)) != part_rows * reports:
-                made.append((piece, pool.submit(make, piece)))
-                collect(2 * workers)
-            elif progress:
-                progress(piece.row + len(piece.rows))
-        collect(0)
-        for future in writing:
-            future.result()
+def _parts(made: Iterable[tuple[Piece, Any]], rows_per_part: int, rows: int) -> Iterator[tuple[str, list[Any]]]:
+    """Record batches put together to parts, each with its name; those that were finished before are left out."""
+    waiting: list[Any] = []
+    for piece, records in made:
+        if records is not None:
+            waiting.append(records)
+        end = piece.row + len(piece.rows)
+        if waiting and (end % rows_per_part == 0 or end == rows):
+            yield _part_name(piece.row // rows_per_part), waiting
+            waiting = []
 
 
 def _part_name(index: int) -> str:

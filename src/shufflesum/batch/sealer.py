@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from shufflesum._machine import process_pool
-from shufflesum.contract import REPORT_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.wire import SEALED_BYTES, Task, seal_info, seal_many
 
 __all__ = ["Sealer"]
@@ -31,7 +31,7 @@ class Sealer:
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, encoded: NDArray[np.uint8], /) -> NDArray[np.uint8]:
-        """Encoded reports, shape (reports, 6), each sealed by itself: shape (reports, 54)."""
+        """Encoded reports, shape (reports, 4), each sealed by itself: shape (reports, 52)."""
         if self._pool is None or len(encoded) <= _BLOCK:
             return seal_many(encoded, self._task.public_key, self._info)
         blocks = [encoded[start : start + _BLOCK].tobytes() for start in range(0, len(encoded), _BLOCK)]

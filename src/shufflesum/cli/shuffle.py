@@ -59,7 +59,8 @@ def command(
     if engine == "spark":
         if task is not None or restart or kind != "parquet":
             raise ParameterError(
-                "--task, --restart and --format arrow are for --engine local; leave them out, or shuffle there"
+                "conflicting-arguments",
+                "--task, --restart and --format arrow are for --engine local; leave them out, or shuffle there",
             )
         from shufflesum.batch import spark
 
@@ -67,8 +68,7 @@ def command(
             dataset = spark.shuffle_folder(reports, output, master=master, released=released)
         _say(output, dataset.rows, len(dataset.files))
         return
-    from shufflesum.batch.shuffle.passes import shuffle_source
-    from shufflesum.batch.shuffle.sources import FileSource, open_source
+    from shufflesum.batch.shuffle import FileSource, open_source, shuffle_source
 
     with warnings_as_notes(), taking_up(output, restart=restart):
         source = open_source(*reports, task=task)

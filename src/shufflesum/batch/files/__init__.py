@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shufflesum.batch.files.dataset import Dataset, join_datasets, open_dataset
 from shufflesum.batch.files.manifest import write_manifest
-from shufflesum.batch.files.report_file import Format, ReportFile, read_batches, write_part
+from shufflesum.batch.files.report_file import Format, ReportFile, read_records, write_part
 from shufflesum.batch.files.staging import StagedFolder, describe_inputs, partial_path
 from shufflesum.batch.files.users import Piece, Users, open_users
 
@@ -20,7 +20,7 @@ __all__ = [
     "open_dataset",
     "open_users",
     "partial_path",
-    "read_batches",
+    "read_records",
     "write_manifest",
     "write_part",
 ]

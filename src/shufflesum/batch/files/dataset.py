@@ -48,17 +48,17 @@ def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
     opened = {file: open_report_file(file) for file in report_paths(path)}
     for name, (_, identity) in opened.items():
         if identity.stage != stage:
-            raise ReportsError(f"{name}: {_WRONG_STAGE[stage]}")
+            raise ReportsError("wrong-stage", f"{name}: {_WRONG_STAGE[stage]}")
     try:
         identity = reduce(Identity.merge, (identity for _, identity in opened.values()))
     except ReportsError as error:
-        raise ReportsError(f"{path}: {error}") from error
+        raise ReportsError(error.problem, f"{path}: {error}") from error
     files = tuple(file for file, _ in opened.values())
     whole = path.is_dir() and check_manifest(path, files, identity)
     dataset = Dataset(path, files, identity, whole)
     _refuse_repeats(files)
     if dataset.rows == 0:
-        raise ReportsError(f"{path}: its files hold no reports; nothing can be done with them")
+        raise ReportsError("no-rows", f"{path}: its files hold no reports; nothing can be done with them")
     return dataset
 
 
@@ -70,7 +70,7 @@ def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
         try:
             identity = identity.merge(other.identity)
         except ReportsError as error:
-            raise ReportsError(f"{first.path} and {other.path}: {error}") from error
+            raise ReportsError(error.problem, f"{first.path} and {other.path}: {error}") from error
     files = tuple(file for dataset in datasets for file in dataset.files)
     _refuse_repeats(files)
     return Dataset(first.path, files, identity, whole=all(dataset.whole for dataset in datasets))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from shufflesum._documents import decode_checked, encode_checked
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._machine import replace_file
 from shufflesum.batch.disk import writing
 from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths
@@ -43,19 +43,28 @@ def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity
         identity_written = Identity.from_json(json.dumps(document["identity"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileError(
-            f"{path}: the list of what was written cannot be read ({error}); copy the folder again, or write it anew"
+            "other-format" if isinstance(error, OtherFormatError) else "damaged",
+            f"{path}: the list of what was written cannot be read ({error}); copy the folder again, or write it anew",
         ) from error
     found = {file.path.name: (file.rows, file.bytes) for file in files}
     for name in sorted(written.keys() - found.keys()):
-        raise ReportsError(f"{folder}: {name} is missing; {MANIFEST} lists it: copy the folder again, whole")
+        raise ReportsError(
+            "changed-afterwards", f"{folder}: {name} is missing; {MANIFEST} lists it: copy the folder again, whole"
+        )
     for name in sorted(found.keys() - written.keys()):
-        raise ReportsError(f"{folder}: {name} is not in {MANIFEST}, so it does not belong here; move it away")
+        raise ReportsError(
+            "changed-afterwards", f"{folder}: {name} is not in {MANIFEST}, so it does not belong here; move it away"
+        )
     for name, (rows, size) in found.items():
         if (rows, size) != written[name]:
             raise ReportsError(
+                "changed-afterwards",
                 f"{folder}: {name} has {rows} rows in {size} bytes, but {written[name][0]} in {written[name][1]} were "
-                "written; copy the folder again, whole"
+                "written; copy the folder again, whole",
             )
     if identity != identity_written:
-        raise ReportsError(f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole")
+        raise ReportsError(
+            "changed-afterwards",
+            f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole",
+        )
     return True

@@ -72,7 +72,7 @@ class StagedFolder:
         """Make the folder, or take up an interrupted one."""
         if os.path.lexists(self.output):
             raise FileError(
-                f"{self.output}: exists, and is never replaced; choose another output folder, or move it away"
+                "exists", f"{self.output}: exists, and is never replaced; choose another output folder, or move it away"
             )
         try:
             self._take_lock()
@@ -82,8 +82,9 @@ class StagedFolder:
             if isinstance(error, FileError):
                 raise
             raise FileError(
+                "unwritable",
                 f"{self.output}: cannot be written: {error.strerror or error}; choose an output in a folder that "
-                "exists and that you may write to"
+                "exists and that you may write to",
             ) from error
         except BaseException:
             self._release()
@@ -94,9 +95,13 @@ class StagedFolder:
         self.path.mkdir(mode=0o700, exist_ok=True)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         if not try_lock(self._lock, self.path) or os.path.lexists(self.output):
-            raise FileError(f"{self.output}: another run is writing it; wait for that, or choose another output folder")
+            raise FileError(
+                "in-use", f"{self.output}: another run is writing it; wait for that, or choose another output folder"
+            )
         if os.fstat(self._lock).st_uid != os.geteuid():
-            raise FileError(f"{self.path}: belongs to another user; remove it, or choose another output folder")
+            raise FileError(
+                "unwritable", f"{self.path}: belongs to another user; remove it, or choose another output folder"
+            )
         os.fchmod(self._lock, 0o700)
 
     def _take_up(self) -> None:
@@ -107,8 +112,9 @@ class StagedFolder:
             same = replace(identity, contribution_ids=now.contribution_ids, shuffle_id=now.shuffle_id)
             if (work, same) != (self._work, now):
                 raise FileError(
+                    "other-work",
                     f"{self.output}: an interrupted run left {self.path.name}, with other input or options; "
-                    "repeat that command to finish it, or say --restart to throw away what it did"
+                    "repeat that command to finish it, or say --restart to throw away what it did",
                 )
             self.identity = identity
             return
@@ -130,7 +136,7 @@ class StagedFolder:
             return document["work"], Identity.from_json(document["identity"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FileError(
-                f"{path}: cannot be understood ({error}); say --restart to throw away what was done"
+                "damaged", f"{path}: cannot be understood ({error}); say --restart to throw away what was done"
             ) from error
 
     def __exit__(
@@ -149,7 +155,8 @@ class StagedFolder:
         write_manifest(self.path, self.identity)
         if os.path.lexists(self.output):  # a rename would replace an empty folder
             raise FileError(
-                f"{self.output}: was made by somebody else in the meantime; move it away and run the same again"
+                "exists",
+                f"{self.output}: was made by somebody else in the meantime; move it away and run the same again",
             )
         with writing(self.output, "check the disk"):
             for entry in self.path.iterdir():
@@ -187,5 +194,5 @@ def describe_inputs(paths: list[Path]) -> list[list[Any]]:
     try:
         found = [(path.absolute(), path.stat()) for path in paths]
     except OSError as error:
-        raise FileError(f"{error.filename}: cannot be read: {error.strerror or error}") from error
+        raise FileError("unreadable", f"{error.filename}: cannot be read: {error.strerror or error}") from error
     return [[str(path), status.st_size, status.st_mtime_ns] for path, status in found]

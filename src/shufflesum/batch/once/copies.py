@@ -36,8 +36,9 @@ def refuse_same_files(files: Iterable[Path]) -> None:
             for other in alike:
                 if filecmp.cmp(file, other, shallow=False):
                     raise FileError(
+                        "counted-twice",
                         f"{other} and {file} are the same, byte for byte; whoever is in them would count twice: move "
-                        "one of them away"
+                        "one of them away",
                     )
             alike.append(file)
 
@@ -48,8 +49,9 @@ def refuse_same_parts(parts: Iterable[tuple[Hashable, str, Path]]) -> None:
     for contributions, part, path in parts:
         if (earlier := known.setdefault((contributions, part), path)) is not path:
             raise ReportsError(
+                "counted-twice",
                 f"{earlier} and {path} are the same part, {part}, of one run; its reports would count twice: move one "
-                "of them away"
+                "of them away",
             )
 
 
@@ -76,8 +78,9 @@ def _refuse_alike(sealed: SealedReports, alike: NDArray[np.uint64]) -> None:
             report = rows[row].tobytes()
             if report in known:
                 raise ReportsError(
+                    "counted-twice",
                     f"{known[report]} and {where(row)}: hold the same sealed report, which would count twice and show "
-                    "its user's value; one is copied: find out whose, and leave that out"
+                    "its user's value; one is copied: find out whose, and leave that out",
                 )
             known[report] = where(row)
 

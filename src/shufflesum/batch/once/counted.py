@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum._documents import decode_checked, encode_checked
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._machine import replace_file, try_lock
 from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
-from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.protocol import Counts
+from shufflesum.plans import Plan
+from shufflesum.reports import Counts
 
 __all__ = ["Counted"]
 
@@ -52,15 +52,17 @@ class Counted:
         """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
         if self.task not in ([], [identity.task_id, identity.round_number]):
             raise ReportsError(
+                "mixed-reports",
                 f"{self.path} has counted reports of task {str(self.task[0])[:12]}, round {self.task[1]}, not of task "
-                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each"
+                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each",
             )
         identity.check_names(self.names_id)
         for contribution in identity.contribution_ids:
             if (known := self.contributions.get(contribution)) not in (None, identity.shuffle_id):
                 raise ReportsError(
+                    "counted-twice",
                     f"{self.path} has counted contribution {contribution[:12]} in shuffle {str(known)[:12]}; shuffle "
-                    f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice"
+                    f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice",
                 )
 
     def add(
@@ -74,15 +76,16 @@ class Counted:
     ) -> None:
         """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
         if identity.shuffle_id is None:
-            raise ReportsError("only shuffled reports can be counted; run shufflesum shuffle first")
+            raise ReportsError("wrong-stage", "only shuffled reports can be counted; run shufflesum shuffle first")
         self.check(identity)
         self._refuse_known(digests)
         known = self.parts.get(identity.shuffle_id, [])
         for part in filter(None, parts):
             if part in known:
                 raise ReportsError(
+                    "counted-twice",
                     f"{self.path} has counted {part} of shuffle {identity.shuffle_id[:12]} already, perhaps before it "
-                    "was rewritten; no report counts twice: give only new files"
+                    "was rewritten; no report counts twice: give only new files",
                 )
         self.parts[identity.shuffle_id] = [*known, *filter(None, parts)]
         self.counts.merge(counts)
@@ -97,8 +100,9 @@ class Counted:
         for path, digest in digests.items():
             if digest in known:
                 raise ReportsError(
+                    "counted-twice",
                     f"{path}: {self.path} has counted this file, or a copy of it, already ({known[digest]}); "
-                    "no report counts twice: give only new files"
+                    "no report counts twice: give only new files",
                 )
             known[digest] = path.name
 
@@ -113,7 +117,8 @@ class Counted:
             if isinstance(error, FileError):
                 raise
             raise FileError(
-                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to"
+                "unwritable",
+                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
             ) from error
         except BaseException:
             self._release()
@@ -125,7 +130,7 @@ class Counted:
         if not try_lock(self._lock, self._lock_path):
             os.close(self._lock)
             self._lock = -1
-            raise FileError(f"{self.path}: another run is adding to it; wait until that has ended")
+            raise FileError("in-use", f"{self.path}: another run is adding to it; wait until that has ended")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -145,13 +150,13 @@ class Counted:
             replace_file(self._final, encode_checked(_FORMAT, self._content()))
 
     def _content(self) -> dict[str, Any]:
-        flat = self.counts.table.reshape(-1)
-        cells = np.flatnonzero(flat)
+        table = self.counts.table
+        cells = np.flatnonzero(table)
         return {
             "plan": self.counts.plan.id,
-            "shape": list(self.counts.table.shape),
             "cells": cells.tolist(),
-            "counts": flat[cells].tolist(),
+            "counts": table[cells].tolist(),
+            "blanks": self.counts.blanks,
             "rejected": self.counts.rejected,
             "files": self.files,
             "contributions": self.contributions,
@@ -166,17 +171,19 @@ class Counted:
             content = decode_checked(self.path.read_bytes(), _FORMAT)
         except ValueError as error:
             raise FileError(
+                "other-format" if isinstance(error, OtherFormatError) else "damaged",
                 f"{self.path}: is no file of counts that can be used ({error}); take a copy from before, or count all "
-                "files again into a new one"
+                "files again into a new one",
             ) from error
         plan = self.counts.plan
         if content["plan"] != plan.id:
             raise ReportsError(
+                "other-plan",
                 f"{self.path}: holds counts of plan {str(content['plan'])[:12]}, not of plan {plan.id[:12]}; "
-                "name another --state for another plan"
+                "name another --state for another plan",
             )
-        self.counts.table.reshape(-1)[np.array(content["cells"], dtype=np.int64)] = content["counts"]
-        self.counts.rejected = content["rejected"]
+        self.counts.table[np.array(content["cells"], dtype=np.int64)] = content["counts"]
+        self.counts.blanks, self.counts.rejected = content["blanks"], content["rejected"]
         self.files, self.contributions = content["files"], content["contributions"]
         self.parts, self.task = content["parts"], content["task"]
         self.whole, self.names_id = content["whole"], content["names_id"]

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._documents import decode_checked, encode_checked
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._machine import replace_file
 from shufflesum.batch.disk import writing
 from shufflesum.errors import FileError, ReportsError
@@ -132,10 +132,11 @@ class Released:
                 return release
             if release.members.shared(self._members):
                 raise ReportsError(
+                    "released-before",
                     f"{', '.join(map(str, self._folders))}: some of these reports were released before, by shuffle "
                     f"{release.shuffles[0][:12]} (see {path}), together with others or without these; the difference "
                     "of two outputs would show the users in only one of them. Late files wait for the next batch: keep "
-                    "them in a folder of their own"
+                    "them in a folder of their own",
                 )
         return None
 
@@ -147,6 +148,7 @@ def _read(path: Path) -> list[_Release]:
         return []
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise FileError(
+            "other-format" if isinstance(error, OtherFormatError) else "damaged",
             f"{path}: the list of what was released cannot be understood ({error}); take a copy from before, or "
-            "move it away if none of these reports was ever shuffled"
+            "move it away if none of these reports was ever shuffled",
         ) from error

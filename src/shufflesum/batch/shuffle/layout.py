@@ -41,10 +41,11 @@ class Layout:
         """The layout for so many reports that stays within `memory` bytes."""
         if memory < SMALLEST_MEMORY:
             raise ParameterError(
-                f"memory is {memory / 1e6:.3g} MB; a shuffle needs at least {SMALLEST_MEMORY / 1e6:.0f} MB"
+                "out-of-range",
+                f"memory is {memory / 1e6:.3g} MB; a shuffle needs at least {SMALLEST_MEMORY / 1e6:.0f} MB",
             )
         if workers < 1:
-            raise ParameterError(f"workers is {workers}; at least one is needed")
+            raise ParameterError("out-of-range", f"workers is {workers}; at least one is needed")
         workers = min(workers, memory // (2 * _WORKER_BYTES))
         free = memory - workers * _WORKER_BYTES
         total = rows * item_bytes
@@ -58,8 +59,9 @@ class Layout:
             buckets *= 2
         if buckets > _MOST_BUCKETS:
             raise ParameterError(
+                "out-of-range",
                 f"{total / 1e9:,.0f} GB of reports cannot be shuffled within {memory / 1e6:,.0f} MB; "
-                "give more memory, or fewer workers"
+                "give more memory, or fewer workers",
             )
         parts = min(buckets, _power_of_two(total / _PART_BYTES / 2))
         return cls(rows, buckets, parts, max(1, run_bytes // item_bytes), in_memory, workers)

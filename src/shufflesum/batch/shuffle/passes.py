@@ -12,37 +12,34 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
 from shufflesum._machine import cores
+from shufflesum._workers import Workers
 from shufflesum.batch.disk import writing
 from shufflesum.batch.files import Format, StagedFolder, write_part
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.kinds import SEALED, Items
 from shufflesum.batch.memory import DEFAULT_MEMORY
 from shufflesum.batch.once import Released, refuse_same_reports
 from shufflesum.batch.shuffle.layout import Layout
-from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items, as_bytes, permute, room, scatter
+from shufflesum.batch.shuffle.scatter import as_bytes, permute, room, scatter
 from shufflesum.batch.shuffle.sources import ReportSource, Unit, folders_of, open_source, refuse_changed
 from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, Runs, spill, spilled_rows
-from shufflesum.batch.steps import record_batch
 from shufflesum.errors import ReportsError
-from shufflesum.protocol.randomness import RandomSource, SecureSource
+from shufflesum.randomness import RandomSource, SecureSource
 from shufflesum.wire import Task
 
 __all__ = ["Shuffled", "run", "shuffle", "shuffle_source"]
 
-_J = TypeVar("_J")
-_R = TypeVar("_R")
 _SPILL, _BOOT = "_spill", "boot"
 _NO_ROOM = "make room on the disk and run the same again, or say --restart to begin anew"
-_ROWS_AT_ONCE = {PLAIN: 1 << 17, SEALED: 1 << 14}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +102,11 @@ def shuffle_source(
     `released`, by default `_released.json` in each input folder: see `once.Released` for what it refuses.
     """
     identity = source.identity
-    if source.rows < identity.least_reports:
-        raise ReportsError(
-            f"there are {source.rows} reports, but the plan hides a user among {identity.users} users with "
-            f"{identity.reports} reports each; wait for {identity.least_reports - source.rows} more reports"
-        )
-    if identity.sealed:
+    identity.check_enough(source.rows)
+    if identity.kind is SEALED:
         refuse_same_reports(source.sealed, source.rows, memory)
-    dtype = SEALED if identity.sealed else PLAIN
-    layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=cores() if workers is None else workers)
+    workers = cores() if workers is None else workers
+    layout = Layout.plan(source.rows, identity.kind.item.itemsize, memory=memory, workers=workers)
     return run(source, output, layout, format=format, restart=restart, released=released, progress=progress)
 
 
@@ -128,7 +121,7 @@ def run(
     progress: Callable[[int], None] | None = None,
     randomness: Callable[[], RandomSource] = SecureSource,
 ) -> Shuffled:
-    """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
+    """Shuffle by a given layout; `randomness` makes a source of random bits for each worker."""
     check_choice("format", format, get_args(Format))
     releases = Released(source.members(), folders_of(source), released)
     releases.check()
@@ -141,8 +134,9 @@ def run(
     with (
         StagedFolder(output, work, source.identity.shuffled(), restart=restart) as folder,
         writing(folder.path, _NO_ROOM, "cannot be written or read"),
+        Workers(randomness() for _ in range(layout.workers)) as pool,
     ):
-        step = _Step(source, layout, folder, format, progress, randomness)
+        step = _Step(source, layout, folder, format, progress, pool)
         if layout.in_memory:
             step.write(step.scatter_in_memory())
         else:
@@ -166,18 +160,19 @@ class _Step:
         folder: StagedFolder,
         format: Format,
         progress: Callable[[int], None] | None,
-        randomness: Callable[[], RandomSource],
+        pool: Workers[RandomSource],
     ) -> None:
         self._source, self._layout, self._folder = source, layout, folder
-        self._format, self._progress, self._randomness = format, progress, randomness
-        self._dtype = SEALED if source.identity.sealed else PLAIN
+        self._format, self._progress, self._pool = format, progress, pool
+        self._kind = source.identity.kind
         self._lock, self._moved = threading.Lock(), 0
 
     def scatter_in_memory(self) -> MemoryRuns:
         """The first pass, kept in memory; parts that an interrupted run wrote are of other buckets, and thrown away."""
         self._forget()
-        runs = MemoryRuns(self._dtype)
-        for found in self._all(lambda unit: list(self._runs(unit)), self._source.units(self._layout.unit_rows)):
+        runs = MemoryRuns(self._kind.item)
+        units = self._source.units(self._layout.unit_rows)
+        for found in self._pool.map(lambda randomness, unit: list(self._runs(unit, randomness)), units):
             for items, ends in found:
                 runs.add(items, ends)
         return runs
@@ -201,53 +196,44 @@ class _Step:
         }
         self._count(sum(done.values()))
 
-        def scatter_unit(number: int) -> int:
-            return spill(spilled, number, self._runs(units[number]), self._layout.buckets)
+        def scatter_unit(randomness: RandomSource, number: int) -> int:
+            return spill(spilled, number, self._runs(units[number], randomness), self._layout.buckets)
 
-        for _ in self._all(scatter_unit, [unit for unit in range(len(units)) if unit not in done]):
+        for _ in self._pool.map(scatter_unit, [unit for unit in range(len(units)) if unit not in done]):
             pass
-        return FileRuns(spilled, len(units), self._dtype, self._layout.buckets)
+        return FileRuns(spilled, len(units), self._kind.item, self._layout.buckets)
 
     def write(self, runs: Runs) -> None:
         """The second pass: every part that is not there yet."""
         if runs.rows != self._layout.rows:
             raise ReportsError(
-                f"{runs.rows} reports were read where {self._layout.rows} were announced; the input was changed"
+                "changed-meanwhile",
+                f"{runs.rows} reports were read where {self._layout.rows} were announced; the input was changed",
             )
         finished = self._folder.parts
         self._count(sum(finished.values()))
 
-        def write(part: int) -> int:
-            batches = self._permuted(runs, self._layout.buckets_of(part))
-            return write_part(self._folder.path, _part_name(part), batches, self._folder.identity, self._format)
+        def write(randomness: RandomSource, part: int) -> int:
+            records = self._permuted(runs, self._layout.buckets_of(part), randomness)
+            return write_part(self._folder.path, _part_name(part), records, self._folder.identity, self._format)
 
         todo = [part for part in range(self._layout.parts) if _part_name(part) not in finished]
-        rows = sum(finished.values()) + sum(self._all(write, todo))
+        rows = sum(finished.values()) + sum(self._pool.map(write, todo))
         if rows != self._layout.rows:
-            raise ReportsError(f"{rows} reports were written where {self._layout.rows} were read; say --restart")
+            raise ReportsError(
+                "changed-meanwhile", f"{rows} reports were written where {self._layout.rows} were read; say --restart"
+            )
 
     def _forget(self) -> None:
         shutil.rmtree(self._folder.path / _SPILL, ignore_errors=True)
         for path in self._folder.path.glob("part-*"):
             path.unlink()
 
-    def _all(self, task: Callable[[_J], _R], jobs: Iterable[_J]) -> Iterator[_R]:
-        """What the task gives for every job, on all threads, in the order they finish."""
-        with ThreadPoolExecutor(self._layout.workers) as pool:
-            waiting = {pool.submit(task, job) for job in jobs}
-            try:
-                for finished in as_completed(waiting):
-                    waiting.discard(finished)
-                    yield finished.result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    def _runs(self, unit: Unit) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
+    def _runs(self, unit: Unit, randomness: RandomSource) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
         """A unit's reports, a run at a time, sorted into random buckets."""
-        randomness, size = self._randomness(), self._layout.run_rows
-        waiting, filled = room(size, self._dtype), 0
-        for items in self._source.read(unit, min(size, _ROWS_AT_ONCE[self._dtype])):
+        size = self._layout.run_rows
+        waiting, filled = room(size, self._kind.item), 0
+        for items in self._source.read(unit, min(size, self._kind.rows_at_once)):
             taken = 0
             while taken < len(items):
                 fitting = min(len(items) - taken, size - filled)
@@ -261,11 +247,10 @@ class _Step:
             yield scatter(waiting[:filled], self._layout.buckets, randomness)
             self._count(filled)
 
-    def _permuted(self, runs: Runs, buckets: Iterable[int]) -> Iterator[Any]:
-        randomness = self._randomness()
+    def _permuted(self, runs: Runs, buckets: Iterable[int], randomness: RandomSource) -> Iterator[Any]:
         for bucket in buckets:
             items = permute(runs.bucket(bucket), randomness)
-            yield record_batch(self._folder.identity, *(items[name] for name in self._folder.identity.columns))
+            yield self._kind.records(items)
             self._count(len(items))
 
     def _count(self, rows: int) -> None:

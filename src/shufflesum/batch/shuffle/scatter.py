@@ -17,16 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
+from shufflesum.batch.kinds import Items
 from shufflesum.protocol import permutation
-from shufflesum.protocol.randomness import RandomSource
-from shufflesum.wire import SEALED_BYTES
+from shufflesum.randomness import RandomSource
 
-__all__ = ["PLAIN", "SEALED", "Items", "as_bytes", "permute", "room", "scatter"]
-
-Items = NDArray[Any]
-
-PLAIN = np.dtype([("coordinate", "<u4"), ("value", "<u2")])
-SEALED = np.dtype([("sealed", np.uint8, (SEALED_BYTES,))])
+__all__ = ["as_bytes", "permute", "room", "scatter"]
 
 
 @kernel

@@ -11,8 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from shufflesum.batch.count import file_digests
 from shufflesum.batch.files import (
     Dataset,
@@ -20,21 +18,18 @@ from shufflesum.batch.files import (
     describe_inputs,
     join_datasets,
     open_dataset,
-    read_batches,
+    read_records,
 )
 from shufflesum.batch.files.report_file import report_paths
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.kinds import SEALED, Items, sealed_rows
 from shufflesum.batch.once import Members
 from shufflesum.batch.once.copies import SealedReports
-from shufflesum.batch.shuffle.scatter import PLAIN, SEALED, Items
 from shufflesum.batch.shuffle.uploads import holds_uploads, open_uploads
-from shufflesum.batch.steps import reports_of, sealed_bytes
 from shufflesum.errors import FileError, ParameterError, ReportsError
-from shufflesum.wire import SEALED_BYTES, Task
+from shufflesum.wire import Task
 
-__all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "items_of", "open_source", "refuse_changed"]
-
-_SEALED_AT_ONCE = 1 << 16
+__all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "open_source", "refuse_changed"]
 
 Unit = Any  # a piece of the input, in the words of its source
 
@@ -104,52 +99,35 @@ class FileSource:
         return Members.of("".join(self.identity.contribution_ids), sha256("".join(digests).encode()).hexdigest())
 
     def units(self, rows: int) -> list[list[tuple[ReportFile, list[int]]]]:
-        """Pieces of files, put together until there are about so many reports."""
+        """Groups of files' rows, put together until there are about so many reports."""
         found: list[list[tuple[ReportFile, list[int]]]] = [[]]
         filled = 0.0
         for file in self.dataset.files:
-            for piece in range(file.pieces):
+            for group in range(file.groups):
                 if filled >= rows:
                     found.append([])
                     filled = 0.0
                 if not found[-1] or found[-1][-1][0] is not file:
                     found[-1].append((file, []))
-                found[-1][-1][1].append(piece)
-                filled += file.rows / file.pieces
+                found[-1][-1][1].append(group)
+                filled += file.rows / file.groups
         return found
 
     def read(self, unit: list[tuple[ReportFile, list[int]]], rows: int) -> Iterator[Items]:
         """A unit's reports, so many at a time."""
-        for file, pieces in unit:
-            for batch in read_batches(file, rows, pieces):
-                yield items_of(batch, self.identity)
+        for file, groups in unit:
+            for records in read_records(file, rows, groups):
+                yield self.identity.kind.items(records)
 
     def sealed(self) -> SealedReports:
         """All sealed reports, and the files they are in."""
         for file in self.dataset.files:
-            for batch in read_batches(file, _SEALED_AT_ONCE):
-                found, _ = sealed_bytes(batch.column("sealed"))
-                yield partial(_name, file), np.frombuffer(found, np.uint8).reshape(-1, SEALED_BYTES)
+            for records in read_records(file, SEALED.rows_at_once):
+                yield partial(_name, file), sealed_rows(records)[0]
 
 
 def _name(file: ReportFile, _: int) -> str:
     return str(file.path)
-
-
-def items_of(batch: Any, identity: Identity) -> Items:
-    """A record batch as items, none lost.
-
-    What cannot be a report (a null, a negative number, bytes of another size) becomes one that lies outside every
-    plan's domain, or that nobody can open: the analyzer rejects and counts it.
-    """
-    if identity.sealed:
-        sealed, damaged = sealed_bytes(batch.column("sealed"))
-        return np.frombuffer(sealed + bytes(damaged * SEALED.itemsize), dtype=SEALED)
-    reports, rejected = reports_of(batch, identity.plan_id)
-    items: Items = np.empty(len(reports) + rejected, dtype=PLAIN)
-    items["coordinate"][: len(reports)], items["value"][: len(reports)] = reports.coordinates, reports.values
-    items[len(reports) :] = (1 << 32) - 1, (1 << 16) - 1
-    return items
 
 
 def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> ReportSource:
@@ -159,18 +137,23 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
     """
     folders = sorted(Path(path) for path in paths)
     if not folders:
-        raise ParameterError("no folder of reports is given; name one or more")
+        raise ParameterError("missing-argument", "no folder of reports is given; name one or more")
     for folder, count in Counter(folder.resolve() for folder in folders).items():
         if count > 1:
-            raise ReportsError(f"{folder}: is given {count} times; its reports would count as often: name it once")
+            raise ReportsError(
+                "counted-twice", f"{folder}: is given {count} times; its reports would count as often: name it once"
+            )
     with_uploads = [folder for folder in folders if folder.exists() and holds_uploads(folder)]
     if with_uploads:
         for folder in folders:
             if folder not in with_uploads:
-                raise ReportsError(f"{folder}: has no uploads, but {with_uploads[0]} has; shuffle them apart")
+                raise ReportsError(
+                    "mixed-reports", f"{folder}: has no uploads, but {with_uploads[0]} has; shuffle them apart"
+                )
         if task is None:
             raise ReportsError(
-                f"{with_uploads[0]}: holds uploads of a task's clients; say which task with --task task.json"
+                "missing-argument",
+                f"{with_uploads[0]}: holds uploads of a task's clients; say which task with --task task.json",
             )
         return open_uploads(folders, task)
     inputs = describe_inputs([path for folder in folders for path in report_paths(folder)])
@@ -178,7 +161,8 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
     if task is not None and dataset.identity.task_id != task.id:
         found = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
         raise ReportsError(
-            f"{folders[0]}: these reports are {found}, not for task {task.id[:12]}; leave out --task, or mend it"
+            "other-task",
+            f"{folders[0]}: these reports are {found}, not for task {task.id[:12]}; leave out --task, or mend it",
         )
     return FileSource(dataset, inputs)
 
@@ -187,7 +171,7 @@ def refuse_changed(source: ReportSource) -> None:
     """Refuse files that are no longer what they were before the first was read."""
     for before, now in zip(source.inputs, describe_inputs(source.paths), strict=True):
         if before != now:
-            raise FileError(f"{before[0]}: was changed while it was read; work on a copy")
+            raise FileError("changed-meanwhile", f"{before[0]}: was changed while it was read; work on a copy")
 
 
 def folders_of(source: ReportSource) -> set[Path]:

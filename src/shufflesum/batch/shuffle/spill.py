@@ -14,7 +14,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.batch.shuffle.scatter import Items, as_bytes
+from shufflesum.batch.kinds import Items
+from shufflesum.batch.shuffle.scatter import as_bytes
 from shufflesum.errors import FileError
 
 __all__ = ["FileRuns", "MemoryRuns", "Runs", "spill", "spilled_rows"]
@@ -102,8 +103,9 @@ def _rows(index: NDArray[np.uint32], buckets: int) -> int:
 def _damaged(path: Path) -> FileError:
     """Not an interruption: nothing of such work is kept."""
     return FileError(
+        "damaged",
         f"{path}: is not as it was written; the disk may be failing. Nothing was released: run the same command again, "
-        "and it begins anew"
+        "and it begins anew",
     )
 
 

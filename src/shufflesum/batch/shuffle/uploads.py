@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from shufflesum.batch.files.staging import describe_inputs
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.kinds import SEALED, Items
 from shufflesum.batch.once import Members
 from shufflesum.batch.once.copies import SealedReports
-from shufflesum.batch.shuffle.scatter import SEALED, Items
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.wire import Task, Upload, UploadError
+from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 __all__ = ["SUFFIX", "UploadSource", "holds_uploads", "open_uploads"]
 
@@ -31,7 +31,9 @@ def holds_uploads(path: Path) -> bool:
     try:
         return any(entry.suffix == SUFFIX for entry in (path.iterdir() if path.is_dir() else (path,)))
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}; check its permissions") from error
+        raise FileError(
+            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class UploadSource:
     def read(self, unit: range, rows: int) -> Iterator[Items]:
         """The sealed reports of a range of uploads, about so many at a time."""
         for _, kept in self._kept(unit, max(1, rows // self.task.plan.reports)):
-            yield np.ascontiguousarray(_sealed(kept, self.task)).reshape(-1).view(SEALED)
+            yield np.ascontiguousarray(_sealed(kept, self.task)).reshape(-1).view(SEALED.item)
 
     def sealed(self) -> SealedReports:
         """All sealed reports, and the uploads they are in."""
@@ -88,7 +90,7 @@ class UploadSource:
             def where(row: int, numbers: NDArray[np.int64] = numbers) -> str:
                 return _place(self.paths, self.ends, int(numbers[row // reports]))
 
-            yield where, _sealed(kept, self.task).reshape(-1, SEALED.itemsize)
+            yield where, _sealed(kept, self.task).reshape(-1, SEALED_BYTES)
 
     def _kept(self, unit: range, at_once: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
         """A range of uploads without those that came before: their numbers, and their bytes as rows."""
@@ -117,14 +119,15 @@ def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
             try:
                 upload = Upload.decode(data.tobytes(), task)
             except UploadError as error:
-                raise ReportsError(f"{_place(paths, ends, number)}: {error}") from error
+                raise ReportsError(error.problem, f"{_place(paths, ends, number)}: {error}") from error
             ids[number] = np.frombuffer(upload.upload_id, dtype="<u8")
             digests[number] = hashlib.sha256(upload.sealed).hexdigest()[:32]
             rounds.add(upload.round_number)
             if len(rounds) > 1:
                 raise ReportsError(
+                    "mixed-reports",
                     f"{_place(paths, ends, number)}: is of round {upload.round_number}, others before it are not; a "
-                    "batch is of one round: keep each in its folder"
+                    "batch is of one round: keep each in its folder",
                 )
     order = np.lexsort((ids[:, 1], ids[:, 0]))
     again = np.zeros(len(ids), dtype=np.bool_)  # in that order: the same id as the one before
@@ -147,11 +150,14 @@ def _paths(path: Path) -> list[Path]:
     found = sorted(entry for entry in path.iterdir() if not entry.name.startswith(("_", ".")))
     for file in found:
         if file.suffix != SUFFIX or not file.is_file():
-            raise FileError(f"{file}: is no file of uploads; a folder of uploads holds {SUFFIX} files only")
+            raise FileError(
+                "unknown-file-type", f"{file}: is no file of uploads; a folder of uploads holds {SUFFIX} files only"
+            )
     if not found:
         raise FileError(
+            "no-rows",
             f"{path}: has no uploads but hidden ones, which do not count; rename them if they are whole, to names that "
-            "do not start with . or _"
+            "do not start with . or _",
         )
     return found
 
@@ -160,11 +166,14 @@ def _count(file: Path, task: Task) -> int:
     try:
         size = file.stat().st_size
     except OSError as error:
-        raise FileError(f"{file}: cannot be read: {error.strerror or error}; check its permissions") from error
+        raise FileError(
+            "unreadable", f"{file}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
     if size == 0 or size % task.upload_bytes:
         raise ReportsError(
+            "damaged",
             f"{file}: has {size} bytes; uploads of task {task.id[:12]} have {task.upload_bytes} each, one after "
-            "another: it is cut short, damaged or of another task"
+            "another: it is cut short, damaged or of another task",
         )
     return size // task.upload_bytes
 
@@ -185,18 +194,20 @@ def _blocks(
                     count = min(at_once, stop - start)
                     data = file.read(count * size)
                     if len(data) != count * size:
-                        raise ReportsError(f"{paths[place]}: was changed while it was read; run the same again")
+                        raise ReportsError(
+                            "changed-meanwhile", f"{paths[place]}: was changed while it was read; run the same again"
+                        )
                     yield start, np.frombuffer(data, dtype=np.uint8).reshape(count, size)
                     start += count
         except OSError as error:
-            raise FileError(f"{paths[place]}: cannot be read: {error.strerror or error}") from error
+            raise FileError("unreadable", f"{paths[place]}: cannot be read: {error.strerror or error}") from error
 
 
 def _sealed(uploads: NDArray[np.uint8], task: Task) -> NDArray[np.uint8]:
     """The sealed reports of uploads: upload, report, byte."""
     reports = task.plan.reports
-    header = task.upload_bytes - reports * SEALED.itemsize
-    return uploads[:, header:].reshape(len(uploads), reports, SEALED.itemsize)
+    header = task.upload_bytes - reports * SEALED_BYTES
+    return uploads[:, header:].reshape(len(uploads), reports, SEALED_BYTES)
 
 
 def _place(paths: list[Path], ends: NDArray[np.int64], number: int) -> str:
@@ -215,8 +226,9 @@ def _repeats(
         left, right = (next(_blocks(paths, ends, size, range(n, n + 1), 1))[1].tobytes() for n in (one, other))
         if left != right:
             raise ReportsError(
+                "counted-twice",
                 f"{_place(paths, ends, one)} and {_place(paths, ends, other)}: have one upload id but differ; "
-                "one of them is damaged or forged: remove it"
+                "one of them is damaged or forged: remove it",
             )
         dropped.append(other)
     return np.array(sorted(dropped), dtype=np.int64)

@@ -16,7 +16,9 @@ try:
     from shufflesum.batch.spark.roles import analyze, count, randomize, shuffle
     from shufflesum.batch.spark.session import session
 except ImportError as error:
-    raise MissingExtraError(f"Spark is not installed ({error}): pip install 'shufflesum[spark]'") from error
+    raise MissingExtraError(
+        "missing-extra", f"Spark is not installed ({error}): pip install 'shufflesum[spark]'"
+    ) from error
 
 __all__ = [
     "analyze",

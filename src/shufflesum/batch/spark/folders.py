@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from shufflesum._machine import sync
+from shufflesum.batch.count import release_files
 from shufflesum.batch.files import Dataset, StagedFolder, open_dataset
 from shufflesum.batch.identity import Identity, Stage
 from shufflesum.batch.once import Released
@@ -20,14 +21,14 @@ from shufflesum.batch.shuffle.sources import FileSource, folders_of, open_source
 from shufflesum.batch.shuffle.uploads import holds_uploads
 from shufflesum.batch.spark.frames import identity_of, quoted, report_schema
 from shufflesum.batch.spark.jobs import PARTS, exact_path, materialise, spark_job
-from shufflesum.batch.spark.roles import count, estimate_of, not_empty, randomized, shuffled_to
+from shufflesum.batch.spark.roles import count, not_empty, randomized, shuffled_to
 from shufflesum.batch.spark.session import session
-from shufflesum.batch.steps import check_target
-from shufflesum.contract import Plan
+from shufflesum.batch.targets import PlainTarget
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.estimation import Estimate
-from shufflesum.protocol import Counts
+from shufflesum.estimate import Estimate
+from shufflesum.plans import Plan
+from shufflesum.reports import Counts
 from shufflesum.tables.columns import choose_columns
 
 __all__ = ["analyze_folder", "count_folder", "randomize_folder", "read", "shuffle_folder", "write"]
@@ -47,7 +48,7 @@ def write(frame: DataFrame, path: str | os.PathLike[str]) -> Dataset:
     """
     identity = identity_of(frame)
     with staged_folder(path, identity) as folder:
-        materialise(frame.select(*identity.columns), f"{folder}/{PARTS}")
+        materialise(frame.select(identity.kind.column), f"{folder}/{PARTS}")
     return open_dataset(path, stage=identity.stage)
 
 
@@ -92,7 +93,9 @@ def shuffle_folder(
     paths = [path] if isinstance(path, str | os.PathLike) else path
     for place in map(Path, paths):
         if place.exists() and holds_uploads(place):
-            raise ParameterError(f"{place}: Spark shuffles report files; uploads are for --engine local")
+            raise ParameterError(
+                "conflicting-arguments", f"{place}: Spark shuffles report files; uploads are for --engine local"
+            )
     source = open_source(*paths)
     assert isinstance(source, FileSource)
     releases = Released(source.members(), folders_of(source), released)
@@ -107,21 +110,31 @@ def shuffle_folder(
 
 def count_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None = None) -> Counts:
     """`count` of a folder of shuffled reports."""
+    return _count(open_dataset(path, stage="shuffled"), plan, master)
+
+
+def analyze_folder(
+    path: str | os.PathLike[str], plan: Plan, *, master: str | None = None, without_guarantee: bool = False
+) -> Estimate:
+    """`analyze` of a folder of shuffled reports; see `count.release_files` for what it refuses."""
     dataset = open_dataset(path, stage="shuffled")
-    check_target(dataset.identity, plan)
+    counts = _count(dataset, plan, master)
+    return release_files(counts, whole=dataset.whole, without_guarantee=without_guarantee)
+
+
+def _count(dataset: Dataset, plan: Plan, master: str | None) -> Counts:
+    PlainTarget(plan).check(dataset.identity)
     return count(frame_of(session(master), dataset), plan)
-
-
-def analyze_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None = None) -> Estimate:
-    """`analyze` of a folder of shuffled reports."""
-    return estimate_of(count_folder(path, plan, master=master))
 
 
 def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
     """The reports of a folder that was opened and checked."""
     for file in dataset.files:
         if file.path.suffix != ".parquet":
-            raise FileError(f"{file.path}: Spark reads reports in Parquet only; write them with --format parquet")
+            raise FileError(
+                "unknown-file-type",
+                f"{file.path}: Spark reads reports in Parquet only; write them with --format parquet",
+            )
     paths = [f"file://{exact_path(str(file.path.absolute()))}" for file in dataset.files]
     with spark_job(spark):
         return spark.read.schema(report_schema(dataset.identity)).parquet(*paths)
@@ -130,10 +143,14 @@ def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
 def users_of(spark: SparkSession, path: Path) -> DataFrame:
     """The rows of a Parquet file, or of a folder of such."""
     if not path.exists():
-        raise FileError(f"{path}: does not exist; give a Parquet file of users' rows, or a folder of such")
+        raise FileError(
+            "unreadable", f"{path}: does not exist; give a Parquet file of users' rows, or a folder of such"
+        )
     files = sorted(p for p in path.iterdir() if not p.name.startswith(("_", "."))) if path.is_dir() else [path]
     if not files or not all(file.suffix.lower() == ".parquet" for file in files):
-        raise FileError(f"{path}: Spark reads users' rows from Parquet files; for others use --engine local")
+        raise FileError(
+            "unknown-file-type", f"{path}: Spark reads users' rows from Parquet files; for others use --engine local"
+        )
     with spark_job(spark):
         return spark.read.parquet(*[f"file://{exact_path(str(file.absolute()))}" for file in files])
 
@@ -148,10 +165,13 @@ def refuse_repeated_users(frame: DataFrame, where: str, column: str) -> None:
     if repeated is None:
         return
     if repeated["user"] is None:
-        raise DataError(f"{where}: {repeated['count']} rows have no user in column {column!r}; one row is one user")
+        raise DataError(
+            "missing-value", f"{where}: {repeated['count']} rows have no user in column {column!r}; one row is one user"
+        )
     raise DataError(
+        "repeated-user",
         f"{where}: user {repeated['user']!r} has {repeated['count']} rows; with --user-column {column} each user has "
-        "one. Combine each user's rows first, by their average or sum"
+        "one. Combine each user's rows first, by their average or sum",
     )
 
 

@@ -53,8 +53,9 @@ def materialise(frame: DataFrame, path: str) -> tuple[DataFrame, int]:
         rows, found = produced.get["rows"], written.count()
     if rows != found:
         raise FileError(
+            "changed-meanwhile",
             f"{path}: {rows} rows were written, and {found} are there; it must be in a folder that the driver and all "
-            "executors share, such as one on HDFS, S3 or NFS (sparkContext.setCheckpointDir)"
+            "executors share, such as one on HDFS, S3 or NFS (sparkContext.setCheckpointDir)",
         )
     return written, found
 
@@ -69,8 +70,9 @@ def working_folder(session: SparkSession) -> Iterator[str]:
     base = context.getCheckpointDir()
     if base is None and not str(context.master).startswith("local"):
         raise ParameterError(
+            "missing-argument",
             "what was drawn at random must be kept where all executors can read it; name such a folder, on HDFS, S3 or "
-            "NFS, with sparkContext.setCheckpointDir(...) (--conf spark.checkpoint.dir=...)"
+            "NFS, with sparkContext.setCheckpointDir(...) (--conf spark.checkpoint.dir=...)",
         )
     name = f"{base}/shufflesum-{secrets.token_hex(8)}" if base is not None else tempfile.mkdtemp(prefix="shufflesum-")
     with spark_job(session):
@@ -117,10 +119,11 @@ def spark_job(session: SparkSession) -> Iterator[None]:
         text = str(error)
         if (ours := error_in(text)) is not None:
             raise ours from None
-        raise ShufflesumError(f"Spark could not do it: {first_words(text)}") from error
+        raise ShufflesumError("spark-failed", f"Spark could not do it: {first_words(text)}") from error
     except ConnectionError as error:
         raise ShufflesumError(
-            f"Spark's driver is gone ({error}); it may have run out of memory: --conf spark.driver.memory=4g"
+            "spark-failed",
+            f"Spark's driver is gone ({error}); it may have run out of memory: --conf spark.driver.memory=4g",
         ) from error
     finally:
         with suppress(Py4JError, ConnectionError):

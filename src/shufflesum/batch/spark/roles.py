@@ -19,15 +19,16 @@ from shufflesum.batch.identity import Identity
 from shufflesum.batch.spark import tasks
 from shufflesum.batch.spark.frames import check_frame, identity_of, over_reports, quoted, report_schema
 from shufflesum.batch.spark.jobs import PARTS, materialise, remove, spark_job, working_folder
-from shufflesum.batch.steps import check_target
-from shufflesum.contract import Plan
+from shufflesum.batch.targets import PlainTarget
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, ReportsError
-from shufflesum.estimation import Estimate, estimate
-from shufflesum.honesty import refuse_broken
-from shufflesum.protocol import Counts, Randomizer
+from shufflesum.estimate import Estimate
+from shufflesum.plans import Plan
+from shufflesum.protocol import Randomizer
+from shufflesum.release import release
+from shufflesum.reports import Counts
 
-__all__ = ["analyze", "count", "estimate_of", "not_empty", "randomize", "randomized", "shuffle", "shuffled_to"]
+__all__ = ["analyze", "count", "not_empty", "randomize", "randomized", "shuffle", "shuffled_to"]
 
 _BUCKET_BYTES = 24 << 20  # of packed reports, which a task holds several times over while it permutes them
 _MOST_BUCKETS = 1 << 16
@@ -68,34 +69,26 @@ def shuffle(frame: DataFrame) -> DataFrame:
 def count(frame: DataFrame, plan: Plan) -> Counts:
     """The table of counts of shuffled reports: one for each partition, then their sum."""
     identity = identity_of(frame, "shuffled")
-    check_target(identity, plan)
+    PlainTarget(plan).check(identity)
     with spark_job(frame.sparkSession):
         cells = over_reports(frame, identity, partial(tasks.count_partition, plan=plan), "cell long, count long")
-        if cells.rdd.getNumPartitions() * plan.dimension * (plan.levels + 1) > _COLLECTED_CELLS:
+        if cells.rdd.getNumPartitions() * plan.cells > _COLLECTED_CELLS:
             cells = cells.groupBy("cell").agg(F.sum("count").alias("count"))
         found = cells.toArrow()
     counts = Counts(plan)
-    places, numbers = (found.column(name).to_numpy() for name in ("cell", "count"))
-    inside = places != tasks.REJECTED
-    np.add.at(counts.table.reshape(-1), places[inside], numbers[inside])
-    counts.rejected = int(numbers[~inside].sum())
+    cell, number = (found.column(name).to_numpy() for name in ("cell", "count"))
+    np.add.at(counts.table, cell[cell >= 0], number[cell >= 0])
+    counts.blanks = int(number[cell == tasks.BLANKS].sum())
+    counts.rejected = int(number[cell == tasks.REJECTED].sum())
     return counts
 
 
-def analyze(frame: DataFrame, plan: Plan) -> Estimate:
+def analyze(frame: DataFrame, plan: Plan, *, without_guarantee: bool = False) -> Estimate:
     """The estimate from the shuffled reports of a whole batch.
 
-    Refused for another plan, unshuffled reports, too few of them, or more users who strayed from the protocol than the
-    plan's honest fraction allows.
+    Refused for another plan, for unshuffled reports, and as `shufflesum.release` says.
     """
-    return estimate_of(count(frame, plan))
-
-
-def estimate_of(counts: Counts) -> Estimate:
-    """The estimate of a whole batch, unless its guarantee does not hold."""
-    found = estimate(counts)
-    refuse_broken(counts, (counts.accepted + counts.rejected) // counts.plan.reports)
-    return found
+    return release(count(frame, plan), without_guarantee=without_guarantee)
 
 
 def randomized(
@@ -112,18 +105,21 @@ def randomized(
         kind = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
         if not isinstance(kind, NumericType | BooleanType):
             raise DataError(
+                "not-numbers",
                 f"column {field.name!r} has type {field.dataType.simpleString()}; allowed are numbers and one array of "
-                "numbers: convert it, or choose other columns (columns=, --columns)"
+                "numbers: convert it, or choose other columns (columns=, --columns)",
             )
     if lists and len(fields) > 1:
         raise DataError(
+            "wrong-shape",
             f"column {lists[0].name!r} holds arrays and there are {len(fields) - 1} other columns; choose it alone "
-            "(columns=, --columns), or leave it out"
+            "(columns=, --columns), or leave it out",
         )
     if not lists and len(fields) != math.prod(plan.shape):
         raise DataError(
+            "wrong-shape",
             f"a row has {len(fields)} columns, but the plan is for {math.prod(plan.shape)} values, shape {plan.shape}; "
-            "choose the columns (columns=, --columns), or the right plan"
+            "choose the columns (columns=, --columns), or the right plan",
         )
     draw = partial(tasks.randomize_partition, plan=plan, identity=identity, clip=clip, missing=missing)
     return users.mapInArrow(draw, report_schema(identity))
@@ -134,12 +130,8 @@ def shuffled_to(frame: DataFrame, before: Identity, after: Identity, folder: str
     spark = frame.sparkSession
     with spark_job(spark):
         rows = frame.count()
-    if rows < before.least_reports:
-        raise ReportsError(
-            f"there are {rows} reports, but the plan hides a user among {before.users} users with {before.reports} "
-            f"reports each; wait for {before.least_reports - rows} more"
-        )
-    total = rows * tasks.item_type(before).itemsize
+    before.check_enough(rows)
+    total = rows * before.kind.item.itemsize
     buckets = min(_MOST_BUCKETS, 1 << max(0, math.ceil(math.log2(total / _BUCKET_BYTES))))
     deal = partial(tasks.scatter_partition, identity=before, buckets=buckets)
     dealt, _ = materialise(over_reports(frame, before, deal, "bucket int, reports binary"), f"{folder}/dealt")
@@ -150,12 +142,14 @@ def shuffled_to(frame: DataFrame, before: Identity, after: Identity, folder: str
     shuffled, found = materialise(permuted, f"{folder}/{PARTS}")
     remove(spark, f"{folder}/dealt")
     if found != rows:
-        raise ReportsError(f"{found} reports came out of the shuffle, and {rows} went in; the input was changed")
+        raise ReportsError(
+            "changed-meanwhile", f"{found} reports came out of the shuffle, and {rows} went in; the input was changed"
+        )
     return shuffled
 
 
 def not_empty(frame: DataFrame, rows: int) -> DataFrame:
     """Refuse users of whom there is none."""
     if rows == 0:
-        raise DataError("there are no rows; one row of numbers for each of at least one user is expected")
+        raise DataError("no-rows", "there are no rows; one row of numbers for each of at least one user is expected")
     return frame

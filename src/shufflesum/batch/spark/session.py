@@ -34,7 +34,8 @@ def session(master: str | None = None) -> SparkSession:
     java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
     if SparkSession.getActiveSession() is None and shutil.which(java) is None:
         raise MissingExtraError(
-            f"Spark runs on Java, and {java} was not found; install Java 17 or newer, or set JAVA_HOME to where it is"
+            "missing-extra",
+            f"Spark runs on Java, and {java} was not found; install Java 17 or newer, or set JAVA_HOME to where it is",
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("shufflesum")
@@ -50,7 +51,8 @@ def session(master: str | None = None) -> SparkSession:
             return builder.config(map=settings).getOrCreate()
     except Exception as error:  # Java, Spark and the network can each fail in their own way
         raise ParameterError(
-            f"no Spark session at {master or 'the configured master'}: {first_words(str(error))}; check --master"
+            "spark-failed",
+            f"no Spark session at {master or 'the configured master'}: {first_words(str(error))}; check --master",
         ) from error
 
 
