@@ -61,6 +61,7 @@ Problem = Literal[
     "batch-begun",
     "batch-closed",
     "counted-twice",
+    "expired",
     "guarantee-broken",
     "mixed-files",
     "mixed-reports",

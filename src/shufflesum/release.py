@@ -52,7 +52,7 @@ def release(counts: Counts, *, without_guarantee: bool = False) -> Estimate:
 def fewest_dishonest(counts: Counts) -> int:
     """The fewest users who cannot have followed the protocol, given the table of a whole batch."""
     plan = counts.plan
-    return plan.mechanism.fewest_dishonest(plan.domain, counts.table, counts.rejected, counts.users)
+    return plan.mechanism.fewest_dishonest(plan.domain, counts.table, counts.blanks, counts.rejected, counts.users)
 
 
 def why_broken(counts: Counts) -> str | None:

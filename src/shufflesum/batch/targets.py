@@ -14,14 +14,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.kinds import PLAIN, SEALED, ReportKind, cells_of, sealed_rows
-from shufflesum.batch.sealer import Sealer
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer, shuffle
 from shufflesum.reports import Counts, Reports
-from shufflesum.wire import Opener, Task, TaskError, encode_reports
+from shufflesum.wire import Opener, Sealer, Task, TaskError, encode_reports, seal_info
 
 __all__ = ["Encode", "Open", "PlainTarget", "SealedTarget", "Target", "count_records", "randomize_rows"]
 
@@ -105,6 +105,7 @@ class SealedTarget:
     task: Task
     round_number: int = 1
     private_key: X25519PrivateKey | None = None
+    clock: Clock = SYSTEM_CLOCK
 
     @property
     def plan(self) -> Plan:
@@ -118,8 +119,8 @@ class SealedTarget:
 
     def identity(self, names: Sequence[str] | None = None) -> Identity:
         """That of a new contribution; refused after the task's time, and for a round that it does not cover."""
-        if self.task.expired:
-            raise TaskError(f"task {self.task.name!r} ran out at {self.task.expires}; make a new task")
+        if self.task.expired_at(self.clock.now()):
+            raise TaskError("expired", f"task {self.task.name!r} ran out at {self.task.expires}; make a new task")
         return Identity.for_task(self.task, self.round_number, names)
 
     def check(self, identity: Identity) -> None:
@@ -140,7 +141,8 @@ class SealedTarget:
     def encoding(self, workers: int) -> Iterator[Encode]:
         """Seal each report by itself, and mix them: the order they were drawn in would tell what they are about."""
         self.task.check_round(self.round_number)
-        with Sealer(self.task, self.round_number, workers) as seal:
+        info = seal_info(self.task.id, self.round_number)
+        with Sealer(self.task.public_key, info, processes=workers) as seal:
 
             def encode(reports: Reports) -> Any:
                 _check_reports(reports, self.plan)

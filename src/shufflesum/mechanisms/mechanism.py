@@ -240,8 +240,8 @@ class Mechanism(ABC):
         """The privacy of this mechanism where data sets differ like that, with the guarantee's users and rounds."""
 
     @abstractmethod
-    def fewest_dishonest(self, domain: Domain, table: Table, rejected: int, users: int) -> int:
-        """The fewest of `users` who cannot have followed the protocol, given the table of a whole batch."""
+    def fewest_dishonest(self, domain: Domain, table: Table, blanks: int, rejected: int, users: int) -> int:
+        """The fewest of `users` who cannot have followed the protocol, given the counts of a whole batch."""
 
     @abstractmethod
     def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> Attack:

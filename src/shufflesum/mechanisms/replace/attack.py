@@ -133,7 +133,10 @@ class ReplaceAttack:
         return float(np.sum(np.log(np.maximum(blocks @ (x / v), tiny) / np.maximum(blocks @ (other_x / v), tiny))))
 
     def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
-        """Values by what was held, coordinates, and every cell: noise that is not uniform, correlated draws."""
+        """Values by what was held, coordinates, every cell, and that there are no blanks.
+
+        This shows noise that is not uniform, and correlated draws.
+        """
         law, sampled = self._law, self.mechanism.sampling_probabilities(self.domain)
         values, coordinates, cells, kept, accepted = [], [], [], 0, 0
         for flat, held, count in zip(tables, self._held, users, strict=True):
@@ -146,7 +149,8 @@ class ReplaceAttack:
             coordinates.append(ExpectedCounts("coordinate {}", table.sum(axis=1), count, sampled))
             cells.append(ExpectedCounts("coordinate {} with value {}", table, count, sampled[:, None] * law[held]))
         values.append(ExpectedCounts("the value held", np.array([kept]), accepted, law[0, :1]))
-        return [values, coordinates, cells]
+        sent = ExpectedCounts("a cell", np.array([accepted]), self.mechanism.coordinates * sum(users), np.ones(1))
+        return [values, coordinates, cells, [sent]]
 
     @property
     def _law(self) -> Floats:

@@ -28,10 +28,15 @@ from shufflesum.privacy import Guarantee
 from shufflesum.randomness import RandomSource
 from shufflesum.randomness.draws import PROBABILITY_BITS
 
-__all__ = ["MAX_LEVELS", "Replace", "Sampling"]
+__all__ = ["MAX_LEVELS", "Replace", "Sampling", "on_grid"]
 
 Sampling = Literal["stratified", "uniform"]
 MAX_LEVELS = 32_766  # a rounded value fits 15 bits, as the drawing kernels need
+
+
+def on_grid(noise_probability: float) -> float:
+    """The least noise probability that can be drawn with and is not below this one."""
+    return math.ceil(noise_probability * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +140,12 @@ class Replace(Mechanism):
         """The certified bounds of the sampled coordinates, or the published ones."""
         return ReplaceAccounting.of(self, neighbours, guarantee)
 
-    def fewest_dishonest(self, domain: Domain, table: Table, rejected: int, users: int) -> int:
-        """Whoever follows the protocol has all reports accepted, one in each block, or none twice for a coordinate.
+    def fewest_dishonest(self, domain: Domain, table: Table, blanks: int, rejected: int, users: int) -> int:
+        """Whoever follows the protocol sends no blanks, has all reports accepted, one in each block, or none twice.
 
         A user who does not can leave a block out, or put all reports into one place.
         """
-        fewest = math.ceil(rejected / self.coordinates)
+        fewest = math.ceil((blanks + rejected) / self.coordinates)
         places = table.reshape(domain.dimension, self.values).sum(axis=1)
         if self.sampling == "stratified":
             places = np.add.reduceat(places, self.block_starts(domain))

@@ -15,7 +15,7 @@ import numpy as np
 
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain import Domain
-from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.errors import PrivacyError
 from shufflesum.mechanisms.replace.error import coordinate_error
 from shufflesum.mechanisms.replace.mechanism import MAX_LEVELS, Replace, Sampling
 from shufflesum.privacy import Guarantee
@@ -89,12 +89,7 @@ class ReplaceMoves:
 
 def most_levels(domain: Domain, *, certified: bool) -> int:
     """The most levels that reports can carry and, if asked, that the accountant certifies."""
-    most = min(MOST_LEVELS if certified else MAX_LEVELS, MOST_CELLS // domain.dimension - 1)
-    if most < 1:
-        raise ParameterError(
-            "too-many-cells", f"dimension {domain.dimension} is too large for the report format (2**32 cells); lower it"
-        )
-    return most
+    return min(MOST_LEVELS if certified else MAX_LEVELS, MOST_CELLS // domain.dimension - 1)
 
 
 def published_choice(
