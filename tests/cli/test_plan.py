@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from shufflesum.contract import Guarantee
 
 import shufflesum as ss
 from shufflesum._rounding import upwards
-from shufflesum.contract import Guarantee
 from shufflesum.errors import PlanError
 from shufflesum.statement import statement
 

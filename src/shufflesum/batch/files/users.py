@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from shufflesum.batch.files import find_copy
+from shufflesum.batch.once import refuse_same_files
 from shufflesum.errors import FileError
 from shufflesum.tables import READABLE, Table, open_table
 from shufflesum.tables.users import refuse_repeated_users
@@ -84,9 +84,11 @@ def open_users(
     """
     path = Path(path)
     if not path.exists():
-        raise FileError(f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files")
+        raise FileError(
+            "unreadable", f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files"
+        )
     files = _visible(path) if path.is_dir() else [path]
-    _refuse_copies(files)
+    refuse_same_files(files)
     tables = tuple(
         (file, open_table(file, columns=columns, header=header, user_column=user_column, array=array)) for file in files
     )
@@ -94,11 +96,14 @@ def open_users(
     for other_path, other in tables[1:]:
         if other.shape != first.shape:
             raise FileError(
+                "wrong-shape",
                 f"{other_path}: its rows have shape {other.shape}, those of {first_path.name} {first.shape}; all files "
-                "of a folder must have the same"
+                "of a folder must have the same",
             )
         if other.names != first.names:
-            raise FileError(f"{other_path}: its columns are not named, or ordered, as those of {first_path.name}")
+            raise FileError(
+                "mixed-files", f"{other_path}: its columns are not named, or ordered, as those of {first_path.name}"
+            )
     if user_column is not None and len(tables) > 1:
         refuse_repeated_users(str(path), user_column, (chunk for _, table in tables for chunk in table.users()))
     selection = {"columns": columns, "header": header, "user_column": user_column, "array": array}
@@ -109,18 +114,20 @@ def _visible(folder: Path) -> list[Path]:
     try:
         files = sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
     except OSError as error:
-        raise FileError(f"{folder}: cannot be read: {error.strerror or error}; check its permissions") from error
+        raise FileError(
+            "unreadable", f"{folder}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
     if not files:
-        raise FileError(f"{folder}: is an empty folder; it must hold {', '.join(READABLE)} files of one kind")
+        raise FileError(
+            "no-rows", f"{folder}: is an empty folder; it must hold {', '.join(READABLE)} files of one kind"
+        )
     if inner := next((file for file in files if file.is_dir()), None):
-        raise FileError(f"{inner}: is a folder inside a folder, which is not read; put all files into one")
+        raise FileError(
+            "unknown-file-type", f"{inner}: is a folder inside a folder, which is not read; put all files into one"
+        )
     kinds = sorted({file.suffix.lower() for file in files})
     if len(kinds) > 1:
-        raise FileError(f"{folder}: holds files of several kinds ({', '.join(kinds)}); one kind is needed")
+        raise FileError(
+            "mixed-files", f"{folder}: holds files of several kinds ({', '.join(kinds)}); one kind is needed"
+        )
     return files
-
-
-def _refuse_copies(files: Sequence[Path]) -> None:
-    """Refuse two files with the same bytes: their users would be randomized twice, at twice the epsilon."""
-    if (copy := find_copy(files)) is not None:
-        raise FileError(f"{copy[1]}: is a copy of {copy[0].name}, and each user is randomized once; move it away")

@@ -1,7 +1,4 @@
-"""Folders of report files that belong together, checked as a whole.
-
-Single files are in `files`, outputs in the making in `staging`; the names that the engines need are all here.
-"""
+"""Folders of report files that belong together, checked as a whole."""
 
 from __future__ import annotations
 
@@ -11,36 +8,13 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
-from shufflesum.batch.files import (
-    Format,
-    ReportFile,
-    WriteError,
-    open_report_file,
-    read_batches,
-    report_paths,
-    require_arrow,
-    write_part,
-)
+from shufflesum.batch.files.manifest import check_manifest
+from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths, require_arrow
 from shufflesum.batch.identity import Identity, Stage
-from shufflesum.batch.manifest import check_manifest, write_manifest
-from shufflesum.batch.staging import StagedFolder, describe_inputs, is_interruption, partial_path
+from shufflesum.batch.once import refuse_same_files, refuse_same_parts
 from shufflesum.errors import ReportsError
 
-__all__ = [
-    "Dataset",
-    "Format",
-    "ReportFile",
-    "StagedFolder",
-    "WriteError",
-    "describe_inputs",
-    "is_interruption",
-    "join_datasets",
-    "open_dataset",
-    "partial_path",
-    "read_batches",
-    "write_manifest",
-    "write_part",
-]
+__all__ = ["Dataset", "join_datasets", "open_dataset"]
 
 _WRONG_STAGE: dict[Stage, str] = {
     "shuffled": "these reports were not shuffled; their order may tell whose they are: run shufflesum shuffle first",
@@ -64,27 +38,27 @@ class Dataset:
 
 
 def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
-    """Open a folder of report files, or one file, at the stage expected; only the files' footers are read.
+    """Open a folder of report files, or one file, at the stage expected; of most files only the footers are read.
 
-    Everything visible in the folder must be a readable file of the same plan and stage. Where a manifest says what was
-    written, exactly that must be there.
+    Everything visible in the folder must be a readable file of the same plan and stage, and nothing there twice. Where
+    a manifest says what was written, exactly that must be there.
     """
     require_arrow()
     path = Path(path)
     opened = {file: open_report_file(file) for file in report_paths(path)}
     for name, (_, identity) in opened.items():
         if identity.stage != stage:
-            raise ReportsError(f"{name}: {_WRONG_STAGE[stage]}")
+            raise ReportsError("wrong-stage", f"{name}: {_WRONG_STAGE[stage]}")
     try:
         identity = reduce(Identity.merge, (identity for _, identity in opened.values()))
     except ReportsError as error:
-        raise ReportsError(f"{path}: {error}") from error
+        raise ReportsError(error.problem, f"{path}: {error}") from error
     files = tuple(file for file, _ in opened.values())
     whole = path.is_dir() and check_manifest(path, files, identity)
     dataset = Dataset(path, files, identity, whole)
-    _refuse_repeated_parts(files)
+    _refuse_repeats(files)
     if dataset.rows == 0:
-        raise ReportsError(f"{path}: its files hold no reports; nothing can be done with them")
+        raise ReportsError("no-rows", f"{path}: its files hold no reports; nothing can be done with them")
     return dataset
 
 
@@ -96,20 +70,14 @@ def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
         try:
             identity = identity.merge(other.identity)
         except ReportsError as error:
-            raise ReportsError(f"{first.path} and {other.path}: {error}") from error
+            raise ReportsError(error.problem, f"{first.path} and {other.path}: {error}") from error
     files = tuple(file for dataset in datasets for file in dataset.files)
-    _refuse_repeated_parts(files)
+    _refuse_repeats(files)
     return Dataset(first.path, files, identity, whole=all(dataset.whole for dataset in datasets))
 
 
-def _refuse_repeated_parts(files: Iterable[ReportFile]) -> None:
-    """Refuse two files that are the same part of one batch, also where another program has rewritten one of them."""
-    parts: dict[tuple[tuple[str, ...], str], Path] = {}
-    for file in files:
-        if file.part is None or file.rows == 0:
-            continue
-        if (earlier := parts.setdefault((file.batch_ids, file.part), file.path)) is not file.path:
-            raise ReportsError(
-                f"{earlier} and {file.path} are the same part, {file.part}, of one batch: its reports would count "
-                "twice; remove one"
-            )
+def _refuse_repeats(files: Iterable[ReportFile]) -> None:
+    """No report twice; of files without any, as Spark writes them, several may be equal."""
+    filled = [file for file in files if file.rows]
+    refuse_same_parts((file.contribution_ids, file.part, file.path) for file in filled if file.part is not None)
+    refuse_same_files(file.path for file in filled)

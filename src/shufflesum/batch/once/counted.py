@@ -1,9 +1,7 @@
-"""Counts that grow day by day: a file that remembers the table, and which files and batches are in it."""
+"""What an analyzer has counted: a file with the table of counts, and which files and batches are in it."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,30 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._machine import replace_file, try_lock
-from shufflesum.batch.files import WriteError
+from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
-from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.protocol import Counts
+from shufflesum.plans import Plan
+from shufflesum.reports import Counts
 
-__all__ = ["CountsState", "refuse_repeated_files"]
+__all__ = ["Counted"]
 
-_FORMAT = "shufflesum-counts-2"
-
-
-def refuse_repeated_files(digests: Mapping[Path, str]) -> None:
-    """Refuse two files with the same bytes: every report in them would count twice."""
-    first: dict[str, Path] = {}
-    for path, digest in digests.items():
-        if (earlier := first.setdefault(digest, path)) is not path:
-            raise ReportsError(
-                f"{path}: is a copy of {earlier.name}, and no report counts twice; move one of them away"
-            )
+_FORMAT = "shufflesum-counts-3"
 
 
-class CountsState:
-    """The counts in a file such as counts.json, of one plan, locked while the block runs.
+class Counted:
+    """Counts that grow day by day in a file such as counts.json, of one plan, locked while the block runs.
 
     `check` before counting and `add` afterwards refuse what is in the table already. `save` replaces the file as a
     whole; without it, or after any error, it stays as it was.
@@ -44,10 +33,10 @@ class CountsState:
     def __init__(self, path: str | os.PathLike[str], plan: Plan) -> None:
         self.path = Path(path)
         self.counts = Counts(plan)
-        self.batches: dict[str, str] = {}  # batch id -> shuffle id
+        self.contributions: dict[str, str] = {}  # their ids -> the shuffle that they came in
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
         self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
-        self.judged = True  # whether all that was counted came in whole folders, whose users' honesty could be seen
+        self.whole = True  # whether all that was counted came in whole folders: of parts, honesty cannot be checked
         self.names_id: str | None = None  # the columns that coordinates come from
         self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
@@ -57,21 +46,23 @@ class CountsState:
     @property
     def shuffles(self) -> int:
         """How many batches were released to us."""
-        return len(set(self.batches.values()))
+        return len(set(self.contributions.values()))
 
     def check(self, identity: Identity) -> None:
         """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
         if self.task not in ([], [identity.task_id, identity.round_number]):
             raise ReportsError(
+                "mixed-reports",
                 f"{self.path} has counted reports of task {str(self.task[0])[:12]}, round {self.task[1]}, not of task "
-                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each"
+                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each",
             )
         identity.check_names(self.names_id)
-        for batch_id in identity.batch_ids:
-            if (known := self.batches.get(batch_id)) not in (None, identity.shuffle_id):
+        for contribution in identity.contribution_ids:
+            if (known := self.contributions.get(contribution)) not in (None, identity.shuffle_id):
                 raise ReportsError(
-                    f"{self.path} has counted batch {batch_id[:12]} from shuffle {str(known)[:12]}; shuffle "
-                    f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice"
+                    "counted-twice",
+                    f"{self.path} has counted contribution {contribution[:12]} in shuffle {str(known)[:12]}; shuffle "
+                    f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice",
                 )
 
     def add(
@@ -81,35 +72,41 @@ class CountsState:
         digests: Mapping[Path, str],
         parts: Sequence[str | None] = (),
         *,
-        judged: bool = True,
+        whole: bool = True,
     ) -> None:
         """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
         if identity.shuffle_id is None:
-            raise ReportsError("only shuffled reports can be counted; run shufflesum shuffle first")
+            raise ReportsError("wrong-stage", "only shuffled reports can be counted; run shufflesum shuffle first")
         self.check(identity)
-        refuse_repeated_files(digests)
-        for path, digest in digests.items():
-            if digest in self.files:
-                raise ReportsError(
-                    f"{path}: {self.path} has counted this file, or a copy of it, already ({self.files[digest]}); "
-                    "no report counts twice: give only new files"
-                )
+        self._refuse_known(digests)
         known = self.parts.get(identity.shuffle_id, [])
         for part in filter(None, parts):
             if part in known:
                 raise ReportsError(
+                    "counted-twice",
                     f"{self.path} has counted {part} of shuffle {identity.shuffle_id[:12]} already, perhaps before it "
-                    "was rewritten; no report counts twice: give only new files"
+                    "was rewritten; no report counts twice: give only new files",
                 )
         self.parts[identity.shuffle_id] = [*known, *filter(None, parts)]
         self.counts.merge(counts)
         self.files |= {digest: path.name for path, digest in digests.items()}
-        self.batches |= dict.fromkeys(identity.batch_ids, identity.shuffle_id)
+        self.contributions |= dict.fromkeys(identity.contribution_ids, identity.shuffle_id)
         self.task = [identity.task_id, identity.round_number]
-        self.judged = self.judged and judged
+        self.whole = self.whole and whole
         self.names_id = self.names_id or identity.names_id
 
-    def __enter__(self) -> CountsState:
+    def _refuse_known(self, digests: Mapping[Path, str]) -> None:
+        known = dict(self.files)
+        for path, digest in digests.items():
+            if digest in known:
+                raise ReportsError(
+                    "counted-twice",
+                    f"{path}: {self.path} has counted this file, or a copy of it, already ({known[digest]}); "
+                    "no report counts twice: give only new files",
+                )
+            known[digest] = path.name
+
+    def __enter__(self) -> Counted:
         """Lock and read the file; where there is none the counts are zero."""
         try:
             self._take_lock()
@@ -120,7 +117,8 @@ class CountsState:
             if isinstance(error, FileError):
                 raise
             raise FileError(
-                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to"
+                "unwritable",
+                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
             ) from error
         except BaseException:
             self._release()
@@ -132,7 +130,7 @@ class CountsState:
         if not try_lock(self._lock, self._lock_path):
             os.close(self._lock)
             self._lock = -1
-            raise FileError(f"{self.path}: another run is adding to it; wait until that has ended")
+            raise FileError("in-use", f"{self.path}: another run is adding to it; wait until that has ended")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -148,61 +146,44 @@ class CountsState:
 
     def save(self) -> None:
         """Replace the file, whole."""
-        content = self._content()
-        text = json.dumps({**content, "checksum": _checksum(content)}, separators=(",", ":")) + "\n"
-        try:
-            replace_file(self._final, text)
-        except OSError as error:
-            raise WriteError(
-                f"{self.path}: cannot be written: {error.strerror or error}; it is as it was before"
-            ) from error
+        with writing(self.path, "it is as it was before"):
+            replace_file(self._final, encode_checked(_FORMAT, self._content()))
 
     def _content(self) -> dict[str, Any]:
-        flat = self.counts.table.reshape(-1)
-        cells = np.flatnonzero(flat)
+        table = self.counts.table
+        cells = np.flatnonzero(table)
         return {
-            "format": _FORMAT,
             "plan": self.counts.plan.id,
-            "shape": list(self.counts.table.shape),
             "cells": cells.tolist(),
-            "counts": flat[cells].tolist(),
+            "counts": table[cells].tolist(),
+            "blanks": self.counts.blanks,
             "rejected": self.counts.rejected,
             "files": self.files,
-            "batches": self.batches,
+            "contributions": self.contributions,
             "parts": self.parts,
             "task": self.task,
-            "judged": self.judged,
+            "whole": self.whole,
             "names_id": self.names_id,
         }
 
     def _load(self) -> None:
         try:
-            content = json.loads(self.path.read_bytes())
-            checksum = content.pop("checksum")
-            if content["format"] != _FORMAT:
-                raise FileError(f"{self.path}: format {content['format']!r}; this version reads {_FORMAT!r}")
-            if checksum != _checksum(content):
-                raise ValueError("its checksum does not fit")
-        except FileError:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            content = decode_checked(self.path.read_bytes(), _FORMAT)
+        except ValueError as error:
             raise FileError(
-                f"{self.path}: is no file of counts, or was changed or damaged ({error}); take a copy from before, "
-                "or count all files again into a new one"
+                "other-format" if isinstance(error, OtherFormatError) else "damaged",
+                f"{self.path}: is no file of counts that can be used ({error}); take a copy from before, or count all "
+                "files again into a new one",
             ) from error
         plan = self.counts.plan
         if content["plan"] != plan.id:
             raise ReportsError(
+                "other-plan",
                 f"{self.path}: holds counts of plan {str(content['plan'])[:12]}, not of plan {plan.id[:12]}; "
-                "name another --state for another plan"
+                "name another --state for another plan",
             )
-        self.counts.table.reshape(-1)[np.array(content["cells"], dtype=np.int64)] = content["counts"]
-        self.counts.rejected = content["rejected"]
-        self.files, self.batches = content["files"], content["batches"]
+        self.counts.table[np.array(content["cells"], dtype=np.int64)] = content["counts"]
+        self.counts.blanks, self.counts.rejected = content["blanks"], content["rejected"]
+        self.files, self.contributions = content["files"], content["contributions"]
         self.parts, self.task = content["parts"], content["task"]
-        self.judged, self.names_id = content["judged"], content["names_id"]
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+        self.whole, self.names_id = content["whole"], content["names_id"]

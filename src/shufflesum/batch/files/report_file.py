@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator
@@ -13,17 +12,17 @@ from typing import Any, Literal, get_args
 
 from shufflesum._checks import check_choice
 from shufflesum._machine import sync
+from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.kinds import ReportKind
 from shufflesum.errors import FileError, MissingExtraError
 
 __all__ = [
     "Format",
     "ReportFile",
-    "WriteError",
-    "find_copy",
     "open_report_file",
     "parquet_settings",
-    "read_batches",
+    "read_records",
     "report_paths",
     "require_arrow",
     "write_part",
@@ -33,17 +32,11 @@ Format = Literal["parquet", "arrow"]
 
 PART_KEY = "shufflesum.part"
 _READ_BYTES = 1 << 20
-_COMPARED = 1 << 10  # the first bytes tell most files apart
-_GROUP_ROWS = {False: 1 << 20, True: 1 << 16}  # plain, sealed: some megabytes, the least that can be read at once
-
-
-class WriteError(FileError):
-    """A disk that is full or failing: nothing is wrong with the input, and the work can be taken up again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
-    """One file of reports; `pieces` (row groups or record batches) can be read independently.
+    """One file of reports; `groups` (row groups or record batches) can be read independently.
 
     `part` is the name it was written under, whatever it is called now; files that Spark wrote have none.
     """
@@ -51,15 +44,15 @@ class ReportFile:
     path: Path
     rows: int
     bytes: int
-    pieces: int
-    batch_ids: tuple[str, ...]
+    groups: int
+    contribution_ids: tuple[str, ...]
     part: str | None
 
 
 def require_arrow() -> None:
     """Refuse, naming the extra, where report files could not be read."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtraError("files of reports need pyarrow: pip install 'shufflesum[files]'")
+        raise MissingExtraError("missing-extra", "files of reports need pyarrow: pip install 'shufflesum[files]'")
 
 
 def report_paths(path: Path) -> list[Path]:
@@ -67,37 +60,25 @@ def report_paths(path: Path) -> list[Path]:
     suffixes = tuple(f".{kind}" for kind in get_args(Format))
     try:
         if not path.exists():
-            raise FileError(f"{path}: does not exist; give a folder of report files, or one such file")
+            raise FileError("unreadable", f"{path}: does not exist; give a folder of report files, or one such file")
         found = sorted(p for p in path.iterdir() if not p.name.startswith(("_", "."))) if path.is_dir() else [path]
         for file in found:
             if file.suffix not in suffixes or not file.is_file():
                 raise FileError(
-                    f"{file}: is no file of reports; a folder of reports holds {' and '.join(suffixes)} files"
+                    "unknown-file-type",
+                    f"{file}: is no file of reports; a folder of reports holds {' and '.join(suffixes)} files",
                 )
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}; check its permissions") from error
+        raise FileError(
+            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
     if not found:
-        raise FileError(f"{path}: is a folder without report files; give the output of shufflesum randomize or shuffle")
+        raise FileError(
+            "no-rows", f"{path}: is a folder without report files; give the output of shufflesum randomize or shuffle"
+        )
     return found
-
-
-def find_copy(files: Iterable[Path]) -> tuple[Path, Path] | None:
-    """Two files with the same bytes, if there are such."""
-    by_size: dict[int, list[Path]] = {}
-    for file in files:
-        by_size.setdefault(file.stat().st_size, []).append(file)
-    for same_size in by_size.values():
-        by_start: dict[bytes, list[Path]] = {}
-        for file in same_size if len(same_size) > 1 else ():
-            with file.open("rb") as stream:
-                alike = by_start.setdefault(stream.read(_COMPARED), [])
-            for other in alike:
-                if filecmp.cmp(file, other, shallow=False):
-                    return other, file
-            alike.append(file)
-    return None
 
 
 def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
@@ -107,24 +88,24 @@ def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
     with _reading(path):
         if path.suffix == ".parquet":
             with _parquet(path) as file:
-                schema, rows, pieces = file.schema_arrow, file.metadata.num_rows, file.metadata.num_row_groups
+                schema, rows, groups = file.schema_arrow, file.metadata.num_rows, file.metadata.num_row_groups
         else:
             # Mapped, so that counting the rows reads no column.
             with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
-                schema, pieces = file.schema, file.num_record_batches
-                rows = sum(file.get_batch(i).num_rows for i in range(pieces))
+                schema, groups = file.schema, file.num_record_batches
+                rows = sum(file.get_batch(i).num_rows for i in range(groups))
         size = path.stat().st_size
     identity = Identity.from_arrow(schema, str(path))
     part = (schema.metadata or {}).get(PART_KEY.encode())
     name = None if part is None else part.decode(errors="replace")
-    return ReportFile(path, rows, size, pieces, identity.batch_ids, name), identity
+    return ReportFile(path, rows, size, groups, identity.contribution_ids, name), identity
 
 
-def read_batches(file: ReportFile, rows_at_once: int, pieces: Iterable[int] | None = None) -> Iterator[Any]:
-    """The file's record batches, none longer than `rows_at_once`; `pieces` chooses some of its pieces by number."""
+def read_records(file: ReportFile, rows_at_once: int, groups: Iterable[int] | None = None) -> Iterator[Any]:
+    """The file's reports as record batches of at most `rows_at_once`; `groups` chooses some of its groups by number."""
     import pyarrow as pa
 
-    chosen = list(range(file.pieces) if pieces is None else pieces)
+    chosen = list(range(file.groups) if groups is None else groups)
     with _reading(file.path):
         if file.path.suffix == ".parquet":
             with _parquet(file.path) as parquet_file:
@@ -132,11 +113,11 @@ def read_batches(file: ReportFile, rows_at_once: int, pieces: Iterable[int] | No
             return
         # Not mapped: a file cut short by somebody while it is read would be a crash instead of an error.
         with pa.OSFile(str(file.path)) as source, pa.ipc.open_file(source) as reader:
-            for piece in chosen:
-                batch = reader.get_batch(piece)
-                batch.validate(full=True)
-                for start in range(0, len(batch), rows_at_once):
-                    yield batch.slice(start, rows_at_once)
+            for group in chosen:
+                records = reader.get_batch(group)
+                records.validate(full=True)
+                for start in range(0, len(records), rows_at_once):
+                    yield records.slice(start, rows_at_once)
 
 
 def _parquet(path: Path) -> Any:
@@ -156,15 +137,16 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileError(
+            "damaged",
             f"{path}: cannot be read as a file of reports ({error}); it may be cut short, damaged or of another "
-            "format: copy or write it again"
+            "format: copy or write it again",
         ) from error
 
 
-def write_part(folder: Path, name: str, batches: Iterable[Any], identity: Identity, format: Format = "parquet") -> int:
+def write_part(folder: Path, name: str, records: Iterable[Any], identity: Identity, format: Format = "parquet") -> int:
     """Write record batches as one file, `name` with the format's suffix; it appears whole or not at all.
 
-    Returns its rows. The batches' columns must have the types of the identity's schema; its metadata is put in here.
+    Returns its rows. The columns must have the types of the identity's schema; its metadata is put in here.
     Parquet files say nothing about their rows but the rows: row groups of a fixed size and no statistics.
     """
     check_choice("format", format, get_args(Format))
@@ -172,34 +154,26 @@ def write_part(folder: Path, name: str, batches: Iterable[Any], identity: Identi
     temporary = folder / f".{final.name}"
     rows = 0
     try:
-        # With its name inside, no two parts have the same bytes by chance: whoever meets the same bytes met a copy.
-        schema = identity.arrow_schema()
-        schema = schema.with_metadata({**schema.metadata, PART_KEY: name})
-        with _writer(temporary, schema, format, _GROUP_ROWS[identity.sealed]) as write:
-            for batch in batches:
-                rows += len(batch)
-                write(batch)
-        sync(temporary)
-        os.replace(temporary, final)
-    except OSError as error:
-        # Also Arrow's own input and output errors.
-        if isinstance(error, FileError):
-            raise
-        raise WriteError(
-            f"{final}: cannot be written: {error.strerror or error}; make room on the disk and run the same again"
-        ) from error
+        with writing(final, "make room on the disk and run the same again"):
+            # With its name inside, no two parts have the same bytes by chance: whoever meets the same bytes met a copy.
+            schema = identity.arrow_schema()
+            schema = schema.with_metadata({**schema.metadata, PART_KEY: name})
+            with _writer(temporary, schema, format, identity.kind) as write:
+                for batch in records:
+                    rows += len(batch)
+                    write(batch)
+            sync(temporary)
+            os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
     return rows
 
 
-def parquet_settings(*, sealed: bool) -> dict[str, Any]:
+def parquet_settings(kind: ReportKind) -> dict[str, Any]:
     """How Parquet files of reports are written, as arguments for PyArrow's writer."""
     return {
-        # Sealed reports are random bytes. Plain ones have few bits each, which packing finds almost as well as a
-        # dictionary does, and writes faster; a compressor would find little more.
         "use_dictionary": False,
-        "column_encoding": "PLAIN" if sealed else "DELTA_BINARY_PACKED",
+        "column_encoding": kind.encoding,
         "compression": "none",
         "write_statistics": False,
         "write_page_checksum": True,
@@ -207,14 +181,15 @@ def parquet_settings(*, sealed: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def _writer(path: Path, schema: Any, format: Format, group_rows: int) -> Iterator[Any]:
+def _writer(path: Path, schema: Any, format: Format, kind: ReportKind) -> Iterator[Any]:
     """A function that takes record batches, and cuts them into groups of a fixed number of rows."""
     import pyarrow as pa
     from pyarrow import parquet
 
     waiting: list[Any] = []
+    group_rows = kind.group_rows
     with (
-        parquet.ParquetWriter(path, schema, **parquet_settings(sealed="sealed" in schema.names))
+        parquet.ParquetWriter(path, schema, **parquet_settings(kind))
         if format == "parquet"
         else pa.ipc.new_file(str(path), schema)
     ) as file:
@@ -227,8 +202,8 @@ def _writer(path: Path, schema: Any, format: Format, group_rows: int) -> Iterato
                 file.write_table(group, group_rows)
             waiting[:] = table.slice(whole).to_batches()
 
-        def write(batch: Any) -> None:
-            waiting.append(pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema))
+        def write(records: Any) -> None:
+            waiting.append(pa.RecordBatch.from_arrays([records.column(kind.column)], schema=schema))
             if sum(map(len, waiting)) >= group_rows:
                 put(last=False)
 

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.batch.report_folders import noiseless_plan
+from tests.batch.report_folders import every_byte_changed, noiseless_plan
 
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.state import CountsState, refuse_repeated_files
+from shufflesum.batch.once import Counted
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.protocol import Counts
+from shufflesum.reports import Counts
 
 PLAN = noiseless_plan()
 DAY = Identity.for_plan(PLAN).shuffled()
@@ -18,16 +17,16 @@ DAY = Identity.for_plan(PLAN).shuffled()
 
 def counts_of(*cells: int, rejected: int = 0) -> Counts:
     counts = Counts(PLAN)
-    counts.table.reshape(-1)[list(cells)] = 1
+    counts.table[list(cells)] = 1
     counts.rejected = rejected
     return counts
 
 
 def add_and_save(path: Path, counts: Counts, identity: Identity, digest: str, name: str = "part-0.parquet") -> None:
-    with CountsState(path, PLAN) as state:
-        state.check(identity)
-        state.add(counts, identity, {Path(name): digest})
-        state.save()
+    with Counted(path, PLAN) as counted:
+        counted.check(identity)
+        counted.add(counts, identity, {Path(name): digest})
+        counted.save()
 
 
 @pytest.fixture
@@ -47,9 +46,9 @@ def test_days_whose_columns_are_in_another_order_are_not_added_up(saved: Path) -
 
 def test_counts_grow_day_by_day(saved: Path) -> None:
     add_and_save(saved, counts_of(7, 14, rejected=1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
-    with CountsState(saved, PLAN) as state:
-        assert state.counts.table.reshape(-1).tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
-        assert (state.counts.rejected, state.shuffles) == (4, 2)
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.table.tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
+        assert (counted.counts.rejected, counted.shuffles) == (4, 2)
     assert [path.name for path in saved.parent.iterdir()] == ["counts.json"]
 
 
@@ -61,33 +60,33 @@ def test_the_same_bytes_are_refused_under_any_name(saved: Path) -> None:
 
 
 def test_another_shuffle_of_the_same_batch_is_refused(saved: Path) -> None:
-    both = Identity.for_plan(PLAN).merge(Identity("reports", PLAN.id, PLAN.users, PLAN.reports, DAY.batch_ids))
+    both = Identity.for_plan(PLAN).merge(Identity("reports", PLAN.id, PLAN.users, PLAN.reports, DAY.contribution_ids))
     for identity in (DAY.shuffled(), both.shuffled()):
-        with CountsState(saved, PLAN) as state:
+        with Counted(saved, PLAN) as counted:
             with pytest.raises(ReportsError, match="the same users again"):
-                state.check(identity)
+                counted.check(identity)
             with pytest.raises(ReportsError, match="the same users again"):
-                state.add(counts_of(1), identity, {Path("x"): "c" * 64})
-            assert state.counts.accepted == 2
+                counted.add(counts_of(1), identity, {Path("x"): "c" * 64})
+            assert counted.counts.accepted == 2
 
 
 def test_another_file_of_the_same_shuffle_is_welcome(saved: Path) -> None:
     add_and_save(saved, counts_of(1), DAY, "b" * 64)
-    with CountsState(saved, PLAN) as state:
-        assert (state.counts.accepted, state.shuffles) == (3, 1)
+    with Counted(saved, PLAN) as counted:
+        assert (counted.counts.accepted, counted.shuffles) == (3, 1)
 
 
 def test_unshuffled_reports_are_never_added(saved: Path) -> None:
-    with CountsState(saved, PLAN) as state, pytest.raises(ReportsError, match="only shuffled"):
-        state.add(counts_of(1), Identity.for_plan(PLAN), {Path("x"): "c" * 64})
+    with Counted(saved, PLAN) as counted, pytest.raises(ReportsError, match="only shuffled"):
+        counted.add(counts_of(1), Identity.for_plan(PLAN), {Path("x"): "c" * 64})
 
 
 def test_what_is_not_saved_is_forgotten(saved: Path) -> None:
     before = saved.read_bytes()
 
     def run() -> None:
-        with CountsState(saved, PLAN) as state:
-            state.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
+        with Counted(saved, PLAN) as counted:
+            counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -97,85 +96,88 @@ def test_what_is_not_saved_is_forgotten(saved: Path) -> None:
 
 
 def test_another_plan_is_refused(saved: Path) -> None:
-    with pytest.raises(ReportsError, match="another --state"), CountsState(saved, noiseless_plan(levels=9)):
+    with pytest.raises(ReportsError, match="another --state"), Counted(saved, noiseless_plan(levels=9)):
         pass
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "shufflesum-counts-2", "checksum": ""}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "shufflesum-counts-3", "checksum": ""}'])
 def test_what_is_no_state_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "counts.json"
     path.write_text(text)
-    with pytest.raises(FileError, match="no file of counts, or was changed or damaged"), CountsState(path, PLAN):
+    with pytest.raises(FileError, match="no file of counts that can be used"), Counted(path, PLAN):
         pass
     assert path.read_text() == text
     assert [found.name for found in tmp_path.iterdir()] == ["counts.json"]
 
 
-@pytest.mark.parametrize("name", ["plan", "cells", "counts", "rejected", "files", "batches", "shape"])
-def test_any_change_is_noticed(saved: Path, name: str) -> None:
-    content = json.loads(saved.read_text())
-    content[name] = {"plan": PLAN.id[::-1], "rejected": 0}.get(name, [1])
-    saved.write_text(json.dumps(content))
-    with pytest.raises(FileError, match="damaged"), CountsState(saved, PLAN):
-        pass
+def test_any_change_is_noticed(saved: Path) -> None:
+    for changed in every_byte_changed(saved):
+        with (
+            pytest.raises(FileError, match=r"counts.json: is no file of counts .* count all"),
+            Counted(saved, PLAN),
+        ):
+            pass
+        assert saved.read_bytes() == changed
 
 
 def test_a_state_cut_short_is_refused(saved: Path) -> None:
     data = saved.read_bytes()
     for size in range(0, len(data) - 1, 40):
         saved.write_bytes(data[:size])
-        with pytest.raises(FileError), CountsState(saved, PLAN):
+        with pytest.raises(FileError), Counted(saved, PLAN):
             pass
 
 
-def test_a_later_format_is_named(saved: Path) -> None:
-    saved.write_text(saved.read_text().replace("shufflesum-counts-2", "shufflesum-counts-9"))
-    with pytest.raises(FileError, match="shufflesum-counts-2"), CountsState(saved, PLAN):
+def test_another_format_is_named(saved: Path) -> None:
+    saved.write_text(saved.read_text().replace("shufflesum-counts-3", "shufflesum-counts-2"))
+    with pytest.raises(FileError, match=r"'shufflesum-counts-2', but .*-3'.*; .* count all"), Counted(saved, PLAN):
         pass
 
 
 def test_two_runs_cannot_add_at_once(saved: Path) -> None:
-    with CountsState(saved, PLAN) as state:
-        with pytest.raises(FileError, match="another run"), CountsState(saved, PLAN):
+    with Counted(saved, PLAN) as counted:
+        with pytest.raises(FileError, match="another run"), Counted(saved, PLAN):
             pass
-        state.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
-        state.save()
-    with CountsState(saved, PLAN) as state:
-        assert state.counts.accepted == 3
+        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
+        counted.save()
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.accepted == 3
 
 
 def test_a_link_leads_to_the_same_counts_and_the_same_lock(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "today.json"
     link.symlink_to(saved)
-    with CountsState(saved, PLAN), pytest.raises(FileError, match="another run"), CountsState(link, PLAN):
+    with Counted(saved, PLAN), pytest.raises(FileError, match="another run"), Counted(link, PLAN):
         pass
     add_and_save(link, counts_of(1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
     assert link.is_symlink()
-    with CountsState(saved, PLAN) as state:
-        assert state.counts.accepted == 3
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.accepted == 3
 
 
 def test_a_lock_left_by_a_crash_does_no_harm(saved: Path) -> None:
     (saved.parent / ".counts.json.lock").touch()
-    with CountsState(saved, PLAN) as state:
-        assert state.counts.accepted == 2
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.accepted == 2
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="in a folder you may write to"), CountsState(tmp_path / "no" / "c.json", PLAN):
+    with pytest.raises(FileError, match="in a folder you may write to"), Counted(tmp_path / "no" / "c.json", PLAN):
         pass
 
 
 def test_large_counts_are_kept_exactly(tmp_path: Path) -> None:
     counts = Counts(PLAN)
-    counts.table[:] = np.arange(15).reshape(3, 5) * (1 << 50) + 1
+    counts.table[:] = np.arange(15) * (1 << 50) + 1
+    counts.blanks = (1 << 40) + 1
     add_and_save(tmp_path / "c.json", counts, DAY, "a" * 64)
-    with CountsState(tmp_path / "c.json", PLAN) as state:
-        np.testing.assert_array_equal(state.counts.table, counts.table)
+    with Counted(tmp_path / "c.json", PLAN) as counted:
+        np.testing.assert_array_equal(counted.counts.table, counts.table)
+        assert counted.counts.blanks == counts.blanks
 
 
-def test_copies_within_one_folder_are_named() -> None:
-    with pytest.raises(ReportsError, match=r"b\.parquet: is a copy of a\.parquet"):
-        refuse_repeated_files({Path("a.parquet"): "1", Path("c.parquet"): "2", Path("b.parquet"): "1"})
-    refuse_repeated_files({Path("a.parquet"): "1", Path("b.parquet"): "2"})
+def test_copies_among_new_files_are_refused(saved: Path) -> None:
+    digests = {Path("a.parquet"): "1", Path("c.parquet"): "2", Path("b.parquet"): "1"}
+    with Counted(saved, PLAN) as counted, pytest.raises(ReportsError, match=r"b\.parquet: .* already \(a\.parquet\)"):
+        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), digests)

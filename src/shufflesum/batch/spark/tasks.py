@@ -1,4 +1,4 @@
-"""What runs inside Spark's tasks, on the executors: record batches in, record batches out, by the batch steps.
+"""What runs inside Spark's tasks, on the executors: record batches in, record batches out.
 
 Each function takes one partition. Those that draw make their own secure source, here, so that no key ever travels and
 no two tasks share one. None of them is given anything but public parameters.
@@ -17,127 +17,134 @@ from numpy.typing import NDArray
 
 from shufflesum import errors
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.scatter import PLAIN, SEALED, Items, permute, scatter
-from shufflesum.batch.sources import items_of
-from shufflesum.batch.steps import count_batch, randomize_batch
-from shufflesum.contract import Plan
+from shufflesum.batch.kinds import Items
+from shufflesum.batch.shuffle.scatter import permute, scatter
+from shufflesum.batch.targets import PlainTarget, count_records, randomize_rows
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError, ReportsError, ShufflesumError
-from shufflesum.protocol import Counts, Randomizer, SecureSource
+from shufflesum.plans import Plan
+from shufflesum.protocol import Randomizer
+from shufflesum.randomness import SecureSource
+from shufflesum.reports import Counts
 
 __all__ = [
+    "BLANKS",
     "REJECTED",
+    "OnPartition",
+    "RecordBatches",
     "count_partition",
-    "item_type",
+    "error_in",
     "permute_partition",
     "randomize_partition",
     "reports_of_files",
     "scatter_partition",
-    "told_error",
 ]
 
-Batches = Iterator[Any]
+RecordBatches = Iterator[Any]
+OnPartition = Callable[[RecordBatches], RecordBatches]
 
-REJECTED = -1  # the cell under which a partition tells how many reports it rejected
+BLANKS, REJECTED = -1, -2  # the cells under which a partition says how many reports were blank, or rejected
 
 _OUTPUT_ROWS = 1 << 16
 _RANDOMIZED_AT_ONCE = 1 << 20
-_READ_ROWS = 1 << 17
 _RUN_BYTES = 8 << 20
 _PACKED_BYTES = 8 << 10  # Spark reads 4096 rows of a Parquet file at a time, however long they are
-_TOLD = re.compile(r"\[shufflesum:(\w+)\] (.*?) \[/shufflesum\]", re.DOTALL)
+_MARKED = re.compile(r"\[shufflesum:(\w+):([\w-]+)\] (.*?) \[/shufflesum\]", re.DOTALL)
+_ARROW_TYPES = {"long": pa.int64(), "binary": pa.binary()}  # of the types that Spark has, which are all signed
 
 
-def told_error(text: str) -> ShufflesumError | None:
+def error_in(text: str) -> ShufflesumError | None:
     """The error that a task raised on purpose, found in what Spark says about the failed job."""
-    found = _TOLD.search(text)
+    found = _MARKED.search(text)
     if found is None:
         return None
     kind = getattr(errors, found[1], ShufflesumError)
-    error: ShufflesumError = kind(found[2])
+    error: ShufflesumError = kind(found[2], found[3])
     return error
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _marked_errors() -> Iterator[None]:
     """Mark errors raised on purpose, so that the driver finds them again among Spark's own words."""
     try:
         yield
     except ShufflesumError as error:
         kind = next(base for base in type(error).__mro__ if base.__module__ == errors.__name__)
-        raise kind(f"[shufflesum:{kind.__name__}] {error} [/shufflesum]") from None
+        raise kind(error.problem, f"[shufflesum:{kind.__name__}:{error.problem}] {error} [/shufflesum]") from None
 
 
-def item_type(identity: Identity) -> np.dtype[Any]:
-    """How a report is packed on its way through the shuffle."""
-    return SEALED if identity.sealed else PLAIN
-
-
-def randomize_partition(batches: Batches, *, plan: Plan, identity: Identity, clip: bool, missing: Missing) -> Batches:
+def randomize_partition(
+    partition: RecordBatches, *, plan: Plan, identity: Identity, clip: bool, missing: Missing
+) -> RecordBatches:
     """Users' rows to reports."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     where = f"partition {context.partitionId() if context else 0}"
-    with _telling():
-        randomizer = Randomizer(plan, clip=clip, missing=missing)
+    with _marked_errors():
+        target, randomizer = PlainTarget(plan), Randomizer(plan, clip=clip, missing=missing)
         rows_at_once = max(1, _RANDOMIZED_AT_ONCE // plan.reports)
         row = 0
-        for batch in batches:
-            for start in range(0, len(batch), rows_at_once):
-                part = batch.slice(start, rows_at_once)
+        for users in partition:
+            for start in range(0, len(users), rows_at_once):
+                part = users.slice(start, rows_at_once)
                 try:
-                    reports = randomize_batch(part, randomizer, identity, first_row=row)
+                    reports = randomize_rows(part, randomizer, row)
                 except DataError as error:
-                    raise DataError(f"{where}: {error}") from error
+                    raise DataError(error.problem, f"{where}: {error}") from error
                 row += len(part)
-                yield from _spark_batches(reports.columns, reports.schema.names)
+                yield from _for_spark(target.encode(reports), identity)
 
 
-def reports_of_files(function: Callable[[Batches], Batches], identity: Identity) -> Callable[[Batches], Batches]:
+def reports_of_files(
+    function: Callable[[RecordBatches], RecordBatches], identity: Identity
+) -> Callable[[RecordBatches], RecordBatches]:
     """The function, for partitions of report files (their addresses, or their bytes) instead of reports.
 
     Spark hands reports to Python row by row, whatever it calls the result; Arrow decodes a file's columns many times
     as fast.
     """
 
-    def on_files(batches: Batches) -> Batches:
-        return function(_decoded(batches, identity))
+    def on_files(partition: RecordBatches) -> RecordBatches:
+        return function(_decoded(partition, identity))
 
     return on_files
 
 
-def _decoded(batches: Batches, identity: Identity) -> Batches:
+def _decoded(partition: RecordBatches, identity: Identity) -> RecordBatches:
     from pyarrow import parquet
 
-    for batch in batches:
-        for index, address in enumerate(batch.column("path").to_pylist()):
-            if "content" in batch.schema.names:
-                source: Any = pa.BufferReader(batch.column("content")[index].as_buffer())
+    for records in partition:
+        for index, address in enumerate(records.column("path").to_pylist()):
+            if "content" in records.schema.names:
+                source: Any = pa.BufferReader(records.column("content")[index].as_buffer())
             else:
                 source = "/" + address.removeprefix("file:").lstrip("/")  # Spark writes one slash or three
             try:
                 with parquet.ParquetFile(source, page_checksum_verification=True) as file:
                     found = Identity.from_arrow(file.schema_arrow, address)
                     if identity.merge(found) != identity:
-                        raise ReportsError(f"{address}: the file was replaced by one of another batch")
-                    yield from file.iter_batches(_READ_ROWS, use_threads=False)
+                        raise ReportsError(
+                            "changed-meanwhile", f"{address}: the file was replaced by one of another batch"
+                        )
+                    yield from file.iter_batches(identity.kind.rows_at_once, use_threads=False)
             except (pa.ArrowException, OSError) as error:
                 if isinstance(error, ShufflesumError):
                     raise
                 raise FileError(
+                    "damaged",
                     f"{address}: cannot be read as a file of reports ({error}); it may be cut short or damaged, or "
-                    "not be where the executors can read it"
+                    "not be where the executors can read it",
                 ) from error
 
 
-def scatter_partition(batches: Batches, *, identity: Identity, buckets: int) -> Batches:
+def scatter_partition(partition: RecordBatches, *, identity: Identity, buckets: int) -> RecordBatches:
     """Reports to random buckets, packed: a row holds some reports of one bucket."""
-    item_bytes = item_type(identity).itemsize
+    item_bytes = identity.kind.item.itemsize
     most = _PACKED_BYTES // item_bytes
-    with _telling():
+    with _marked_errors():
         source = SecureSource()
-        for run in _runs(batches, identity, max(1, _RUN_BYTES // item_bytes)):
+        for run in _runs(partition, identity, max(1, _RUN_BYTES // item_bytes)):
             items, ends = scatter(run, buckets, source)
             sizes: NDArray[np.int64] = np.diff(ends).astype(np.int64)
             rows = -(-sizes // most)  # of each bucket
@@ -151,12 +158,12 @@ def scatter_partition(batches: Batches, *, identity: Identity, buckets: int) -> 
             yield pa.RecordBatch.from_arrays([which, packed], names=["bucket", "reports"])
 
 
-def _runs(batches: Batches, identity: Identity, rows: int) -> Iterator[Items]:
+def _runs(partition: RecordBatches, identity: Identity, rows: int) -> Iterator[Items]:
     """All reports, about so many at a time."""
     waiting: list[Items] = []
-    for batch in batches:
-        if len(batch):
-            waiting.append(items_of(batch, identity))
+    for records in partition:
+        if len(records):
+            waiting.append(identity.kind.items(records))
         if sum(map(len, waiting)) >= rows:
             yield np.concatenate(waiting)
             waiting = []
@@ -164,22 +171,15 @@ def _runs(batches: Batches, identity: Identity, rows: int) -> Iterator[Items]:
         yield np.concatenate(waiting)
 
 
-def permute_partition(batches: Batches, *, identity: Identity) -> Batches:
+def permute_partition(partition: RecordBatches, *, identity: Identity) -> RecordBatches:
     """All packed reports of the partition in a uniformly random order."""
-    kind = item_type(identity)
-    with _telling():
-        pieces = [_packed_items(batch.column("reports"), kind) for batch in batches if len(batch)]
+    with _marked_errors():
+        pieces = [_packed_items(records.column("reports"), identity.kind.item) for records in partition if len(records)]
         if not pieces:
             return
         items = permute(np.concatenate(pieces), SecureSource())
         for start in range(0, len(items), _OUTPUT_ROWS):
-            part = items[start : start + _OUTPUT_ROWS]
-            if identity.sealed:
-                data = pa.py_buffer(np.ascontiguousarray(part["sealed"]))
-                columns = [pa.Array.from_buffers(pa.binary(SEALED.itemsize), len(part), [None, data])]
-            else:
-                columns = [pa.array(np.ascontiguousarray(part[name])) for name in identity.columns]
-            yield from _spark_batches(columns, identity.columns)
+            yield from _for_spark(identity.kind.records(items[start : start + _OUTPUT_ROWS]), identity)
 
 
 def _packed_items(column: Any, kind: np.dtype[Any]) -> Items:
@@ -189,22 +189,20 @@ def _packed_items(column: Any, kind: np.dtype[Any]) -> Items:
     return np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].view(kind)
 
 
-def count_partition(batches: Batches, *, plan: Plan) -> Batches:
-    """Reports to the filled cells of one table of counts, and how many were rejected."""
-    with _telling():
-        counts = Counts(plan)
-        for batch in batches:
-            count_batch(batch, counts)
-        table = counts.table.reshape(-1)
-        cells = np.flatnonzero(table)
-        columns = [np.append(cells, REJECTED), np.append(table[cells], counts.rejected)]
+def count_partition(partition: RecordBatches, *, plan: Plan) -> RecordBatches:
+    """Reports to the filled cells of one table of counts, and how many were blank or rejected."""
+    with _marked_errors():
+        counts, target = Counts(plan), PlainTarget(plan)
+        for records in partition:
+            count_records(records, counts, target.open)
+        cells = np.flatnonzero(counts.table)
+        numbers = np.append(counts.table[cells], [counts.blanks, counts.rejected])
+        columns = [np.append(cells, [BLANKS, REJECTED]), numbers]
         yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["cell", "count"])
 
 
-def _spark_batches(columns: Any, names: Any) -> Batches:
-    """Reports in the types that Spark has, which are all signed, a manageable number at a time."""
-    kinds = {"coordinate": pa.int64(), "value": pa.int32(), "sealed": pa.binary()}
-    whole = pa.RecordBatch.from_arrays(list(columns), names=list(names))
-    for start in range(0, len(whole), _OUTPUT_ROWS):
-        part = whole.slice(start, _OUTPUT_ROWS)
-        yield pa.RecordBatch.from_arrays([part.column(n).cast(kinds[n]) for n in names], names=list(names))
+def _for_spark(records: Any, identity: Identity) -> RecordBatches:
+    """Reports in the type that Spark has, a manageable number at a time."""
+    column = records.column(identity.kind.column).cast(_ARROW_TYPES[identity.kind.spark_type])
+    for start in range(0, len(column), _OUTPUT_ROWS):
+        yield pa.RecordBatch.from_arrays([column.slice(start, _OUTPUT_ROWS)], names=[identity.kind.column])

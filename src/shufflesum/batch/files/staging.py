@@ -11,15 +11,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, sync, try_lock
-from shufflesum.batch.files import WriteError, open_report_file
+from shufflesum.batch.disk import is_interruption, writing
+from shufflesum.batch.files.manifest import MANIFEST, write_manifest
+from shufflesum.batch.files.report_file import open_report_file
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.manifest import MANIFEST, write_manifest
-from shufflesum.errors import FileError, ReportsError, ShufflesumError
+from shufflesum.errors import FileError, ReportsError
 
-__all__ = ["StagedFolder", "describe_inputs", "is_interruption", "partial_path"]
+__all__ = ["StagedFolder", "describe_inputs", "partial_path"]
 
 _WORK = "_work.json"
+_FORMAT = "shufflesum-work-2"
 
 
 class StagedFolder:
@@ -69,7 +72,7 @@ class StagedFolder:
         """Make the folder, or take up an interrupted one."""
         if os.path.lexists(self.output):
             raise FileError(
-                f"{self.output}: exists, and is never replaced; choose another output folder, or move it away"
+                "exists", f"{self.output}: exists, and is never replaced; choose another output folder, or move it away"
             )
         try:
             self._take_lock()
@@ -79,8 +82,9 @@ class StagedFolder:
             if isinstance(error, FileError):
                 raise
             raise FileError(
+                "unwritable",
                 f"{self.output}: cannot be written: {error.strerror or error}; choose an output in a folder that "
-                "exists and that you may write to"
+                "exists and that you may write to",
             ) from error
         except BaseException:
             self._release()
@@ -91,20 +95,26 @@ class StagedFolder:
         self.path.mkdir(mode=0o700, exist_ok=True)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         if not try_lock(self._lock, self.path) or os.path.lexists(self.output):
-            raise FileError(f"{self.output}: another run is writing it; wait for that, or choose another output folder")
+            raise FileError(
+                "in-use", f"{self.output}: another run is writing it; wait for that, or choose another output folder"
+            )
         if os.fstat(self._lock).st_uid != os.geteuid():
-            raise FileError(f"{self.path}: belongs to another user; remove it, or choose another output folder")
+            raise FileError(
+                "unwritable", f"{self.path}: belongs to another user; remove it, or choose another output folder"
+            )
         os.fchmod(self._lock, 0o700)
 
     def _take_up(self) -> None:
         if not self._restart and (saved := self._saved()) is not None:
             work, identity = saved
             # Its random ids are the earlier run's to keep; all else must be what is asked for now.
-            same = replace(identity, batch_ids=self.identity.batch_ids, shuffle_id=self.identity.shuffle_id)
-            if (work, same) != (self._work, self.identity):
+            now = self.identity
+            same = replace(identity, contribution_ids=now.contribution_ids, shuffle_id=now.shuffle_id)
+            if (work, same) != (self._work, now):
                 raise FileError(
+                    "other-work",
                     f"{self.output}: an interrupted run left {self.path.name}, with other input or options; "
-                    "repeat that command to finish it, or say --restart to throw away what it did"
+                    "repeat that command to finish it, or say --restart to throw away what it did",
                 )
             self.identity = identity
             return
@@ -113,7 +123,8 @@ class StagedFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        replace_file(self.path / _WORK, json.dumps({"work": self._work, "identity": self.identity.to_json()}))
+        note = {"work": self._work, "identity": self.identity.to_json()}
+        replace_file(self.path / _WORK, encode_checked(_FORMAT, note))
 
     def _saved(self) -> tuple[Any, Identity] | None:
         """What the interrupted run was doing; None where it did not come so far as to say it."""
@@ -121,11 +132,11 @@ class StagedFolder:
         if not path.exists():
             return None
         try:
-            document = json.loads(path.read_bytes())
+            document = decode_checked(path.read_bytes(), _FORMAT)
             return document["work"], Identity.from_json(document["identity"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FileError(
-                f"{path}: cannot be understood ({error}); say --restart to throw away what was done"
+                "damaged", f"{path}: cannot be understood ({error}); say --restart to throw away what was done"
             ) from error
 
     def __exit__(
@@ -144,9 +155,10 @@ class StagedFolder:
         write_manifest(self.path, self.identity)
         if os.path.lexists(self.output):  # a rename would replace an empty folder
             raise FileError(
-                f"{self.output}: was made by somebody else in the meantime; move it away and run the same again"
+                "exists",
+                f"{self.output}: was made by somebody else in the meantime; move it away and run the same again",
             )
-        try:
+        with writing(self.output, "check the disk"):
             for entry in self.path.iterdir():
                 if entry.name.startswith((".", "_")) and entry.name not in (MANIFEST, _WORK):
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -156,8 +168,6 @@ class StagedFolder:
             sync(self.path)
             os.rename(self.path, self.output)
             sync(self.output.absolute().parent)
-        except OSError as error:
-            raise WriteError(f"{self.output}: cannot be written: {error.strerror or error}; check the disk") from error
 
     def _release(self) -> None:
         if self._lock >= 0:
@@ -168,13 +178,6 @@ class StagedFolder:
 def partial_path(output: Path) -> Path:
     """Where an output is made."""
     return output.with_name(f".{output.name}.partial")
-
-
-def is_interruption(error: BaseException) -> bool:
-    """Whether the same command can be expected to succeed later; what is wrong with the input will stay wrong."""
-    if isinstance(error, ShufflesumError):
-        return isinstance(error, WriteError)
-    return isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | OSError)
 
 
 def _usual_mode(folder: Path) -> int:
@@ -191,5 +194,5 @@ def describe_inputs(paths: list[Path]) -> list[list[Any]]:
     try:
         found = [(path.absolute(), path.stat()) for path in paths]
     except OSError as error:
-        raise FileError(f"{error.filename}: cannot be read: {error.strerror or error}") from error
+        raise FileError("unreadable", f"{error.filename}: cannot be read: {error.strerror or error}") from error
     return [[str(path), status.st_size, status.st_mtime_ns] for path, status in found]

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.batch.files.staging import describe_inputs
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.released import Members
-from shufflesum.batch.scatter import SEALED, Items
-from shufflesum.batch.staging import describe_inputs
+from shufflesum.batch.kinds import SEALED, Items
+from shufflesum.batch.once import Members
+from shufflesum.batch.once.copies import SealedReports
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.wire import Task, Upload, UploadError
+from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 __all__ = ["SUFFIX", "UploadSource", "holds_uploads", "open_uploads"]
 
@@ -30,7 +31,9 @@ def holds_uploads(path: Path) -> bool:
     try:
         return any(entry.suffix == SUFFIX for entry in (path.iterdir() if path.is_dir() else (path,)))
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}; check its permissions") from error
+        raise FileError(
+            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class UploadSource:
         return self.users * self.task.plan.reports
 
     def members(self) -> Members:
-        """The ids of its uploads, and a digest of what is in them, for the ledger of what was released."""
+        """The ids of its uploads, and a digest of what is in them."""
         return Members.of(self.ids.tobytes().hex(), self.content)
 
     def units(self, rows: int) -> list[range]:
@@ -76,26 +79,38 @@ class UploadSource:
 
     def read(self, unit: range, rows: int) -> Iterator[Items]:
         """The sealed reports of a range of uploads, about so many at a time."""
-        at_once = max(1, rows // self.task.plan.reports)
+        for _, kept in self._kept(unit, max(1, rows // self.task.plan.reports)):
+            yield np.ascontiguousarray(_sealed(kept, self.task)).reshape(-1).view(SEALED.item)
+
+    def sealed(self) -> SealedReports:
+        """All sealed reports, and the uploads they are in."""
+        reports = self.task.plan.reports
+        for numbers, kept in self._kept(range(int(self.ends[-1])), max(1, _READ_BYTES // self.task.upload_bytes)):
+
+            def where(row: int, numbers: NDArray[np.int64] = numbers) -> str:
+                return _place(self.paths, self.ends, int(numbers[row // reports]))
+
+            yield where, _sealed(kept, self.task).reshape(-1, SEALED_BYTES)
+
+    def _kept(self, unit: range, at_once: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+        """A range of uploads without those that came before: their numbers, and their bytes as rows."""
         for first, uploads in _blocks(self.paths, self.ends, self.task.upload_bytes, unit, at_once):
-            bounds = np.searchsorted(self.dropped, [first, first + len(uploads)])
-            kept = np.delete(uploads, self.dropped[slice(*bounds)] - first, axis=0)
-            yield np.ascontiguousarray(_sealed(kept, self.task)).reshape(-1).view(SEALED)
+            start, stop = np.searchsorted(self.dropped, [first, first + len(uploads)])
+            again = self.dropped[start:stop] - first
+            yield np.delete(np.arange(first, first + len(uploads)), again), np.delete(uploads, again, axis=0)
 
 
 def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
     """Check every upload in folders of `*.upload` files, or in single ones, and find those that came twice.
 
     A file holds one or more encoded uploads, one after another. An upload sent again, the same byte for byte, is
-    counted once. The same id with other bytes, another round or another task is refused, and so are sealed reports
-    that were copied from one upload to another: they would count twice. While this is found out, some 80 bytes for each
-    user and 24 for each report are held in memory.
+    counted once; the same id with other bytes, another round or another task is refused. While this is found out, some
+    80 bytes for each user are held in memory.
     """
     paths = [path for place in places for path in _paths(place)]
     inputs = describe_inputs(paths)
     ends = np.cumsum([_count(file, task) for file in paths])
     ids = np.empty((int(ends[-1]), 2), dtype="<u8")
-    keys = np.empty((len(ids), task.plan.reports), dtype="<u8")  # how each sealed report begins
     digests = np.empty(len(ids), dtype="S32")
     rounds: set[int] = set()
     at_once = max(1, _READ_BYTES // task.upload_bytes)
@@ -104,29 +119,28 @@ def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
             try:
                 upload = Upload.decode(data.tobytes(), task)
             except UploadError as error:
-                raise ReportsError(f"{_place(paths, ends, number)}: {error}") from error
+                raise ReportsError(error.problem, f"{_place(paths, ends, number)}: {error}") from error
             ids[number] = np.frombuffer(upload.upload_id, dtype="<u8")
             digests[number] = hashlib.sha256(upload.sealed).hexdigest()[:32]
             rounds.add(upload.round_number)
             if len(rounds) > 1:
                 raise ReportsError(
+                    "mixed-reports",
                     f"{_place(paths, ends, number)}: is of round {upload.round_number}, others before it are not; a "
-                    "batch is of one round: keep each in its folder"
+                    "batch is of one round: keep each in its folder",
                 )
-        keys[first : first + len(uploads)] = _sealed(uploads, task)[:, :, : keys.itemsize].copy().view("<u8")[:, :, 0]
     order = np.lexsort((ids[:, 1], ids[:, 0]))
     again = np.zeros(len(ids), dtype=np.bool_)  # in that order: the same id as the one before
     again[1:] = (ids[order[1:]] == ids[order[:-1]]).all(axis=1)
     dropped = _repeats(paths, ends, task.upload_bytes, order, again)
-    _refuse_copied_reports(paths, ends, task, keys, dropped)
     different = ids[order[~again]]
-    identity = replace(Identity.for_task(task, rounds.pop()), batch_ids=(_batch_id(different, task),))
+    identity = replace(Identity.for_task(task, rounds.pop()), contribution_ids=(_contribution_id(different, task),))
     content = hashlib.sha256(digests[order[~again]].tobytes()).hexdigest()
     return UploadSource(task, identity, paths, inputs, ends, dropped, different, content)
 
 
-def _batch_id(ids: NDArray[np.uint64], task: Task) -> str:
-    """Made from the upload ids: whoever shuffles the same uploads twice makes two shuffles of one batch."""
+def _contribution_id(ids: NDArray[np.uint64], task: Task) -> str:
+    """Made from the upload ids: whoever shuffles the same uploads twice is known to have done so."""
     return hashlib.sha256(bytes.fromhex(task.id) + ids.tobytes()).hexdigest()[:32]
 
 
@@ -136,11 +150,14 @@ def _paths(path: Path) -> list[Path]:
     found = sorted(entry for entry in path.iterdir() if not entry.name.startswith(("_", ".")))
     for file in found:
         if file.suffix != SUFFIX or not file.is_file():
-            raise FileError(f"{file}: is no file of uploads; a folder of uploads holds {SUFFIX} files only")
+            raise FileError(
+                "unknown-file-type", f"{file}: is no file of uploads; a folder of uploads holds {SUFFIX} files only"
+            )
     if not found:
         raise FileError(
+            "no-rows",
             f"{path}: has no uploads but hidden ones, which do not count; rename them if they are whole, to names that "
-            "do not start with . or _"
+            "do not start with . or _",
         )
     return found
 
@@ -149,11 +166,14 @@ def _count(file: Path, task: Task) -> int:
     try:
         size = file.stat().st_size
     except OSError as error:
-        raise FileError(f"{file}: cannot be read: {error.strerror or error}; check its permissions") from error
+        raise FileError(
+            "unreadable", f"{file}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
     if size == 0 or size % task.upload_bytes:
         raise ReportsError(
+            "damaged",
             f"{file}: has {size} bytes; uploads of task {task.id[:12]} have {task.upload_bytes} each, one after "
-            "another: it is cut short, damaged or of another task"
+            "another: it is cut short, damaged or of another task",
         )
     return size // task.upload_bytes
 
@@ -174,18 +194,20 @@ def _blocks(
                     count = min(at_once, stop - start)
                     data = file.read(count * size)
                     if len(data) != count * size:
-                        raise ReportsError(f"{paths[place]}: was changed while it was read; run the same again")
+                        raise ReportsError(
+                            "changed-meanwhile", f"{paths[place]}: was changed while it was read; run the same again"
+                        )
                     yield start, np.frombuffer(data, dtype=np.uint8).reshape(count, size)
                     start += count
         except OSError as error:
-            raise FileError(f"{paths[place]}: cannot be read: {error.strerror or error}") from error
+            raise FileError("unreadable", f"{paths[place]}: cannot be read: {error.strerror or error}") from error
 
 
 def _sealed(uploads: NDArray[np.uint8], task: Task) -> NDArray[np.uint8]:
     """The sealed reports of uploads: upload, report, byte."""
     reports = task.plan.reports
-    header = task.upload_bytes - reports * SEALED.itemsize
-    return uploads[:, header:].reshape(len(uploads), reports, SEALED.itemsize)
+    header = task.upload_bytes - reports * SEALED_BYTES
+    return uploads[:, header:].reshape(len(uploads), reports, SEALED_BYTES)
 
 
 def _place(paths: list[Path], ends: NDArray[np.int64], number: int) -> str:
@@ -204,30 +226,9 @@ def _repeats(
         left, right = (next(_blocks(paths, ends, size, range(n, n + 1), 1))[1].tobytes() for n in (one, other))
         if left != right:
             raise ReportsError(
+                "counted-twice",
                 f"{_place(paths, ends, one)} and {_place(paths, ends, other)}: have one upload id but differ; "
-                "one of them is damaged or forged: remove it"
+                "one of them is damaged or forged: remove it",
             )
         dropped.append(other)
     return np.array(sorted(dropped), dtype=np.int64)
-
-
-def _refuse_copied_reports(
-    paths: list[Path], ends: NDArray[np.int64], task: Task, keys: NDArray[np.uint64], dropped: NDArray[np.int64]
-) -> None:
-    """Refuse a sealed report that is in two uploads, or twice in one: its user's value would show in the estimate."""
-    kept = np.delete(np.arange(len(keys)), dropped)
-    ordered = np.sort(keys[kept], axis=None)
-    alike = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    if not len(alike):
-        return
-    known: dict[bytes, int] = {}
-    for number in kept[np.isin(keys[kept], alike).any(axis=1)].tolist():  # what begins alike need not go on so
-        _, uploads = next(_blocks(paths, ends, task.upload_bytes, range(number, number + 1), 1))
-        for report in map(bytes, _sealed(uploads, task)[0][np.isin(keys[number], alike)]):
-            if report in known:
-                raise ReportsError(
-                    f"{_place(paths, ends, known[report])} and {_place(paths, ends, number)}: hold the same sealed "
-                    "report, which would count twice and show its user's value; one is copied: find out which, and "
-                    "remove it"
-                )
-            known[report] = number

@@ -12,52 +12,34 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
 from shufflesum._machine import cores
-from shufflesum.batch.datasets import (
-    Format,
-    StagedFolder,
-    WriteError,
-    write_part,
-)
+from shufflesum._workers import Workers
+from shufflesum.batch.disk import writing
+from shufflesum.batch.files import Format, StagedFolder, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.released import ReleaseLedger
-from shufflesum.batch.scatter import (
-    DEFAULT_MEMORY,
-    PLAIN,
-    SEALED,
-    FileRuns,
-    Items,
-    Layout,
-    MemoryRuns,
-    Runs,
-    as_bytes,
-    permute,
-    room,
-    scatter,
-    spill,
-)
-from shufflesum.batch.sources import FileSource, ReportSource, Unit, folders_of, open_source, refuse_changed
-from shufflesum.batch.steps import record_batch
-from shufflesum.errors import FileError, ReportsError
-from shufflesum.protocol.randomness import RandomSource, SecureSource
+from shufflesum.batch.kinds import SEALED, Items
+from shufflesum.batch.memory import DEFAULT_MEMORY
+from shufflesum.batch.once import Released, refuse_same_reports
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.scatter import as_bytes, permute, room, scatter
+from shufflesum.batch.shuffle.sources import ReportSource, Unit, folders_of, open_source, refuse_changed
+from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, Runs, spill, spilled_rows
+from shufflesum.errors import ReportsError
+from shufflesum.randomness import RandomSource, SecureSource
 from shufflesum.wire import Task
 
 __all__ = ["Shuffled", "run", "shuffle", "shuffle_source"]
 
-_J = TypeVar("_J")
-_R = TypeVar("_R")
 _SPILL, _BOOT = "_spill", "boot"
-_ROWS_AT_ONCE = {PLAIN: 1 << 17, SEALED: 1 << 14}
+_NO_ROOM = "make room on the disk and run the same again, or say --restart to begin anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +62,7 @@ def shuffle(
     format: Format = "parquet",
     task: Task | None = None,
     restart: bool = False,
-    ledger: str | os.PathLike[str] | None = None,
+    released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Shuffled:
     """Write all reports of a folder to a new folder, in a uniformly random order; see `shuffle_source`.
@@ -95,7 +77,7 @@ def shuffle(
         workers=workers,
         format=format,
         restart=restart,
-        ledger=ledger,
+        released=released,
         progress=progress,
     )
 
@@ -108,7 +90,7 @@ def shuffle_source(
     workers: int | None = None,
     format: Format = "parquet",
     restart: bool = False,
-    ledger: str | os.PathLike[str] | None = None,
+    released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Shuffled:
     """Write all reports of a source to a new folder, in a uniformly random order.
@@ -116,20 +98,16 @@ def shuffle_source(
     At most `memory` bytes are held at a time (a little more for how Arrow reads and writes), by `workers` threads, by
     default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
     only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
-    `progress` is told how many reports are done, from any thread. What was released is remembered in the file
-    `ledger`, by default `_released.json` in each input folder: see `released.ReleaseLedger` for what it refuses.
+    `progress` is called with how many reports are done, from any thread. What was released is remembered in the file
+    `released`, by default `_released.json` in each input folder: see `once.Released` for what it refuses.
     """
     identity = source.identity
-    if source.rows < identity.least_reports:
-        raise ReportsError(
-            f"there are {source.rows} reports, but the plan hides a user among {identity.users} users with "
-            f"{identity.reports} reports each; wait for {identity.least_reports - source.rows} more reports"
-        )
-    if isinstance(source, FileSource):
-        source.refuse_copied_reports(memory)
-    dtype = SEALED if identity.sealed else PLAIN
-    layout = Layout.plan(source.rows, dtype.itemsize, memory=memory, workers=cores() if workers is None else workers)
-    return run(source, output, layout, format=format, restart=restart, ledger=ledger, progress=progress)
+    identity.check_enough(source.rows)
+    if identity.kind is SEALED:
+        refuse_same_reports(source.sealed, source.rows, memory)
+    workers = cores() if workers is None else workers
+    layout = Layout.plan(source.rows, identity.kind.item.itemsize, memory=memory, workers=workers)
+    return run(source, output, layout, format=format, restart=restart, released=released, progress=progress)
 
 
 def run(
@@ -139,13 +117,13 @@ def run(
     *,
     format: Format = "parquet",
     restart: bool = False,
-    ledger: str | os.PathLike[str] | None = None,
+    released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
     randomness: Callable[[], RandomSource] = SecureSource,
 ) -> Shuffled:
-    """Shuffle by a given layout; `randomness` makes a source of random bits for each piece of the work."""
+    """Shuffle by a given layout; `randomness` makes a source of random bits for each worker."""
     check_choice("format", format, get_args(Format))
-    releases = ReleaseLedger(source.members(), folders_of(source), ledger)
+    releases = Released(source.members(), folders_of(source), released)
     releases.check()
     work = {
         "step": "shuffle",
@@ -155,9 +133,10 @@ def run(
     }
     with (
         StagedFolder(output, work, source.identity.shuffled(), restart=restart) as folder,
-        _disk_errors(folder.path),
+        writing(folder.path, _NO_ROOM, "cannot be written or read"),
+        Workers(randomness() for _ in range(layout.workers)) as pool,
     ):
-        step = _Step(source, layout, folder, format, progress, randomness)
+        step = _Step(source, layout, folder, format, progress, pool)
         if layout.in_memory:
             step.write(step.scatter_in_memory())
         else:
@@ -181,18 +160,19 @@ class _Step:
         folder: StagedFolder,
         format: Format,
         progress: Callable[[int], None] | None,
-        randomness: Callable[[], RandomSource],
+        pool: Workers[RandomSource],
     ) -> None:
         self._source, self._layout, self._folder = source, layout, folder
-        self._format, self._progress, self._randomness = format, progress, randomness
-        self._dtype = SEALED if source.identity.sealed else PLAIN
+        self._format, self._progress, self._pool = format, progress, pool
+        self._kind = source.identity.kind
         self._lock, self._moved = threading.Lock(), 0
 
     def scatter_in_memory(self) -> MemoryRuns:
         """The first pass, kept in memory; parts that an interrupted run wrote are of other buckets, and thrown away."""
         self._forget()
-        runs = MemoryRuns(self._dtype)
-        for found in self._all(lambda unit: list(self._runs(unit)), self._source.units(self._layout.unit_rows)):
+        runs = MemoryRuns(self._kind.item)
+        units = self._source.units(self._layout.unit_rows)
+        for found in self._pool.map(lambda randomness, unit: list(self._runs(unit, randomness)), units):
             for items, ends in found:
                 runs.add(items, ends)
         return runs
@@ -204,62 +184,56 @@ class _Step:
         """
         spilled = self._folder.path / _SPILL
         boot = spilled / _BOOT
-        if not boot.exists() or boot.read_text(encoding="ascii") != _boot_id():
+        if not boot.exists() or boot.read_bytes() != _boot_id().encode():
             self._forget()
             spilled.mkdir(mode=0o700)
-            boot.write_text(_boot_id(), encoding="ascii")
+            boot.write_bytes(_boot_id().encode())
         units = self._source.units(self._layout.unit_rows)
-        done = {unit for unit in range(len(units)) if (spilled / f"unit-{unit:06d}.npy").exists()}
-        for unit in done:
-            self._count(int(np.load(spilled / f"unit-{unit:06d}.npy")[:, -1].sum(dtype=np.int64)))
+        done = {
+            unit: rows
+            for unit in range(len(units))
+            if (rows := spilled_rows(spilled, unit, self._layout.buckets)) is not None
+        }
+        self._count(sum(done.values()))
 
-        def scatter_unit(number: int) -> int:
-            return spill(spilled, number, self._runs(units[number]), self._layout.buckets)
+        def scatter_unit(randomness: RandomSource, number: int) -> int:
+            return spill(spilled, number, self._runs(units[number], randomness), self._layout.buckets)
 
-        for _ in self._all(scatter_unit, [unit for unit in range(len(units)) if unit not in done]):
+        for _ in self._pool.map(scatter_unit, [unit for unit in range(len(units)) if unit not in done]):
             pass
-        return FileRuns(spilled, len(units), self._dtype)
+        return FileRuns(spilled, len(units), self._kind.item, self._layout.buckets)
 
     def write(self, runs: Runs) -> None:
         """The second pass: every part that is not there yet."""
         if runs.rows != self._layout.rows:
             raise ReportsError(
-                f"{runs.rows} reports were read where {self._layout.rows} were announced; the input was changed"
+                "changed-meanwhile",
+                f"{runs.rows} reports were read where {self._layout.rows} were announced; the input was changed",
             )
         finished = self._folder.parts
         self._count(sum(finished.values()))
 
-        def write(part: int) -> int:
-            batches = self._permuted(runs, self._layout.buckets_of(part))
-            return write_part(self._folder.path, _part_name(part), batches, self._folder.identity, self._format)
+        def write(randomness: RandomSource, part: int) -> int:
+            records = self._permuted(runs, self._layout.buckets_of(part), randomness)
+            return write_part(self._folder.path, _part_name(part), records, self._folder.identity, self._format)
 
         todo = [part for part in range(self._layout.parts) if _part_name(part) not in finished]
-        rows = sum(finished.values()) + sum(self._all(write, todo))
+        rows = sum(finished.values()) + sum(self._pool.map(write, todo))
         if rows != self._layout.rows:
-            raise ReportsError(f"{rows} reports were written where {self._layout.rows} were read; say --restart")
+            raise ReportsError(
+                "changed-meanwhile", f"{rows} reports were written where {self._layout.rows} were read; say --restart"
+            )
 
     def _forget(self) -> None:
         shutil.rmtree(self._folder.path / _SPILL, ignore_errors=True)
         for path in self._folder.path.glob("part-*"):
             path.unlink()
 
-    def _all(self, task: Callable[[_J], _R], jobs: Iterable[_J]) -> Iterator[_R]:
-        """What the task gives for every job, on all threads, in the order they finish."""
-        with ThreadPoolExecutor(self._layout.workers) as pool:
-            waiting = {pool.submit(task, job) for job in jobs}
-            try:
-                for finished in as_completed(waiting):
-                    waiting.discard(finished)
-                    yield finished.result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    def _runs(self, unit: Unit) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
+    def _runs(self, unit: Unit, randomness: RandomSource) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
         """A unit's reports, a run at a time, sorted into random buckets."""
-        randomness, size = self._randomness(), self._layout.run_rows
-        waiting, filled = room(size, self._dtype), 0
-        for items in self._source.read(unit, min(size, _ROWS_AT_ONCE[self._dtype])):
+        size = self._layout.run_rows
+        waiting, filled = room(size, self._kind.item), 0
+        for items in self._source.read(unit, min(size, self._kind.rows_at_once)):
             taken = 0
             while taken < len(items):
                 fitting = min(len(items) - taken, size - filled)
@@ -273,11 +247,10 @@ class _Step:
             yield scatter(waiting[:filled], self._layout.buckets, randomness)
             self._count(filled)
 
-    def _permuted(self, runs: Runs, buckets: Iterable[int]) -> Iterator[Any]:
-        randomness = self._randomness()
+    def _permuted(self, runs: Runs, buckets: Iterable[int], randomness: RandomSource) -> Iterator[Any]:
         for bucket in buckets:
             items = permute(runs.bucket(bucket), randomness)
-            yield record_batch(self._folder.identity, *(items[name] for name in self._folder.identity.columns))
+            yield self._kind.records(items)
             self._count(len(items))
 
     def _count(self, rows: int) -> None:
@@ -297,16 +270,3 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return secrets.token_hex(16)
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise WriteError(
-            f"{folder}: cannot be written or read: {error.strerror or error}; "
-            "make room on the disk and run the same again, or say --restart to begin anew"
-        ) from error
