@@ -49,6 +49,8 @@ def unprotected_plan(
     levels: int = 1,
     noise_probability: float = 0.0,
     sampling: Sampling = "stratified",
+    honest_fraction: float = 1.0,
+    rounds: int = 1,
 ) -> Plan:
     """A plan at any noise probability (rounded up to 2**-53), none by default, that claims no privacy.
 
@@ -57,10 +59,10 @@ def unprotected_plan(
     return Plan(
         Box.of(shape, bounds),
         Replace(coordinates, levels, on_grid(noise_probability), sampling),
-        no_guarantee(users),
+        no_guarantee(users, honest_fraction, rounds),
     )
 
 
-def no_guarantee(users: int) -> Guarantee:
+def no_guarantee(users: int, honest_fraction: float = 1.0, rounds: int = 1) -> Guarantee:
     """What such a plan guarantees to so many users: nothing."""
-    return Guarantee(math.inf, 1.0, users, accountant="none")
+    return Guarantee(math.inf, 1.0, users, honest_fraction, rounds, "none")

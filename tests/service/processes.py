@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.service.answers import Answer, request
 from shufflesum._clock import Clock
 from shufflesum.wire import Task, Upload
 
-__all__ = ["Prepare", "Program", "ServerProcess"]
+__all__ = ["Prepare", "Program", "ServerProcess", "forked"]
 
 _START_SECONDS = 60.0
 _FORKS = multiprocessing.get_context("forkserver")
@@ -29,23 +30,36 @@ _FORKS.set_forkserver_preload(["tests.service.processes", "tests.service.preload
 Prepare = Callable[[], None]
 
 
-def _run(arguments: list[str], log: Path, clock: Clock | None, prepare: Prepare | None) -> None:
-    """In the new process: the command line on tasks without a guarantee, with what it says in the log."""
+def _run(arguments: list[str], clock: Clock | None, prepare: Prepare | None) -> None:
+    """In the new process: the command line on tasks without a guarantee."""
     from shufflesum.cli import main, serve
 
-    _end_with_parent()
-    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    for standard in (1, 2):
-        os.dup2(descriptor, standard)
     for name in [name for name in os.environ if name.startswith("SHUFFLESUM_")]:
         del os.environ[name]
     Task._verify_plan = lambda self: None  # type: ignore[method-assign]
     if prepare is not None:
         prepare()
-    if arguments[0] == "serve":
+    if clock is not None:
         serve.command.main(arguments[1:], prog_name="shufflesum serve", obj=clock)
     sys.argv = ["shufflesum", *arguments]
     main()
+
+
+def forked(log: Path, work: Prepare) -> int:
+    """Do something in a process of its own; its exit code, and what it says is in the log."""
+    process = _FORKS.Process(target=_in_log, args=(log, work))
+    process.start()
+    process.join(60)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _in_log(log: Path, work: Prepare) -> None:
+    _end_with_parent()
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    work()
 
 
 def _end_with_parent() -> None:
@@ -64,7 +78,8 @@ class Program:
         self, log: Path, arguments: list[str], *, clock: Clock | None = None, prepare: Prepare | None = None
     ) -> None:
         log.touch()
-        self._process = _FORKS.Process(target=_run, args=(arguments, log, clock or ServerClock(), prepare))
+        work = partial(_run, arguments, clock, prepare)
+        self._process = _FORKS.Process(target=_in_log, args=(log, work))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -94,7 +109,7 @@ class ServerProcess:
         self.port = 0
         self._arguments = arguments
         self._fresh = fresh
-        self._handed_in = handed_in
+        self._handed_in = {"clock": ServerClock()} | handed_in
         self.process: Program | subprocess.Popen[bytes] | None = None
         self.start(wait=wait)
 
@@ -103,11 +118,9 @@ class ServerProcess:
         seen = self.log.stat().st_size if self.log.exists() else 0
         arguments = ["serve", *self._arguments, "--port", str(self.port)]
         if self._fresh:
-            script = (
-                "import sys; from pathlib import Path; from tests.service.processes import _run; "
-                "_run(sys.argv[2:], Path(sys.argv[1]), None, None)"
-            )
-            self.process = subprocess.Popen([sys.executable, "-c", script, str(self.log), *arguments])
+            script = "import sys; from tests.service.processes import _run; _run(sys.argv[1:], None, None)"
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=log, stderr=log)
         else:
             self.process = Program(self.log, arguments, **self._handed_in)
         if wait:

@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,9 +42,7 @@ class Deployment:
 
     @staticmethod
     def small(folder: Path, *, users: int = 5, reports: int = 1, rounds: int = 1, **rest: Any) -> Deployment:
-        plan = unprotected_plan(users=users, shape=max(reports, 4), reports=reports, levels=3)
-        if rounds > 1:
-            plan = replace(plan, rounds=rounds)
+        plan = unprotected_plan(users=users, shape=max(reports, 4), coordinates=reports, levels=3, rounds=rounds)
         return Deployment(folder, plan, **rest)
 
     @cached_property

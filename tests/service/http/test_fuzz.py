@@ -6,133 +6,17 @@ import contextlib
 import random
 import secrets
 import socket
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from tests.service.answers import Answer
-from tests.service.processes import ServerProcess
+from tests.damage import damaged_bytes, few_or_many
+from tests.service.http.lines import Line, Target, assert_alive, assert_refused, assert_takes_uploads
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
-from shufflesum import Randomizer
 from shufflesum.service.shuffler.tokens import write_tokens
-from shufflesum.wire import SEALED_BYTES, encode_reports, seal_info
-from shufflesum.wire.sealing import seal_many
+from shufflesum.wire import SEALED_BYTES
 
 USERS, REPORTS = 4, 2
-
-
-def few_or_many(few: int, many: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("cases", [few, pytest.param(many, marks=pytest.mark.slow)])
-
-
-@dataclass(frozen=True)
-class Target:
-    """A running server and the task it serves."""
-
-    deployment: Deployment
-    server: ServerProcess
-
-    @property
-    def path(self) -> bytes:
-        return f"/tasks/{self.deployment.task.id}".encode()
-
-    def taken(self) -> float:
-        """What it has ever said yes to: uploads or batches."""
-        return self.server.metric("shufflesum_uploads_total") + self.server.metric("shufflesum_batches_total")
-
-
-@pytest.fixture(scope="module")
-def shuffler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A shuffler that never has enough users."""
-    deployment = Deployment.small(tmp_path_factory.mktemp("shuffler"), users=10**6, reports=REPORTS, rounds=2)
-    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
-        yield Target(deployment, server)
-        assert analyzer.attempts == []
-
-
-@pytest.fixture(scope="module")
-def analyzer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    folder = tmp_path_factory.mktemp("analyzer")
-    deployment = Deployment.small(folder, users=USERS, reports=REPORTS, rounds=1000)
-    with deployment.analyzer("--processes", "1") as server:
-        yield Target(deployment, server)
-
-
-class Line:
-    """A connection that says exactly what it is told to, and is made anew when the server has ended it."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket: socket.socket | None = None
-
-    def ask(self, request: bytes, *, last: bool = False) -> Answer | None:
-        """The answer, if any; `last` says that nothing else will be sent, so that nobody waits for it."""
-        if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=60)
-            self._file = self._socket.makefile("rb")
-        with contextlib.suppress(ConnectionError):  # refused while it was still being sent
-            self._socket.sendall(request)
-            if last:
-                self._socket.shutdown(socket.SHUT_WR)
-        try:
-            answer = self._read(bodiless=request.startswith(b"HEAD "))
-        except ConnectionError:
-            answer = None
-        if last or answer is None or answer.headers.get("connection") == "close":
-            self.close()
-        return answer
-
-    def _read(self, *, bodiless: bool) -> Answer | None:
-        first = self._file.readline()
-        if not first:
-            return None
-        status = int(first.split(b" ")[1])
-        headers = {}
-        while (line := self._file.readline().rstrip(b"\r\n")) != b"":
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        if status == 100:
-            return self._read(bodiless=bodiless)
-        size = 0 if bodiless else int(headers.get("content-length", "0"))
-        return Answer(status, headers, self._file.read(size))
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._file.close()
-            self._socket.close()
-            self._socket = None
-
-    def __enter__(self) -> Line:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def assert_refused(answer: Answer | None, request: bytes) -> None:
-    assert answer is not None, request
-    assert 400 <= answer.status < 500, (answer, request)
-    if not request.startswith(b"HEAD "):
-        assert answer.headers["content-type"] == "application/problem+json", (answer, request)
-        assert answer.problem is not None, (answer, request)
-
-
-def assert_alive(target: Target) -> None:
-    """The server still does its work."""
-    assert target.server.request("GET", "/readyz").status == 200
-    assert target.server.process is not None
-    assert target.server.process.poll() is None
-    assert not [event for event in target.server.events() if event["level"] == "error"]
-
-
-def assert_takes_uploads(target: Target, **rest: Any) -> None:
-    assert_alive(target)
-    assert target.server.upload(fake_upload(target.deployment.task), **rest).status == 201
-
 
 # Requests.
 
@@ -145,27 +29,6 @@ NAMES = [
 
 def printable(source: random.Random, most: int) -> bytes:
     return bytes(source.choices(range(33, 127), k=source.randrange(most)))
-
-
-def damaged_bytes(source: random.Random, good: bytes, *, within: int | None = None) -> bytes:
-    """Bits turned over among the first `within` bytes, or bytes cut off, added or made up; never what was good."""
-    while (bad := _damaged_bytes(source, good, within or len(good))) == good:
-        pass
-    return bad
-
-
-def _damaged_bytes(source: random.Random, good: bytes, within: int) -> bytes:
-    kind = source.randrange(5)
-    if kind == 0:
-        return source.randbytes(source.randrange(400))
-    if kind == 1:
-        return good[: source.randrange(len(good))]
-    if kind == 2:
-        return good + source.randbytes(1 + source.randrange(300))
-    body = bytearray(good)
-    for _ in range(1 + source.randrange(4)):
-        body[source.randrange(within)] ^= 1 << source.randrange(8)
-    return bytes(body)
 
 
 def headers(source: random.Random) -> list[bytes]:
@@ -343,7 +206,7 @@ def test_bad_requests_to_an_analyzer(analyzer: Target, cases: int) -> None:
     assert analyzer.server.request("POST", good, body, headers=analyzer.deployment.bearer).status == 201
 
 
-# Tokens and seals.
+# Tokens.
 
 
 @few_or_many(200, 5_000)
@@ -396,25 +259,3 @@ def is_token(value: bytes, good: bytes) -> bool:
 def is_allowed(value: bytes) -> bool:
     """Whether HTTP allows this in a header; if not, it is refused before anybody looks at tokens."""
     return all(byte == 9 or 32 <= byte != 127 for byte in value)
-
-
-@few_or_many(300, 20_000)
-def test_damaged_seals_are_rejected_one_and_all(tmp_path: Path, cases: int) -> None:
-    """A batch of nothing but damaged reports: the analyzer counts each as rejected and none of them otherwise."""
-    users = cases // REPORTS
-    deployment = Deployment.small(tmp_path, users=users, reports=REPORTS)
-    task = deployment.task
-    reports = Randomizer(task.plan).randomize(np.full((100, 4), 0.5))
-    good = seal_many(encode_reports(reports), task.public_key, seal_info(task.id, 1))
-    generator = np.random.default_rng(cases)
-    damaged = good[generator.integers(0, len(good), cases)]
-    turned = (1 << generator.integers(0, 8, cases)).astype(np.uint8)
-    damaged[np.arange(cases), generator.integers(0, SEALED_BYTES, cases)] ^= turned
-    with deployment.analyzer() as server:
-        path = f"/tasks/{task.id}/batches/{secrets.token_hex(16)}?round=1&users={users}"
-        answer = server.request("POST", path, damaged.tobytes(), headers=deployment.bearer, seconds=120)
-        assert answer.status == 201
-        assert server.metric("shufflesum_reports_rejected_total") == cases
-        assert server.metric("shufflesum_reports_accepted_total") == 0
-        withheld = server.request("GET", f"/tasks/{task.id}/estimate")
-        assert 400 <= withheld.status < 500

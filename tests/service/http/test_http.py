@@ -1,23 +1,24 @@
 from __future__ import annotations
 
+import asyncio
 import itertools
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from starlette.applications import Starlette
 from tests.service.certificates import certificate
+from tests.service.processes import forked
 
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.http.addresses import check_url, why_unreachable
 from shufflesum.service.http.problems import PROBLEMS, parse_problem
 from shufflesum.service.http.secret import load_secret
-from shufflesum.service.http.server import ServerOptions, run_server
+from shufflesum.service.http.server import ServerOptions, background, run_server
+from shufflesum.service.logs import configure_logging
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -79,22 +80,24 @@ def test_an_encrypted_tls_key_is_refused_without_asking(tmp_path: Path) -> None:
         run_server(Starlette(), ServerOptions(tls_cert=cert, tls_key=key), role="test")
 
 
-def test_a_server_stops_when_half_of_its_work_has_ended() -> None:
+def half_fails() -> None:
+    async def fail() -> None:
+        raise RuntimeError("secret")
+
+    async def serve() -> None:
+        async with background(fail):
+            await asyncio.sleep(20)
+
+    configure_logging()
+    asyncio.run(serve())
+
+
+def test_a_server_stops_when_half_of_its_work_has_ended(tmp_path: Path) -> None:
     """A process of its own, because the signal would stop the tests as well."""
-    script = (
-        "import asyncio\n"
-        "from shufflesum.service.http.server import background\n"
-        "from shufflesum.service.logs import configure_logging\n"
-        "async def fail(): raise RuntimeError('secret')\n"
-        "async def main():\n"
-        "    async with background(fail): await asyncio.sleep(20)\n"
-        "configure_logging()\n"
-        "asyncio.run(main())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == -signal.SIGTERM
-    assert "work ended, so the server stops" in done.stderr
-    assert "secret" not in done.stderr
+    assert forked(tmp_path / "log", half_fails) == -signal.SIGTERM
+    said = (tmp_path / "log").read_text()
+    assert "work ended, so the server stops" in said
+    assert "secret" not in said
 
 
 def failed(*causes: BaseException) -> BaseException:

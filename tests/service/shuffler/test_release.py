@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.chances import FALSE_ALARM, chi_square
+from tests.clocks import FakeClock
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.errors import ReportsError
@@ -102,20 +103,20 @@ def test_a_batch_that_others_changed_is_not_sent() -> None:
 USERS = 3
 
 
-def stored(folder: Path, task: Task, late: int) -> tuple[Store, Batch]:
+def with_a_pending_batch(folder: Path, task: Task, late: int) -> tuple[Store, Batch]:
     """A store with a batch of round 1 that waits and some users in round 2."""
     store = open_store(f"sqlite:{folder / 'store.db'}", task)
     for number, users in ((1, USERS), (2, late)):
         uploads = [fake_upload(task, number) for _ in range(users)]
-        outcomes = store.take([NewUpload(number, upload.upload_id, upload.sealed) for upload in uploads])
-        assert outcomes == [UploadAnswer.TAKEN] * users
+        answers = store.take([NewUpload(number, upload.upload_id, upload.sealed) for upload in uploads])
+        assert answers == [UploadAnswer.TAKEN] * users
         store.close_round(USERS)
     batch = store.pending()
     assert batch is not None
     return store, batch
 
 
-def attempt(store: Store, task: Task, analyzer: str) -> bool:
+def attempt(store: Store, task: Task, analyzer: str, after_expiry: timedelta = timedelta(days=-1)) -> bool:
     """Let a releaser work until it has released a batch (True) or failed to (False)."""
 
     async def once() -> bool:
@@ -132,6 +133,7 @@ def attempt(store: Store, task: Task, analyzer: str) -> bool:
             release_at=None,
             released=lambda _: end(True),
             failed=lambda: end(False),
+            clock=FakeClock(task.expires + after_expiry),
         )
         running = asyncio.create_task(releaser.run())
         try:
@@ -147,22 +149,22 @@ NOBODY = "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
-    ("life", "late", "open_round", "waits"),
+    ("after_expiry", "late", "open_round", "waits"),
     [
-        (timedelta(minutes=-50), 1, 2, True),
-        (timedelta(hours=-2), 1, None, True),
-        (timedelta(hours=-2), USERS, 2, True),  # enough for a batch of its own, once the first is taken
-        (timedelta(days=-6, hours=-23), 1, None, True),
-        (timedelta(days=-7, hours=-1), 1, None, False),
-        (timedelta(days=-7, hours=-1), USERS, None, False),
+        (timedelta(minutes=50), 1, 2, True),
+        (timedelta(hours=2), 1, None, True),
+        (timedelta(hours=2), USERS, 2, True),  # enough for a batch of its own, once the first is taken
+        (timedelta(days=6, hours=23), 1, None, True),
+        (timedelta(days=7, hours=1), 1, None, False),
+        (timedelta(days=7, hours=1), USERS, None, False),
     ],
 )
 def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivered(
-    tmp_path: Path, life: timedelta, late: int, open_round: int | None, waits: bool
+    tmp_path: Path, after_expiry: timedelta, late: int, open_round: int | None, waits: bool
 ) -> None:
-    task = Deployment.small(tmp_path, users=USERS, rounds=2, life=life).task
-    store, batch = stored(tmp_path, task, late)
-    assert not attempt(store, task, NOBODY)
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, batch = with_a_pending_batch(tmp_path, task, late)
+    assert not attempt(store, task, NOBODY, after_expiry)
     assert store.rounds() == Rounds(open_round, late if open_round else 0, 0)
     assert store.pending() == (batch if waits else None)
     store.close()
@@ -170,7 +172,7 @@ def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivere
 
 def test_only_the_analyzers_own_word_ends_a_batch(tmp_path: Path) -> None:
     task = Deployment.small(tmp_path, users=USERS, rounds=2).task
-    store, batch = stored(tmp_path, task, 0)
+    store, batch = with_a_pending_batch(tmp_path, task, 0)
     with StandInAnalyzer() as analyzer:
         analyzer.answer = "page"
         assert not attempt(store, task, analyzer.url)
@@ -185,7 +187,7 @@ def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Deployment.small(tmp_path, users=USERS, rounds=2).task
-    store, _ = stored(tmp_path, task, USERS)
+    store, _ = with_a_pending_batch(tmp_path, task, USERS)
 
     def full(_: Store) -> bool:
         raise StoreError("the disk is full")
@@ -202,9 +204,9 @@ def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
 
 
 def test_a_batch_that_waited_is_still_delivered_at_the_first_attempt(tmp_path: Path) -> None:
-    task = Deployment.small(tmp_path, users=USERS, rounds=2, life=timedelta(days=-8)).task
-    store, batch = stored(tmp_path, task, 1)
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, batch = with_a_pending_batch(tmp_path, task, 1)
     with StandInAnalyzer() as analyzer:
-        assert attempt(store, task, analyzer.url)
+        assert attempt(store, task, analyzer.url, timedelta(days=8))
         assert list(analyzer.received) == [batch.batch_id]
     store.close()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import math
 import os
 import secrets
 import socket
 import sqlite3
-import ssl
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,20 +18,15 @@ import numpy as np
 import pytest
 from tests.clocks import ServerClock
 from tests.service.answers import Answer
-from tests.service.certificates import certificate
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload, wait_until
 
 from shufflesum.cli.serve import command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
-from shufflesum.service.http import app as http_module
-from shufflesum.service.http import connections
-from shufflesum.service.http.problems import parse_problem
 from shufflesum.service.shuffler import server as shuffler_module
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions
-from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.wire import SEALED_BYTES, Task, Upload
 
 USERS = 6
@@ -96,28 +88,6 @@ def test_each_bad_upload_has_a_problem_of_its_own(busy: Busy) -> None:
     assert refused(server.request("PUT", "/healthz"), 405, "wrong-method")
 
 
-def test_a_body_without_an_end_is_cut_off_while_it_streams(busy: Busy) -> None:
-    deployment, server = busy
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        connection.sendall(
-            f"POST /tasks/{deployment.task.id}/uploads HTTP/1.1\r\nHost: x\r\n".encode()
-            + b"Transfer-Encoding: chunked\r\n\r\n"
-        )
-        connection.sendall(b"1000\r\n" + bytes(0x1000) + b"\r\n")  # and the body goes on
-        assert b" 413 " in connection.recv(4096)
-
-
-def test_a_client_that_leaves_halfway_harms_nobody(busy: Busy) -> None:
-    deployment, server = busy
-    for _ in range(5):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-            connection.sendall(
-                f"POST /tasks/{deployment.task.id}/uploads HTTP/1.1\r\nHost: x\r\n".encode()
-                + b"Content-Length: 162\r\n\r\nab"
-            )
-    assert server.upload(fake_upload(deployment.task)).status == 201
-
-
 def test_the_server_says_how_it_is_and_what_it_serves(busy: Busy) -> None:
     deployment, server = busy
     assert server.request("GET", "/healthz").status == 200
@@ -135,140 +105,6 @@ def test_only_the_shared_secret_can_ask_for_a_release(busy: Busy) -> None:
     answer = server.request("POST", path, headers=deployment.bearer)
     assert refused(answer, 409, "batch-too-small")
     assert answer.json["retry"] == "not-yet"
-
-
-def test_headers_without_an_end_are_cut_off(busy: Busy) -> None:
-    _, server = busy
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
-        with contextlib.suppress(ConnectionError):
-            for _ in range(64):
-                connection.sendall(bytes([97]) * 1_000_000)
-            raise AssertionError("the server took 64 MB of headers")
-    assert server.request("GET", "/healthz").status == 200
-
-
-def test_many_requests_at_once_are_answered_one_after_another(busy: Busy) -> None:
-    _, server = busy
-    count = 4000
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        sender = threading.Thread(
-            target=connection.sendall, args=(b"GET /healthz HTTP/1.1\r\nHost: loopback\r\n\r\n" * count,)
-        )
-        sender.start()
-        answers = b""
-        while answers.count(b"HTTP/1.1 ") < count or not answers.endswith(b"ok\n"):
-            answers += (piece := connection.recv(1 << 20))
-            assert piece
-        sender.join()
-    assert answers.count(b"HTTP/1.1 200 OK") == count
-
-
-def test_what_is_no_http_is_counted_among_the_refusals(busy: Busy) -> None:
-    _, server = busy
-    before = server.metric("shufflesum_refused_total")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        connection.sendall(b"HELLO\r\n\r\n")
-        assert b" 400 " in connection.recv(4096)
-    assert server.metric("shufflesum_refused_total") == before + 1
-
-
-@pytest.mark.parametrize("kind", ["one", "many"])
-def test_trailers_without_an_end_are_cut_off(busy: Busy, kind: str) -> None:
-    deployment, server = busy
-    head = f"POST /tasks/{deployment.task.id}/uploads HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    endless = b"a" * 1_000_000 if kind == "one" else b"a: b\r\n" * 150_000
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        connection.sendall(head.encode() + b"1\r\nx\r\n0\r\nX: ")
-        with contextlib.suppress(ConnectionError):
-            for _ in range(64):
-                connection.sendall(endless)
-            raise AssertionError("the server took 64 MB of trailers")
-    assert server.request("GET", "/healthz").status == 200
-
-
-def test_a_body_may_come_in_chunks_with_trailers(busy: Busy) -> None:
-    deployment, server = busy
-    body = fake_upload(deployment.task).encode()
-    head = f"POST /tasks/{deployment.task.id}/uploads HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    chunks = b"".join(b"1\r\n" + bytes([byte]) + b"\r\n" for byte in body)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        for _ in range(2):
-            connection.sendall(head.encode() + chunks + b"0\r\nA: b\r\n\r\n")
-            assert _status(connection) in (201, 409)
-
-
-def _hurry() -> None:
-    connections._HEAD_SECONDS = 0.3
-    http_module._BODY_SECONDS = 0.5
-
-
-def _status(connection: socket.socket) -> int:
-    """Read one whole answer."""
-    answer = http.client.HTTPResponse(connection)
-    answer.begin()
-    answer.read()
-    return answer.status
-
-
-def test_what_begins_no_request_keeps_no_connection_open(tmp_path: Path) -> None:
-    deployment = Deployment.small(tmp_path)
-    refused_post = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n"
-    with deployment.shuffler("http://127.0.0.1:1", prepare=_hurry) as server:
-        for start, rest in (
-            (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n"),
-            (refused_post, b"rest"),
-            (refused_post, bytes(300_000)),
-        ):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-                connection.sendall(start)
-                assert _status(connection) in (200, 404)
-                with contextlib.suppress(ConnectionError):
-                    connection.sendall(rest)
-                    assert connection.recv(4096) == b""  # closed, without another answer
-
-
-def test_a_body_that_does_not_come_is_refused_and_one_in_pieces_is_taken(tmp_path: Path) -> None:
-    deployment = Deployment.small(tmp_path)
-    path = f"/tasks/{deployment.task.id}/uploads"
-    body = fake_upload(deployment.task).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with deployment.shuffler("http://127.0.0.1:1", prepare=_hurry) as server:
-        for sent in (head, head + body[:50]):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-                connection.sendall(sent)
-                answer = http.client.HTTPResponse(connection)
-                answer.begin()
-                assert (answer.status, parse_problem(answer.read())[0]) == (408, "too-slow")
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-            for piece in (head, body[:50], body[50:]):
-                connection.sendall(piece)
-                time.sleep(0.1)
-            assert _status(connection) == 201
-
-
-def test_a_connection_serves_on_after_what_begins_no_request(busy: Busy) -> None:
-    _, server = busy
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        for _ in range(3):
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert _status(connection) == 200
-            connection.sendall(b"\r\n")
-
-
-@pytest.mark.parametrize("line", ["CONNECT a:1", "GET ?a", "OPTIONS *", "GET /healthz HTTP/9.9", "PRI * HTTP/2.0"])
-def test_strange_requests_are_refused_with_a_problem(busy: Busy, line: str) -> None:
-    _, server = busy
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        protocol = "" if "HTTP" in line else " HTTP/1.1"
-        connection.sendall(f"{line}{protocol}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        answer = b""
-        while piece := connection.recv(4096):
-            answer += piece
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 4")
-    assert b"application/problem+json" in head
-    assert parse_problem(body)[0] in ("bad-request", "not-found")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -302,6 +138,24 @@ def test_a_full_round_is_released_whole_and_the_next_one_opens(
 
 def reports_of(uploads: list[Upload]) -> list[bytes]:
     return [u.sealed[i : i + SEALED_BYTES] for u in uploads for i in range(0, len(u.sealed), SEALED_BYTES)]
+
+
+def test_copies_of_a_victims_reports_never_fill_a_batch(tmp_path: Path) -> None:
+    deployment = Deployment.small(tmp_path, users=USERS, reports=3)
+    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
+        victim = fake_upload(deployment.task)
+        assert server.upload(victim).status == 201
+        one = victim.sealed[SEALED_BYTES : 2 * SEALED_BYTES]
+        for sealed in (victim.sealed, one + fake_upload(deployment.task).sealed[SEALED_BYTES:], one * 3) * USERS:
+            answer = server.upload(replace(victim, upload_id=secrets.token_bytes(16), sealed=sealed))
+            assert (answer.status, answer.problem) == (409, "copied")
+        assert server.upload(victim).problem == "repeated"
+        assert server.metric("shufflesum_uploads_total") == 1
+        others = [fake_upload(deployment.task) for _ in range(USERS - 1)]
+        assert [server.upload(upload).status for upload in others] == [201] * (USERS - 1)
+        (batch,) = analyzer.wait_for(1)
+    assert batch.users == USERS
+    assert len(set(batch.reports)) == len(batch.reports) == 3 * USERS
 
 
 def test_release_waits_for_more_users_unless_asked(tmp_path: Path, analyzer: StandInAnalyzer) -> None:
@@ -355,21 +209,6 @@ def test_nothing_links_a_released_batch_to_its_senders(tmp_path: Path) -> None:
     # Rows shuffled as pairs, or sent as they came, would show.
     assert abs(_dependence(list(range(600)))) > 4.9
     assert abs(1 - 601 / 3) / (600 / math.sqrt(18 * 300)) > 4.9
-
-
-def test_one_token_is_one_user(tmp_path: Path, analyzer: StandInAnalyzer) -> None:
-    deployment = Deployment.small(tmp_path, users=100)
-    write_tokens(3, tmp_path / "tokens", tmp_path / "digests")
-    tokens = [{"Authorization": f"Token {line}"} for line in (tmp_path / "tokens").read_text().split()]
-    with deployment.shuffler(analyzer.url, "--tokens", str(tmp_path / "digests")) as server:
-        upload = fake_upload(deployment.task)
-        assert refused(server.upload(upload), 401, "token-missing")
-        unknown = {"Authorization": f"Token {'ab' * 16}"}
-        assert refused(server.upload(upload, headers=unknown), 403, "token-unknown")
-        assert server.upload(upload, headers=tokens[0]).status == 201
-        assert refused(server.upload(upload, headers=tokens[0]), 409, "repeated")
-        assert refused(server.upload(fake_upload(deployment.task), headers=tokens[0]), 403, "token-spent")
-        assert server.upload(fake_upload(deployment.task), headers=tokens[1]).status == 201
 
 
 def test_an_expired_task_takes_nothing_releases_what_it_may_and_forgets_the_rest(
@@ -458,17 +297,6 @@ def test_a_polite_stop_finishes_what_is_under_way(tmp_path: Path, analyzer: Stan
     assert [event["event"] for event in server.events()].count("stopped") == 1
 
 
-def test_uploads_travel_over_tls(tmp_path: Path, analyzer: StandInAnalyzer) -> None:
-    deployment = Deployment.small(tmp_path, users=1000)
-    cert, key = certificate(tmp_path)
-    with deployment.shuffler(analyzer.url, "--tls-cert", cert, "--tls-key", key) as server:
-        context = ssl.create_default_context(cafile=cert)
-        connection = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=20, context=context)
-        connection.request("POST", f"/tasks/{deployment.task.id}/uploads", fake_upload(deployment.task).encode())
-        assert connection.getresponse().status == 201
-        connection.close()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -508,7 +336,7 @@ def test_options_come_from_the_environment_too(tmp_path: Path, monkeypatch: pyte
     given: list[Any] = []
     monkeypatch.setattr(shuffler_module, "run_shuffler", lambda *all_of_it: given.extend(all_of_it))
     command.main(["shuffler"], standalone_mode=False)
-    task, store, options, server = given
+    task, store, options, server, _ = given
     assert (task.id, store) == (deployment.task.id, values["STORE"])
     assert options.analyzer == AnalyzerAddress("https://analyzer.example.org", deployment.secret)
     assert (options.release_at, options.max_pending) == (50, 7)

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.clocks import FakeClock
 from tests.service.postgres import Postgres
 from tests.service.stores.places import (
     TAKEN,
@@ -80,11 +81,10 @@ def test_postgres_rows_tell_no_order_of_arrival(
     store.close()
 
 
-def test_a_second_server_cannot_use_a_store(store: Store, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_store, "_LOCK_SECONDS", 0.1)
+def test_a_second_server_cannot_use_a_store(store: Store, place: Place) -> None:
     fill(store, place.task, 1)
     with pytest.raises((FileError, StoreError), match="stop that one first"):
-        place.open().rounds()
+        place.open(FakeClock()).rounds()
 
 
 def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: Place) -> None:
@@ -170,13 +170,12 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -
     assert path.read_bytes() == before
 
 
-def test_one_store_is_one_lock_by_whatever_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_store, "_LOCK_SECONDS", 0.1)
+def test_one_store_is_one_lock_by_whatever_name(tmp_path: Path) -> None:
     task = new_task(tmp_path)
     (tmp_path / "link.db").symlink_to("store.db")
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
     with pytest.raises(FileError, match="stop that one first"):
-        open_store(f"sqlite:{tmp_path / 'link.db'}", task)
+        open_store(f"sqlite:{tmp_path / 'link.db'}", task, FakeClock())
     store.close()
 
 

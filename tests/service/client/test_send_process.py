@@ -6,7 +6,6 @@ import random
 import signal
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,7 @@ class Senders:
 
     def __init__(self, folder: Path, stack: ExitStack, *, users: int, rounds: int, loss: float = 0.0) -> None:
         self.folder = folder
-        plan = replace(unprotected_plan(users=users, shape=2, reports=2, levels=users), rounds=rounds)
+        plan = unprotected_plan(users=users, shape=2, coordinates=2, levels=users, rounds=rounds)
         self.front = stack.enter_context(LossyProxy(lambda: self.shuffler.port, loss=loss, seed=1))
         self.deployment = Deployment(folder, plan, shuffler_url=self.front.url)
         self.shuffler: ServerProcess
@@ -56,7 +55,7 @@ def expected_table(users: int) -> NDArray[np.int64]:
     """One report of each user for each coordinate: user i says i for the first and the mirrored i for the second."""
     table = np.ones((2, users + 1), dtype=np.int64)
     table[:, users] = 0
-    return table
+    return table.reshape(-1)
 
 
 def check_rounds(results: list[CountedBatch], rounds: int, users: int) -> None:
@@ -69,10 +68,10 @@ def check_rounds(results: list[CountedBatch], rounds: int, users: int) -> None:
 def test_one_report_lost_or_doubled_would_show() -> None:
     for change in (-1, 1):
         table = expected_table(5)
-        check_rounds([CountedBatch(1, "a", 5, 0, table)], 1, 5)
-        table[1, 3] += change
+        check_rounds([CountedBatch(1, "a", 5, 0, 0, table)], 1, 5)
+        table[6 + 3] += change
         with pytest.raises(AssertionError):
-            check_rounds([CountedBatch(1, "a", 5, 0, table)], 1, 5)
+            check_rounds([CountedBatch(1, "a", 5, 0, 0, table)], 1, 5)
 
 
 @pytest.mark.slow
