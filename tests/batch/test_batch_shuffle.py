@@ -472,7 +472,7 @@ def test_units_cover_every_piece_once(folder: Path) -> None:
 MEASURE = """
 import sys
 from pathlib import Path
-import pyarrow.parquet
+import numba, pyarrow.parquet
 from shufflesum.batch.permute import shuffle
 
 def peak():
