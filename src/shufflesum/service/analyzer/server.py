@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -88,6 +89,9 @@ class AnalyzerServer:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        # Now, so that the first batch does not wait for counting to be compiled.
+        nothing = Reports(self._task.plan.id, np.empty(0, dtype=np.uint32))
+        await asyncio.to_thread(Counts(self._task.plan).add, nothing)
         try:
             yield
         finally:
