@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import Row, at_least, at_most, best_times
 from shufflesum import Analyzer, Plan, Randomizer, shuffle
-from shufflesum.protocol import Counts
+from shufflesum.reports import Counts
 from shufflesum.testing import unprotected_plan
 
 Rows = NDArray[np.float32]
@@ -19,9 +19,9 @@ ROWS, DIMENSION = 1_000_000, 100
 LEVELS, NOISE = 3, 0.2
 
 
-def _plan(reports: int) -> Plan:
+def _plan(coordinates: int) -> Plan:
     return unprotected_plan(
-        users=1, shape=DIMENSION, reports=reports, levels=LEVELS, noise_probability=NOISE, bounds=(0.0, 1.0)
+        users=1, shape=DIMENSION, coordinates=coordinates, levels=LEVELS, noise_probability=NOISE, bounds=(0.0, 1.0)
     )
 
 
