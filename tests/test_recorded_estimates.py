@@ -101,4 +101,6 @@ def test_a_seeded_estimate_is_what_it_was_before_reports_became_cells(name: str)
 
 def test_another_seed_gives_other_estimates() -> None:
     rows, arguments = CASES["every coordinate"]
-    assert numbers(ss.aggregate(rows, source=SeededSource(18), **arguments)) != RECORDED["every coordinate"]["aggregate"]
+    assert (
+        numbers(ss.aggregate(rows, source=SeededSource(18), **arguments)) != RECORDED["every coordinate"]["aggregate"]
+    )

@@ -7,10 +7,8 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 __all__ = ["cores", "process_pool", "sync", "try_lock"]
 
@@ -56,22 +54,16 @@ def try_lock(descriptor: int, path: Path) -> bool:
         return False
 
 
-def process_pool(processes: int, start: Callable[..., None], *arguments: Any) -> ProcessPoolExecutor:
-    """Processes that each begin with `start(*arguments)`, and end with this one, however it ends.
+def process_pool(processes: int) -> ProcessPoolExecutor:
+    """Processes that end with this one, however it ends.
 
     They are not forked: the caller may have threads, and a fork would copy whatever locks they hold. A script that
     uses them needs the usual `if __name__ == "__main__":` around its work.
     """
-    return ProcessPoolExecutor(
-        processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start,
-        initargs=(start, arguments),
-    )
+    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_start)
 
 
-def _start(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    start(*arguments)
+def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt from the keyboard is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

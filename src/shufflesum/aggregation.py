@@ -7,16 +7,14 @@ perfectly.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
 from typing import Unpack
 
 from numpy.typing import ArrayLike
 
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
+from shufflesum._workers import Workers
 from shufflesum.domain import Missing, Structure
 from shufflesum.domain._arrays import Rows, users_rows
 from shufflesum.domain.frames import FrameRows
@@ -93,49 +91,30 @@ def aggregate_batches(
         # Each worker has a table of counts of its own; large tables are not worth the memory.
         workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // plan.cells)
     check_size("workers", workers, 1, 1 << 10)
-    crew = [_Worker(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
+    states = [(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
     done = 0
-    for rows in _run(crew, batches):
-        done += rows
-        if progress:
-            progress(done)
-    counts = crew[0].counts
-    for worker in crew[1:]:
-        counts.merge(worker.counts)
+    with Workers(states) as pool:
+        for rows in pool.map(_take, _numbered(batches)):
+            done += rows
+            if progress:
+                progress(done)
+    counts = states[0][1]
+    for _, others in states[1:]:
+        counts.merge(others)
     return release(counts)
 
 
-class _Worker:
-    def __init__(self, randomizer: Randomizer, counts: Counts) -> None:
-        self.randomizer = randomizer
-        self.counts = counts
-
-    def take(self, rows: Rows, first_row: int) -> int:
-        for reports in self.randomizer.blocks(rows, first_row=first_row):
-            self.counts.add(reports)
-        return len(rows)
+def _take(state: tuple[Randomizer, Counts], job: tuple[Rows, int]) -> int:
+    randomizer, counts = state
+    rows, first_row = job
+    for reports in randomizer.blocks(rows, first_row=first_row):
+        counts.add(reports)
+    return len(rows)
 
 
-def _run(crew: list[_Worker], batches: Iterable[Rows]) -> Iterator[int]:
-    """The rows of each batch, in order, once some worker has counted it; few batches wait at any time."""
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    for worker in crew:
-        idle.put(worker)
-
-    def take(rows: Rows, first_row: int) -> int:
-        worker = idle.get()
-        try:
-            return worker.take(rows, first_row)
-        finally:
-            idle.put(worker)
-
+def _numbered(batches: Iterable[Rows]) -> Iterator[tuple[Rows, int]]:
+    """Batches of rows, each with the number of its first."""
     first_row = 0
-    with ThreadPoolExecutor(len(crew)) as pool:
-        waiting: deque[Future[int]] = deque()
-        for rows in batches:
-            waiting.append(pool.submit(take, rows, first_row))
-            first_row += len(rows)
-            if len(waiting) > 2 * len(crew):
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    for rows in batches:
+        yield rows, first_row
+        first_row += len(rows)

@@ -13,8 +13,8 @@ import shufflesum as ss
 from shufflesum.cli import send
 from shufflesum.cli.estimate import command as estimate_command
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.service.client import Client
-from shufflesum.service.web import UnreachableError
+from shufflesum.service.client.sending import Client
+from shufflesum.service.client.web import UnreachableError
 from shufflesum.tables import open_table
 from shufflesum.wire import Task, TaskError, generate_private_key
 
@@ -26,7 +26,7 @@ def plan() -> ss.Plan:
 
 @pytest.fixture
 def task_file(tmp_path: Path, plan: ss.Plan, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SHUFFLESUM_LEDGER", str(tmp_path / "ledger"))
+    monkeypatch.setenv("SHUFFLESUM_CONTRIBUTIONS", str(tmp_path / "contributions"))
     return write_task(tmp_path / "task.json", plan)
 
 
@@ -81,10 +81,14 @@ def test_a_false_claim_is_refused(tmp_path: Path, task_file: Path) -> None:
 
 
 def test_nobody_listening_is_said_and_the_upload_kept(tmp_path: Path, task_file: Path) -> None:
-    error = failure("--task", task_file, "--patience", "0.2", rows_file(tmp_path))
+    error = failure("--task", task_file, "--timeout", "0.2", rows_file(tmp_path))
     assert isinstance(error, UnreachableError)
     with Client(Task.load(task_file)) as client:
-        assert set(client._ledger.known(client.task, ["row 0", "row 1", "row 2"], 1)) == {"row 0", "row 1", "row 2"}
+        assert set(client._contributions.known(client.task, ["row 0", "row 1", "row 2"], 1)) == {
+            "row 0",
+            "row 1",
+            "row 2",
+        }
     asked = CliRunner().invoke(estimate_command, ["--task", str(task_file), "http://127.0.0.1:1"])
     assert isinstance(asked.exception, UnreachableError)
 

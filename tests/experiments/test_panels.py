@@ -39,12 +39,13 @@ def test_every_point_uses_the_published_noise_and_varies_one_parameter() -> None
             assert point.trial is not None
             change: dict[str, Any] = {panel.parameter: point.value}
             setting = replace(DEFAULTS, **change)
-            shape = (setting.users, setting.dimension, setting.levels, setting.reports)
-            assert shape == (point.trial.users, point.trial.dimension, point.trial.levels, point.trial.reports)
+            shape = (setting.users, setting.dimension, setting.levels, setting.coordinates)
+            used = point.trial.mechanism
+            assert shape == (point.trial.users, point.trial.dimension, used.levels, used.coordinates)
             accounted = Setting(
                 setting.users,
                 setting.levels,
-                setting.reports,
+                setting.coordinates,
                 dimension=setting.dimension,
                 sampling="uniform",
             )

@@ -8,10 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.service.postgres import Postgres, why_no_postgres
-from tests.service.store_places import Place, new_task
+from tests.service.stores.places import Place, new_task
 
-from shufflesum.service import sql_store
-from shufflesum.service.store import Store
+from shufflesum.service.stores import sql as sql_store
+from shufflesum.service.stores.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ def postgres(_one_postgres: Postgres) -> Postgres:
 @pytest.fixture
 def short_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few uploads fill the list of arrivals."""
-    monkeypatch.setattr(sql_store, "_MOST_RECENT", 9)
+    monkeypatch.setattr(sql_store, "_MAX_ARRIVALS", 9)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from shufflesum.cli import estimate, keygen, plan, send, serve, task, tokens
-from shufflesum.service.problems import PROBLEMS
+from shufflesum.service.http.problems import PROBLEMS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
 COMMANDS: dict[str, click.Command] = {

@@ -16,15 +16,16 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from tests.service.certificates import certificate
 from tests.service.postgres import Postgres
+from tests.service.processes import ServerProcess
 from tests.service.proxy import LossyProxy
-from tests.service.servers import Deployment, ServerProcess, wait_until
+from tests.service.servers import Deployment, wait_until
 
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
 from shufflesum.cli import send as send_command
-from shufflesum.service.analyzer_store import Result, open_results
-from shufflesum.service.client import Client, ContributedError
-from shufflesum.service.web import RefusedError, UnreachableError, fetch_estimate
+from shufflesum.service.client import RefusedError, UnreachableError, fetch_estimate
+from shufflesum.service.client.sending import Client, ContributedError
+from shufflesum.service.stores.tables import CountedBatch, open_tables
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import Upload, generate_private_key
 
@@ -36,10 +37,10 @@ def expected_table() -> NDArray[np.int64]:
     """One report of each user for each coordinate: user i says i for the first and USERS - 1 - i for the second."""
     table = np.zeros((2, LEVELS + 1), dtype=np.int64)
     table[:, :USERS] = 1
-    return table
+    return table.reshape(-1)
 
 
-def check_rounds(results: list[Result], rounds: int) -> None:
+def check_rounds(results: list[CountedBatch], rounds: int) -> None:
     """Every round is there once, and every user's pattern once in it."""
     assert [result.round_number for result in results] == list(range(1, rounds + 1))
     assert len({result.batch_id for result in results}) == rounds
@@ -53,7 +54,7 @@ class Trial:
 
     def __init__(self, folder: Path, seed: int, store: str | None, stack: ExitStack) -> None:
         self.random = random.Random(seed)
-        plan = replace(unprotected_plan(users=USERS, shape=2, reports=2, levels=LEVELS), rounds=10**6)
+        plan = unprotected_plan(users=USERS, shape=2, coordinates=2, levels=LEVELS, rounds=10**6)
         outside = stack.enter_context(LossyProxy(lambda: self.shuffler.port, loss=0.4, seed=seed + 1))
         between = stack.enter_context(LossyProxy(lambda: self.analyzer.port, loss=0.5, seed=seed + 2))
         self.proxies = (outside, between)
@@ -81,7 +82,9 @@ class Trial:
 
     def _sent(self, patterns: NDArray[np.float64], users: list[str], number: int) -> bool:
         try:
-            with Client(self.deployment.task, ledger=self.deployment.folder / "ledger", patience=2) as client:
+            with Client(
+                self.deployment.task, contributions=self.deployment.folder / "contributions", timeout=2
+            ) as client:
                 client.upload_many(patterns, users, round_number=number)
         except UnreachableError:
             return False
@@ -132,9 +135,9 @@ def nothing_lost_nothing_twice(folder: Path, kills: int, store: str | None = Non
         assert not sender.is_alive()
         assert trial.rounds > 0
         assert sum(proxy.faults for proxy in trial.proxies) >= kills
-        results = open_results(trial.address, trial.deployment.task)
-        wait_until(lambda: len(results.results()) >= trial.rounds, 60)
-        check_rounds(results.results(), trial.rounds)
+        tables = open_tables(trial.address, trial.deployment.task)
+        wait_until(lambda: len(tables.counted()) >= trial.rounds, 60)
+        check_rounds(tables.counted(), trial.rounds)
 
 
 def test_nothing_is_lost_and_nothing_counts_twice_through_kills_and_losses(tmp_path: Path) -> None:
@@ -158,15 +161,15 @@ def test_nothing_is_lost_through_a_hundred_kills_on_postgresql(tmp_path: Path, p
 @pytest.mark.parametrize("change", [-1, 1])
 def test_one_report_lost_or_doubled_would_be_noticed(change: int) -> None:
     table = expected_table()
-    check_rounds([Result(1, "a", USERS, 0, table)], 1)
-    table[1, 5] += change
+    check_rounds([CountedBatch(1, "a", USERS, 0, 0, table)], 1)
+    table[LEVELS + 1 + 5] += change
     with pytest.raises(AssertionError):
-        check_rounds([Result(1, "a", USERS, 0, table)], 1)
+        check_rounds([CountedBatch(1, "a", USERS, 0, 0, table)], 1)
 
 
 def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHUFFLESUM_LEDGER", str(tmp_path / "ledger"))
-    plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, reports=1)
+    monkeypatch.setenv("SHUFFLESUM_CONTRIBUTIONS", str(tmp_path / "contributions"))
+    plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, coordinates=1)
     rows = np.random.default_rng(3).uniform((0.1, 0.6), (0.3, 0.8), (300, 2))
     np.save(tmp_path / "rows.npy", rows)
     with LossyProxy(lambda: shuffler.port, loss=0, seed=0) as front:
@@ -209,7 +212,7 @@ def test_a_client_that_was_shown_another_task_is_refused_or_its_reports_cannot_b
         key = generate_private_key().public_key().public_bytes_raw()
         shown = replace(deployment.task, analyzer_key=key, shuffler=shuffler.url)
         with (
-            Client(shown, ledger=tmp_path / "ledger") as client,
+            Client(shown, contributions=tmp_path / "contributions") as client,
             pytest.raises(RefusedError, match="this server runs task"),
         ):
             client.upload([0.5] * 4)
@@ -242,16 +245,16 @@ def test_everything_works_over_tls_and_nobody_is_trusted_without_a_certificate(t
         task = deployment.task
         object.__setattr__(task, "shuffler", front)
         with (
-            Client(task, ledger=tmp_path / "ledger", patience=0.3) as stranger,
+            Client(task, contributions=tmp_path / "contributions", timeout=0.3) as stranger,
             pytest.raises(UnreachableError, match="certificate"),
         ):
             stranger.upload([0.5] * 4, user="0")
-        with Client(task, ledger=tmp_path / "ledger", authorities=cert) as client:
+        with Client(task, contributions=tmp_path / "contributions", ca_file=cert) as client:
             client.upload_many(np.full((3, 4), 0.5), ["0", "1", "2"])
 
         def estimated() -> bool:
             try:
-                return bool(fetch_estimate(task, url(analyzer), authorities=cert)["rounds"])
+                return bool(fetch_estimate(task, url(analyzer), ca_file=cert)["rounds"])
             except RefusedError:
                 return False
 

@@ -15,7 +15,7 @@ from shufflesum._rounding import upwards
 from shufflesum.cli.options import console, task_option
 from shufflesum.cli.results import guarantee_of, print_table
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
-from shufflesum.service.web import fetch_estimate
+from shufflesum.service.client import fetch_estimate
 from shufflesum.tables import StagedOutputs
 from shufflesum.wire import Task
 
@@ -52,7 +52,7 @@ def command(
         if plot:
             require_plots()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, authorities=ca)
+        document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, ca_file=ca)
         text = json.dumps(document, allow_nan=False)
         if staged:
             outputs.write(staged, text + "\n")

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, task_option
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.client import Client, ContributedError
-from shufflesum.service.web import RefusedError, UnreachableError
+from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError
 from shufflesum.tables import Table, check_shape, open_table
 from shufflesum.wire import Task
 
@@ -24,7 +23,7 @@ __all__ = ["command"]
 @click.argument("file", type=click.Path(path_type=Path))
 @task_option
 @click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
-@click.option("--user", help="With --row: whose row it is, for the ledger.  [row N]")
+@click.option("--user", help="With --row: whose row it is, among the contributions.  [row N]")
 @click.option("--round", "round_number", type=int, help="The round to contribute to.  [the open one]")
 @table_options
 @click.option(
@@ -34,11 +33,11 @@ __all__ = ["command"]
     help="Upload tokens, one line for each row; with --row also one alone.",
 )
 @click.option(
-    "--ledger",
+    "--contributions",
     type=click.Path(path_type=Path),
-    help="Where contributions are remembered.  [SHUFFLESUM_LEDGER, or ledger.sqlite in the user's data folder]",
+    help="Where contributions are remembered.  [SHUFFLESUM_CONTRIBUTIONS, or a file in the user's data folder]",
 )
-@click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds to try before giving up.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to try before giving up.")
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
 @click.option("--allow-plain-http", is_flag=True, help="Send over plain HTTP to another machine.")
 def command(
@@ -52,17 +51,17 @@ def command(
     array: str | None,
     user_column: str | None,
     tokens_file: Path | None,
-    ledger: Path | None,
-    patience: float,
+    contributions: Path | None,
+    timeout: float,
     ca: Path | None,
     allow_plain_http: bool,
 ) -> None:
     """Randomize each row of FILE on this machine, seal it and send it; one row is one user.
 
     Values out of bounds are moved to the nearest bound and missing ones to the middle, because taking part must not
-    depend on the data. The ledger remembers who has contributed to which round, by --user-column or else by row number:
-    a second run sends only what is missing, and what was under way goes out again with the same bytes. Without a user
-    column, another file of other people needs another --ledger.
+    depend on the data. A file of contributions remembers who has contributed to which round, by --user-column or else
+    by row number: a second run sends only what is missing, and what was under way goes out again with the same bytes.
+    Without a user column, another file of other people needs another --contributions.
 
     \b
     Example: shufflesum send --task task.json beats.csv
@@ -76,13 +75,15 @@ def command(
     labels = [label for users in table.users() for label in users.to_pylist()]
     if user_column is None:
         labels = [f"row {i}" for i in range(table.rows)]
-    with Client(task, ledger=ledger, patience=patience, allow_plain_http=allow_plain_http, authorities=ca) as client:
+    with Client(
+        task, contributions=contributions, timeout=timeout, allow_plain_http=allow_plain_http, ca_file=ca
+    ) as client:
         round_number = client.open_round() if round_number is None else round_number
         if row is None:
             try:
                 _send_all(client, table, labels, tokens, round_number)
             except (RefusedError, UnreachableError):
-                if count := client.contributions(labels, round_number):
+                if count := client.acknowledged(labels, round_number):
                     click.echo(f"note: {count:,} of the {table.rows:,} rows count in round {round_number}", err=True)
                 raise
             note_missing_header(table.names, file, header)
@@ -98,27 +99,27 @@ def _send_all(
     client: Client, table: Table, labels: Sequence[str], tokens: Sequence[str] | None, round_number: int
 ) -> None:
     task = client.task
-    sent = known = done = 0
+    sent = earlier = done = 0
     with progress_bar("rows", table.rows) as progress:
-        for batch in table.batches():
-            here = slice(done, done + len(batch))
+        for rows in table.batches():
+            here = slice(done, done + len(rows))
             receipts = client.upload_many(
-                batch.reshape(len(batch), *task.plan.shape),
+                rows.reshape(len(rows), *task.plan.shape),
                 labels[here],
                 round_number=round_number,
                 tokens=None if tokens is None else tokens[here],
                 progress=lambda count, before=done: progress(before + count),  # type: ignore[misc]
             )
-            done += len(batch)
-            known += sum(receipt.status == "known" for receipt in receipts)
-            sent += sum(receipt.status != "known" for receipt in receipts)
+            done += len(rows)
+            earlier += sum(receipt.contribution == "earlier" for receipt in receipts)
+            sent = done - earlier
     if not sent:
         raise ContributedError(
-            f"all {known:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
-            f"counts once in a round: give another {'--round, or another ' * (task.rounds > 1)}--ledger if these are "
-            "other people"
+            f"all {earlier:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
+            f"counts once in a round: give another {'--round, or another ' * (task.rounds > 1)}--contributions if "
+            "these are other people"
         )
-    passed_over = f"; {known:,} had contributed before and were passed over" if known else ""
+    passed_over = f"; {earlier:,} had contributed before and were passed over" if earlier else ""
     console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from shufflesum.cli import serve_analyzer
-from shufflesum.cli.server_options import server_options
+from shufflesum.cli.server_options import clock_of, server_options
+from shufflesum.service import require_service
 from shufflesum.wire import Task
 
 __all__ = ["command"]
@@ -75,7 +76,9 @@ command.add_command(serve_analyzer.command)
     show_envvar=True,
     help="Uploads that may wait to be written before others are told to come back.",
 )
+@click.pass_context
 def shuffler(
+    context: click.Context,
     task_file: Path,
     store: str,
     secret_file: Path,
@@ -96,17 +99,20 @@ def shuffler(
     Example: shufflesum serve shuffler --task task.json --store sqlite:shuffler.db --secret-file secret \\
                  --analyzer https://analyzer.example.org
     """
-    from shufflesum.service.addresses import check_url
-    from shufflesum.service.http import ServerOptions, load_secret
-    from shufflesum.service.release import AnalyzerAddress
-    from shufflesum.service.shuffler import ShufflerOptions, run_shuffler
-    from shufflesum.service.tokens import TokenBook
+    require_service()
+    from shufflesum.service.http.addresses import check_url
+    from shufflesum.service.http.secret import load_secret
+    from shufflesum.service.http.server import ServerOptions
+    from shufflesum.service.shuffler.release import AnalyzerAddress
+    from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
+    from shufflesum.service.shuffler.tokens import Tokens
 
     url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
         analyzer=AnalyzerAddress(url, load_secret(secret_file), analyzer_ca),
-        tokens=None if digests is None else TokenBook.load(digests),
+        tokens=None if digests is None else Tokens.load(digests),
         release_at=release_at,
-        most_pending=max_pending,
+        max_pending=max_pending,
     )
-    run_shuffler(Task.load(task_file), store, options, ServerOptions(host, port, tls_cert, tls_key))
+    server = ServerOptions(host, port, tls_cert, tls_key)
+    run_shuffler(Task.load(task_file), store, options, server, clock_of(context))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.server_options import server_options
+from shufflesum.cli.server_options import clock_of, server_options
+from shufflesum.service import require_service
 from shufflesum.wire import Opener, Task, load_private_key
 
 __all__ = ["command"]
@@ -31,13 +32,15 @@ __all__ = ["command"]
     help="Processes that open reports.  [one per core]",
 )
 @click.option(
-    "--release-anyway",
+    "--without-guarantee",
     is_flag=True,
-    envvar="SHUFFLESUM_RELEASE_ANYWAY",
+    envvar="SHUFFLESUM_WITHOUT_GUARANTEE",
     show_envvar=True,
     help="Answer with estimates, marked as such, even where the guarantee no longer holds.",
 )
+@click.pass_context
 def command(
+    context: click.Context,
     task_file: Path,
     store: str,
     secret_file: Path,
@@ -47,7 +50,7 @@ def command(
     tls_key: Path | None,
     key_file: Path,
     processes: int | None,
-    release_anyway: bool,
+    without_guarantee: bool,
 ) -> None:
     """Take whole batches from the shuffler, keep their tables of counts, answer GET /tasks/ID/estimate.
 
@@ -55,22 +58,24 @@ def command(
     Example: shufflesum serve analyzer --task task.json --key analyzer.key --secret-file secret \\
                  --store sqlite:analyzer.sqlite --port 8081
     """
-    # First, because it says which extra is missing.
-    from shufflesum.service.http import ServerOptions, configure_logging, load_secret, log, run_server  # isort: skip
-    from shufflesum.service.analyzer import AnalyzerServer
-    from shufflesum.service.analyzer_store import open_results
+    require_service()
+    from shufflesum.service.analyzer.server import AnalyzerServer
+    from shufflesum.service.http.secret import load_secret
+    from shufflesum.service.http.server import ServerOptions, run_server
+    from shufflesum.service.logs import configure_logging, log
+    from shufflesum.service.stores.tables import open_tables
 
     options = ServerOptions(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
     task = Task.load(task_file)
     server = AnalyzerServer(
         task,
         Opener(load_private_key(key_file), processes=processes),
-        open_results(store, task),
+        open_tables(store, task),
         secret=load_secret(secret_file),
-        release_anyway=release_anyway,
+        without_guarantee=without_guarantee,
     )
     configure_logging()
     log.info("analyzer starts", task=task.id, rounds=task.rounds)
-    if task.expired:
+    if task.expired_at(clock_of(context).now()):
         log.warning("task has expired already, no new rounds are to be expected")
     run_server(server.app(), options, role="analyzer")

@@ -8,12 +8,18 @@ from typing import TypeVar
 
 import click
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.cli.options import task_option
 
-__all__ = ["server_options"]
+__all__ = ["clock_of", "server_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _FILE = click.Path(path_type=Path)
+
+
+def clock_of(context: click.Context) -> Clock:
+    """The clock that whoever runs the command handed in (`obj=`), else this machine's."""
+    return context.obj or SYSTEM_CLOCK
 
 
 def server_options(function: _F) -> _F:

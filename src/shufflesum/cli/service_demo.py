@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import secrets
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
-from shufflesum.contract import Plan
 from shufflesum.errors import ShufflesumError
 from shufflesum.planning import plan as make_plan
-from shufflesum.service.client import Client
-from shufflesum.service.web import RefusedError, fetch_estimate, web_client
+from shufflesum.plans import Plan
+from shufflesum.service import require_service
+from shufflesum.service.client import Client, RefusedError, fetch_estimate
+from shufflesum.service.client.web import web_client
 from shufflesum.synthetic import heartbeats
 from shufflesum.wire import SEALED_BYTES, Task, generate_private_key, load_public_key, write_key_pair
 
@@ -51,18 +51,18 @@ class _Server:
 
     def url(self) -> str:
         """Where it listens, once it does."""
-        end = time.monotonic() + _SECONDS
-        while time.monotonic() < end and self.process.poll() is None:
+        end = SYSTEM_CLOCK.monotonic() + _SECONDS
+        while SYSTEM_CLOCK.monotonic() < end and self.process.poll() is None:
             for event in self.events():
                 if event["event"] == "listening":
                     return f"http://127.0.0.1:{event['port']}"
-            time.sleep(0.05)
+            SYSTEM_CLOCK.wait(0.05)
         raise ShufflesumError(f"a server of the demo did not start; it said: {self.log.read_text()[-500:]}")
 
 
 def run_service_demo(console: Console, *, users: int) -> None:
     """Start shuffler and analyzer, send a synthetic crowd, print the estimate and what each party saw, stop all."""
-    importlib.import_module("shufflesum.service.http")  # says which extra is missing, before anything is started
+    require_service()
     plan = make_plan(users=users, shape=_SAMPLES, epsilon=1.0, delta=1e-6, reports=_REPORTS)
     beats = heartbeats(users, _SAMPLES)
     with tempfile.TemporaryDirectory(prefix="shufflesum-demo-") as name:
@@ -70,7 +70,7 @@ def run_service_demo(console: Console, *, users: int) -> None:
         key, public = write_key_pair(folder / "analyzer", generate_private_key())
         task = _make_task(plan, public, folder)
         common = ["--task", str(folder / "task.json"), "--secret-file", str(folder / "secret"), "--store"]
-        arguments = [*common, f"sqlite:{folder}/results", "--key", str(key), "--port", "0"]
+        arguments = [*common, f"sqlite:{folder}/tables", "--key", str(key), "--port", "0"]
         with _server(folder, "analyzer", arguments) as analyzer:
             analyzer_url = analyzer.url()
             port = task.shuffler.rpartition(":")[2]
@@ -78,11 +78,11 @@ def run_service_demo(console: Console, *, users: int) -> None:
             with _server(folder, "shuffler", arguments) as shuffler:
                 shuffler.url()
                 console.print(f"analyzer, shuffler and {users:,} users run on this machine, each with files of its own")
-                start = time.monotonic()
-                with Client(task, ledger=folder / "ledger") as client:
+                start = SYSTEM_CLOCK.monotonic()
+                with Client(task, contributions=folder / "contributions") as client:
                     client.upload_many(beats, [f"user {i}" for i in range(users)])
                 console.print(
-                    f"{users:,} uploads randomized, sealed and acknowledged in {time.monotonic() - start:.1f} s"
+                    f"{users:,} uploads randomized, sealed and acknowledged in {SYSTEM_CLOCK.monotonic() - start:.1f} s"
                 )
                 document = _wait_for_estimate(task, analyzer_url)
                 _print_estimate(console, task, document["rounds"][0], beats.mean(axis=0, dtype=np.float64))
@@ -96,7 +96,7 @@ def _make_task(plan: Plan, public: Path, folder: Path) -> Task:
         plan=plan,
         analyzer_key=load_public_key(public),
         shuffler=f"http://127.0.0.1:{_free_port()}",
-        expires=datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1),
+        expires=SYSTEM_CLOCK.now().replace(microsecond=0) + timedelta(hours=1),
     )
     (folder / "task.json").write_text(task.to_json(), encoding="utf-8")
     secret = folder / "secret"
@@ -130,14 +130,14 @@ def _server(folder: Path, role: str, arguments: list[str]) -> Iterator[_Server]:
 
 
 def _wait_for_estimate(task: Task, url: str) -> dict[str, Any]:
-    end = time.monotonic() + _SECONDS
+    end = SYSTEM_CLOCK.monotonic() + _SECONDS
     while True:
         try:
             return fetch_estimate(task, url)
         except RefusedError as error:
-            if error.final or time.monotonic() > end:
+            if error.final or SYSTEM_CLOCK.monotonic() > end:
                 raise
-        time.sleep(0.1)
+        SYSTEM_CLOCK.wait(0.1)
 
 
 def _print_estimate(console: Console, task: Task, found: dict[str, Any], truth: NDArray[np.float64]) -> None:
@@ -156,9 +156,9 @@ def _print_estimate(console: Console, task: Task, found: dict[str, Any], truth: 
 
 
 def _print_views(console: Console, task: Task, found: dict[str, Any], shuffler: _Server) -> None:
-    end = time.monotonic() + _SECONDS
-    while not any(event["event"] == "batch released" for event in shuffler.events()) and time.monotonic() < end:
-        time.sleep(0.05)
+    end = SYSTEM_CLOCK.monotonic() + _SECONDS
+    while not any(event["event"] == "batch released" for event in shuffler.events()) and SYSTEM_CLOCK.monotonic() < end:
+        SYSTEM_CLOCK.wait(0.05)
     with web_client(task.shuffler) as http:
         metrics = http.get(f"{task.shuffler}/metrics").text.splitlines()
     console.print("\n[bold]What the shuffler saw[/bold]: sizes only")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
-from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.plans import Plan
 from shufflesum.tables import StagedOutputs
 from shufflesum.wire import Task, load_public_key, parse_time
 
@@ -48,7 +49,7 @@ def create(plan_file: Path, shuffler: str, key_file: Path, name: str, expires: s
     Example: shufflesum task create --plan plan.json --shuffler https://shuffler.example.org \\
                  --analyzer-key analyzer.pub --name "resting heart rate" -o task.json
     """
-    now = datetime.now(UTC).replace(microsecond=0)
+    now = SYSTEM_CLOCK.now().replace(microsecond=0)
     end = now + timedelta(days=_DEFAULT_DAYS) if expires is None else parse_time(expires)
     if end <= now:
         raise ParameterError(f"--expires {expires} has passed; give a time in the future")
@@ -74,14 +75,15 @@ def create(plan_file: Path, shuffler: str, key_file: Path, name: str, expires: s
 def show(task_file: Path, as_json: bool) -> None:
     """Check a task file as every role does, its guarantee included, and say what it means."""
     task = Task.load(task_file)
+    expired = task.expired_at(SYSTEM_CLOCK.now())
     if as_json:
         document: dict[str, Any] = json.loads(task.to_json())
-        click.echo(json.dumps(document | {"expired": task.expired, "upload_bytes": task.upload_bytes}, indent=2))
+        click.echo(json.dumps(document | {"expired": expired, "upload_bytes": task.upload_bytes}, indent=2))
     else:
-        console.print(card(task), markup=False)
+        console.print(card(task, expired=expired), markup=False)
 
 
-def card(task: Task) -> str:
+def card(task: Task, *, expired: bool = False) -> str:
     """The task for a person."""
     plan = task.plan
     rounds = "one round" if task.rounds == 1 else f"all {task.rounds:,} rounds together"
@@ -89,7 +91,7 @@ def card(task: Task) -> str:
         "id": task.id,
         "shuffler": task.shuffler,
         "analyzer key": task.analyzer_key.hex(),
-        "expires": f"{task.expires:%Y-%m-%d %H:%M:%S} UTC{' (it has expired)' if task.expired else ''}",
+        "expires": f"{task.expires:%Y-%m-%d %H:%M:%S} UTC{' (it has expired)' if expired else ''}",
         "users": f"at least {task.smallest_batch:,}; nothing is released below",
         "each sends": f"one upload of {task.upload_bytes:,} bytes a round: {plan.reports:,} sealed reports",
         "guarantee": f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user in {rounds} "

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from shufflesum.cli.options import console
-from shufflesum.service.tokens import write_tokens
+from shufflesum.service.shuffler.tokens import write_tokens
 
 __all__ = ["command"]
 

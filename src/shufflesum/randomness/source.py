@@ -11,7 +11,6 @@ import threading
 from typing import Any, Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 __all__ = ["RandomSource", "SecureSource", "Words", "words"]
@@ -57,6 +56,8 @@ class SecureSource:
         self._rekey()
 
     def _rekey(self) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
         cipher = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(os.urandom(16)))
         self._keystream = cipher.encryptor()
         self._left = _REKEY_BYTES

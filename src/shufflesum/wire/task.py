@@ -29,7 +29,9 @@ from shufflesum.plans import Plan
 from shufflesum.protocol import shuffle
 from shufflesum.reports import Reports
 from shufflesum.wire.codec import decode_reports, encode_reports
-from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, Opener, check_public_key, seal_info, seal_many
+from shufflesum.wire.keys import check_public_key
+from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, seal_info, seal_many
+from shufflesum.wire.workers import Opener
 
 __all__ = [
     "UPLOAD_ID_BYTES",
@@ -122,11 +124,6 @@ class Task:
         """The size of every upload."""
         return _HEADER.size + self.plan.reports * SEALED_BYTES
 
-    @property
-    def expired(self) -> bool:
-        """Whether the task has run out by this machine's clock."""
-        return self.expired_at(datetime.now(UTC))
-
     def expired_at(self, moment: datetime) -> bool:
         """Whether the task has run out at a moment."""
         return moment >= self.expires
@@ -164,7 +161,7 @@ class Task:
     def from_json(cls, text: str | bytes) -> Self:
         """Read a task, compute its id and its plan's guarantee again, and refuse it where anything differs.
 
-        An expired task can be read: `expired` tells.
+        An expired task can be read: `expired_at` tells.
         """
         try:
             file = decode_once(text, _TaskFile, FORMAT)
@@ -183,9 +180,9 @@ class Task:
         except ShufflesumError as error:
             raise TaskError(f"not a valid task: {error}") from error
         for name, true in {**task._content(), "id": task.id}.items():
-            if (told := getattr(file, name)) != true:
+            if (stated := getattr(file, name)) != true:
                 raise TaskError(
-                    f"this task was changed after it was made: it says {name} {str(told)[:80]!r}, but the rest of it "
+                    f"this task was changed after it was made: it says {name} {str(stated)[:80]!r}, but the rest of it "
                     f"gives {true!r}; make a new task instead of editing one"
                 )
         return task

@@ -28,10 +28,15 @@ from shufflesum.privacy import Guarantee
 from shufflesum.randomness import RandomSource
 from shufflesum.randomness.draws import PROBABILITY_BITS
 
-__all__ = ["MAX_LEVELS", "Replace", "Sampling"]
+__all__ = ["MAX_LEVELS", "Replace", "Sampling", "on_grid"]
 
 Sampling = Literal["stratified", "uniform"]
 MAX_LEVELS = 32_766  # a rounded value fits 15 bits, as the drawing kernels need
+
+
+def on_grid(noise_probability: float) -> float:
+    """The least noise probability that can be drawn with and is not below this one."""
+    return math.ceil(noise_probability * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,6 @@ def check_delta(delta: float) -> float:
         raise PrivacyError(
             "not-certified",
             f"delta = {delta}: a composition is certified for delta from {_LEAST_DELTA} to below 1; raise delta, "
-            "or compose nothing (coordinates = 1 and rounds = 1)",
+            "or collect a single report in a single round",
         )
     return float(delta)

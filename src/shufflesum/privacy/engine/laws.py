@@ -79,13 +79,14 @@ def _walk(
         if tail >= 0.0:
             return terms[:used], total, tail
         grown = np.empty(4 * terms.size)
-        grown[: terms.size] = terms
+        for i in range(used):  # as a slice, numba's message for unequal lengths takes 2 s more to compile
+            grown[i] = terms[i]
         terms = grown
 
 
 @kernel
 def log_concave_window(
-    first: int, last: int, shift: int, odds: float, biased: bool, start: int, cut: float, high_cut: float = 0.0
+    first: int, last: int, shift: int, odds: float, biased: bool, start: int, cut: float, high_cut: float
 ) -> tuple[int, Floats, float, float, float]:
     """Walk both ways from `start` through the law on first..last with the ratio p(j+1)/p(j) =
     odds (last - j)/(j + 1 - shift), times (j + 1)/j if `biased`, until each tail is below cut x the sum
@@ -98,8 +99,10 @@ def log_concave_window(
     up, total, high_tail = _walk(start, last, last, shift, odds, biased, total, max(cut, high_cut))
     below = down.size - 1
     terms = np.empty(below + up.size)
-    terms[:below] = down[:0:-1]
-    terms[below:] = up
+    for i in range(below):
+        terms[i] = down[below - i]
+    for i in range(up.size):
+        terms[below + i] = up[i]
     return start - below, terms, total, low_tail, high_tail
 
 
@@ -110,7 +113,7 @@ def binomial_window(trials: int, probability: float, odds: float, cut: float) ->
     `odds` = probability/(1 - probability) is given apart because the caller knows it without cancellation.
     """
     start = min(trials, max(0, int((trials + 1) * probability)))
-    lowest, terms, total, low_tail, high_tail = log_concave_window(0, trials, 0, odds, False, start, cut)
+    lowest, terms, total, low_tail, high_tail = log_concave_window(0, trials, 0, odds, False, start, cut, cut)
     return lowest, terms, total, low_tail + high_tail
 
 

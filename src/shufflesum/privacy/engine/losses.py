@@ -244,6 +244,6 @@ def checked_error(error: float) -> float:
         raise PrivacyError(
             "not-certified",
             f"rounding errors add up to {error:.1e} of delta, more than {MOST_ERROR}: double precision cannot certify "
-            "this composition; use fewer coordinates or rounds, or more noise",
+            "this composition; collect fewer reports or rounds, or add more noise",
         )
     return error

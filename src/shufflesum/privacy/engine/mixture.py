@@ -1,6 +1,6 @@
 """One shape for both bounds: a mixture of means of (a - s/2 - tanh(eps/2)(s/2 + y))+ over cells (s, y).
 
-With w = e^eps both the blanket pair and the concrete pair have
+Two worlds that differ in how often each of two cells is hit, a and b times of s, have with w = e^eps
     delta(eps) = factor (1 + w) sum_i weight_i E(x_i - tanh(eps/2)(drift_i/2 + y_i))+,   x = a - s/2, a ~ Bin(s, 1/2),
 so a mixture is computed once and read at any number of epsilons. Where many s share a cell [s0, s1], x_s is a
 martingale in s and (.)+ is convex: variance at s1 and drift at s0 is an upper bound, the reverse a lower one.

@@ -78,7 +78,9 @@ def _groups(users: int, size: int, odds: float, slope: float) -> tuple[Floats, F
     if widest * np.sqrt(_MEAN_VARIANCE / _NODE_VARIANCE) > 2.0 * spread:
         return np.full(1, mean), np.ones(1), 1
     start = min(users, max(size, int(mean)))
-    lowest, terms, total, low_tail, high_tail = log_concave_window(size, users, size, odds, False, start, _CHEAP_TAIL)
+    lowest, terms, total, low_tail, high_tail = log_concave_window(
+        size, users, size, odds, False, start, _CHEAP_TAIL, _CHEAP_TAIL
+    )
     distance = int(max(1.0, min(widest, float(terms.size))))
     nodes = (terms.size - 1) // distance + 1
     counts = np.empty(nodes)
@@ -102,7 +104,8 @@ def _grown(array: Floats, needed: int) -> Floats:
     if needed <= array.size:
         return array
     grown = np.empty(max(needed, 2 * array.size))
-    grown[: array.size] = array
+    for i in range(array.size):
+        grown[i] = array[i]
     return grown
 
 

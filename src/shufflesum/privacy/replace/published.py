@@ -217,6 +217,6 @@ def _check(
     if not 0.0 <= noise_probability < 1.0:
         raise ParameterError(
             "out-of-range",
-            f"noise_probability = {noise_probability}: the published errors need it in [0, 1); change noise_probability",
+            f"noise_probability = {noise_probability}: the published errors need it in [0, 1); change it",
         )
     return epsilon < 1.0

@@ -1,0 +1,1 @@
+"""The analyzer as a server: counts whole batches and answers with estimates."""

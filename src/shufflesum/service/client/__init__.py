@@ -1,0 +1,16 @@
+"""The client: randomizes on the user's own machine, seals, sends until the shuffler has it, and asks for estimates."""
+
+from shufflesum.service.client.contributions import Contributions
+from shufflesum.service.client.estimates import fetch_estimate
+from shufflesum.service.client.sending import Client, ContributedError, Receipt
+from shufflesum.service.client.web import RefusedError, UnreachableError
+
+__all__ = [
+    "Client",
+    "ContributedError",
+    "Contributions",
+    "Receipt",
+    "RefusedError",
+    "UnreachableError",
+    "fetch_estimate",
+]

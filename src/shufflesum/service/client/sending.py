@@ -1,0 +1,285 @@
+"""Sending: randomize on the user's own machine, seal, and send until the shuffler has it.
+
+Taking part must not depend on the data, so values out of bounds are clipped and missing ones put in the middle. An
+upload is among the contributions before it is first sent, and only ever sent again with the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum.domain import real_array
+from shufflesum.errors import DataError, ParameterError, ShufflesumError
+from shufflesum.protocol import Randomizer
+from shufflesum.reports import Reports
+from shufflesum.service.client.contributions import Contributions, default_contributions
+from shufflesum.service.client.fitting import fitting
+from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
+from shufflesum.service.http.addresses import NOT_TRUSTED, why_unreachable
+from shufflesum.wire import Task, TaskError, Upload
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Client", "ContributedError", "Receipt"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_CHUNK = 256  # uploads that share one durable write of contributions
+_SENDERS = 8
+
+Contribution = Literal["accepted", "repeated", "earlier"]
+
+
+class ContributedError(ShufflesumError):
+    """This user has contributed to this round of this task already."""
+
+
+class _StoppedError(ShufflesumError):
+    """An upload was not tried any further because another one failed; it is among the contributions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One user's contribution to a round: accepted now, repeated (the shuffler had it before), or made earlier."""
+
+    user: str
+    round_number: int
+    contribution: Contribution
+
+
+class Client:
+    """Sends users' arrays to a task's shuffler, privately and once each.
+
+    `contributions` is where they are remembered (a file in the user's data folder unless given), `timeout` how many
+    seconds to try before giving up, `ca_file` a file of certificates to trust instead of the system's. Plain HTTP
+    is refused to anything but this machine unless `allow_plain_http`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        contributions: Contributions | str | Path | None = None,
+        timeout: float = 60.0,
+        allow_plain_http: bool = False,
+        ca_file: str | Path | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if task.expired_at(clock.now()):
+            raise TaskError(f"task {task.name!r} expired at {task.expires}; ask for a new task file")
+        if not timeout > 0:
+            raise ParameterError(f"timeout is {timeout}; it must be a positive number of seconds")
+        self.task = task
+        self._timeout = timeout
+        self._clock = clock
+        self._address = f"{task.shuffler.rstrip('/')}/tasks/{task.id}"
+        self._http = web_client(task.shuffler, allow_plain_http=allow_plain_http, ca_file=ca_file)
+        self._owns_contributions = not isinstance(contributions, Contributions)
+        self._contributions = (
+            contributions
+            if isinstance(contributions, Contributions)
+            else Contributions(contributions or default_contributions(), clock)
+        )
+        domain = task.plan.domain
+        self._fit = fitting(domain)
+        self._randomizer = Randomizer(task.plan, clip=True, missing="refuse" if domain.structure.mixes else "midpoint")
+
+    def upload(
+        self, vector: ArrayLike, *, user: str = "me", round_number: int | None = None, token: str | None = None
+    ) -> Receipt:
+        """Randomize one user's array, seal it and send it; returns once the shuffler has it for good.
+
+        Without a `round_number` it goes to the round that is open. Refused with `ContributedError` if this user has
+        contributed to that round. If an earlier attempt was not acknowledged, its bytes are sent again, whatever
+        `vector` says now.
+        """
+        array = real_array(vector, DataError, "vector")[np.newaxis]
+        tokens = None if token is None else [token]
+        (receipt,) = self.upload_many(array, [user], round_number=round_number, tokens=tokens)
+        if receipt.contribution == "earlier":
+            raise ContributedError(
+                f"user {user!r} has contributed to round {receipt.round_number} of task {self.task.name!r} already; "
+                "each user counts once in a round: wait for the next (--round), or give another user's label (--user)"
+            )
+        return receipt
+
+    def upload_many(
+        self,
+        arrays: ArrayLike,
+        users: Sequence[str],
+        *,
+        round_number: int | None = None,
+        tokens: Sequence[str] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Receipt]:
+        """One upload for each row of `arrays`; users who have contributed are passed over (`earlier`).
+
+        The first refusal ends it with an error; what was sent is remembered, so that a second call goes on from there.
+        """
+        round_number = self.open_round() if round_number is None else round_number
+        self.task.check_round(round_number)
+        rows = self.task.plan.domain.rows(arrays)
+        if len(users) != len(rows) or len(set(users)) != len(users):
+            raise ParameterError(
+                f"{len(users)} user labels, {len(set(users))} different, for {len(rows)} rows; "
+                "give each row a label of its own"
+            )
+        if tokens is not None and len(tokens) != len(rows):
+            raise ParameterError(f"{len(tokens)} tokens for {len(rows)} rows; every upload spends one of its own")
+        for token in tokens or ():
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise ParameterError(f"the token {token[:80]!r} is none; give one line of a file of shufflesum tokens")
+        receipts: list[Receipt] = []
+        with ThreadPoolExecutor(min(_SENDERS, len(rows))) as senders:
+            for start in range(0, len(rows), _CHUNK):
+                here = slice(start, start + _CHUNK)
+                spent = [None] * len(rows[here]) if tokens is None else list(tokens[here])
+                receipts += self._send_chunk(senders, rows[here], users[here], spent, round_number)
+                if progress is not None:
+                    progress(len(receipts))
+        return receipts
+
+    def open_round(self) -> int:
+        """The round that is open, asked of the shuffler where the task has several."""
+        if self.task.rounds == 1:
+            return 1
+        answer = self._ask_until(lambda: self._http.get(f"{self._address}/round"), 200)
+        try:
+            found = answer.json()["open_round"]
+        except (ValueError, KeyError, TypeError):
+            found = 0
+        if found is None:
+            raise RefusedError(
+                "round-closed", f"all {self.task.rounds} rounds of task {self.task.name!r} are closed", final=True
+            )
+        if not isinstance(found, int):
+            raise RefusedError("bad-answer", f"{self.task.shuffler} did not say which round is open", final=True)
+        return found
+
+    def acknowledged(self, users: Sequence[str], round_number: int) -> int:
+        """How many of these users' contributions to a round the shuffler has acknowledged."""
+        return sum(body is None for body in self._contributions.known(self.task, users, round_number).values())
+
+    def close(self) -> None:
+        """Close connections, and the contributions if this client opened them."""
+        self._http.close()
+        if self._owns_contributions:
+            self._contributions.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send_chunk(
+        self,
+        senders: ThreadPoolExecutor,
+        rows: NDArray[Any],
+        users: Sequence[str],
+        tokens: Sequence[str | None],
+        round_number: int,
+    ) -> list[Receipt]:
+        known = self._contributions.known(self.task, users, round_number)
+        fresh = [i for i, user in enumerate(users) if user not in known]
+        sealed = {users[i]: self._seal(rows[i], round_number) for i in fresh}
+        to_send = known | self._contributions.claim(self.task, round_number, sealed)
+        stop = threading.Event()
+        jobs = [
+            (user, senders.submit(self._send, body, token, stop))
+            for user, token in zip(users, tokens, strict=True)
+            if (body := to_send[user]) is not None
+        ]
+        made: dict[str, Contribution] = {}
+        failures: list[ShufflesumError] = []
+        try:
+            for user, job in jobs:
+                try:
+                    made[user] = job.result()
+                except _StoppedError:
+                    continue
+                except ShufflesumError as error:
+                    failures.append(error)
+        finally:
+            stop.set()  # an interrupt must not wait for everybody's timeout
+            self._contributions.acknowledge(self.task, round_number, list(made))
+        if failures:
+            raise failures[0]
+        return [Receipt(user, round_number, made.get(user, "earlier")) for user in users]
+
+    def _seal(self, row: NDArray[Any], round_number: int) -> bytes:
+        return Upload.seal(self.task, self._randomize(row), round_number).encode()
+
+    def _randomize(self, row: NDArray[Any]) -> Reports:
+        array = real_array(row, DataError, "arrays").astype(np.float64)
+        return self._randomizer.randomize(self._fit(array)[np.newaxis])
+
+    def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Contribution:
+        """Post the same bytes until they are acknowledged; a failure stops all others that have not begun."""
+        headers = {"Content-Type": "application/octet-stream"}
+        if token is not None:
+            headers["Authorization"] = f"Token {token}"
+        address = f"{self._address}/uploads"
+        try:
+            self._ask_until(lambda: self._http.post(address, content=body, headers=headers), 201, stop)
+        except ShufflesumError as error:
+            if isinstance(error, RefusedError) and error.problem == "repeated":
+                return "repeated"  # it had arrived, and only the answer was lost
+            stop.set()
+            raise
+        return "accepted"
+
+    def _ask_until(
+        self, ask: Callable[[], httpx.Response], yes: int, stop: threading.Event | None = None
+    ) -> httpx.Response:
+        """Ask until the status is `yes`; raises the refusal that is final, or the last one when time is up."""
+        import httpx
+
+        stop = stop or threading.Event()
+        end = self._clock.monotonic() + self._timeout
+        pause = _FIRST_PAUSE
+        while not stop.is_set():
+            wait = 0.0
+            problem: RefusedError | UnreachableError
+            try:
+                answer = ask()
+            except httpx.RequestError as error:
+                reason = why_unreachable(error)
+                problem = UnreachableError(
+                    f"the shuffler {self.task.shuffler} did not answer within {self._timeout:g} s "
+                    f"({reason}); uploads are kept: send again later, the same bytes will go"
+                )
+                if reason == NOT_TRUSTED:
+                    raise UnreachableError(
+                        f"the shuffler {self.task.shuffler} cannot be trusted ({error}); uploads are kept: give its "
+                        "certificate authority (ca_file=, --ca), then send again"
+                    ) from error
+            else:
+                if answer.status_code == yes:
+                    return answer
+                problem = problem_of(answer)
+                if problem.final:
+                    raise problem
+                wait = _seconds(answer.headers.get("Retry-After"))
+            # Up to twice as long at random, so that a crowd does not come back all at once.
+            wait = max(wait, pause) * random.uniform(1, 2)
+            if self._clock.monotonic() + wait > end:
+                raise problem
+            self._clock.wait(wait, stop)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise _StoppedError("not sent, because another upload failed")
+
+
+def _seconds(header: str | None) -> float:
+    """Retry-After in seconds, within reason; a date or nonsense is no answer."""
+    return min(float(header), 60.0) if header is not None and header.isascii() and header.isdigit() else 0.0

@@ -1,0 +1,1 @@
+"""What both servers share: HTTP, problem documents, addresses, the secret between them."""

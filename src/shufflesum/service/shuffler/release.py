@@ -1,0 +1,246 @@
+"""A batch on its way to the analyzer: permuted with secure randomness, delivered at least once, then deleted.
+
+The batch's id makes "at least once" count once: the analyzer counts a batch id a single time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum.errors import ReportsError, ShufflesumError
+from shufflesum.protocol import permutation
+from shufflesum.randomness import SecureSource
+from shufflesum.service.http.addresses import trust, why_unreachable
+from shufflesum.service.http.problems import parse_problem
+from shufflesum.service.logs import log
+from shufflesum.service.stores.store import Batch, Store, StoreError
+from shufflesum.wire import SEALED_BYTES, Task
+
+__all__ = ["AnalyzerAddress", "Releaser", "permuted"]
+
+_PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, three times for a moment
+_SENT = 1 << 14  # reports sent at a time
+_PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds
+_IDLE_SECONDS = 5.0
+_AFTER_EXPIRY = timedelta(hours=1)  # a clock that is a little wrong must not delete anything
+_GRACE = timedelta(days=7)  # after expiry, for a batch that the analyzer does not take
+
+
+def permuted(sealed: Iterable[bytes], reports: int, *, piece: int = _PIECE) -> Generator[bytes]:
+    """All sealed reports in a random order that tells nothing but which reports there are.
+
+    They come from the store in a random order already. So that not even the store knows the one they leave in, pieces
+    of a million are permuted again, uniformly and with fresh secure randomness, one after another: smaller batches as
+    a whole, and of larger ones never more than a piece is held in memory.
+    """
+    source = SecureSource()
+    seen = 0
+    for gathered in _gather(sealed, piece):
+        seen += len(gathered)
+        order = permutation(len(gathered), source)
+        for start in range(0, len(order), _SENT):
+            yield gathered[order[start : start + _SENT]].tobytes()
+    if seen != reports:
+        raise ReportsError(f"the store holds {seen} reports of this batch, not {reports}; it was changed by others")
+
+
+def _gather(sealed: Iterable[bytes], piece: int) -> Iterator[NDArray[np.uint8]]:
+    held: list[bytes] = []
+    count = 0
+    for chunk in sealed:
+        held.append(chunk)
+        count += len(chunk) // SEALED_BYTES
+        if count >= piece:
+            yield _rows(held)
+            held, count = [], 0
+    if held:
+        yield _rows(held)
+
+
+def _rows(chunks: list[bytes]) -> NDArray[np.uint8]:
+    return np.frombuffer(b"".join(chunks), dtype=np.uint8).reshape(-1, SEALED_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzerAddress:
+    """Where batches go: the analyzer's URL, the shared secret, and a certificate authority of one's own, if any."""
+
+    url: str
+    secret: str
+    ca_file: Path | None = None
+
+    def client(self) -> httpx.AsyncClient:
+        """A client for one delivery; proxies of the environment are not used."""
+        return httpx.AsyncClient(verify=trust(self.ca_file), trust_env=False)
+
+
+class Releaser:
+    """Closes rounds that are full, delivers their batches and deletes what was taken; for ever, through every failure.
+
+    A round is closed at `release_at` users, or at the smallest batch if that is more, or once asked to, or once the
+    task has expired; never below the smallest batch.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        task: Task,
+        analyzer: AnalyzerAddress,
+        *,
+        release_at: int | None,
+        released: Callable[[Batch], None],
+        failed: Callable[[], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._store = store
+        self._task = task
+        self._analyzer = analyzer
+        self._release_at = release_at or 0
+        self._released = released
+        self._failed = failed
+        self._clock = clock
+        self._wanted = asyncio.Event()
+        self._deleted = False
+        self._deleted_rest = False
+        self._next_deletion = 0.0
+
+    def wake(self) -> None:
+        """Uploads were taken: see whether the round is full."""
+        self._wanted.set()
+
+    async def close_now(self) -> Batch | None:
+        """Close the round at the smallest batch, without waiting for `release_at`; None where there are fewer users."""
+        batch = await asyncio.to_thread(self._store.close_round, self._task.smallest_batch)
+        self._wanted.set()
+        return batch
+
+    async def run(self) -> None:
+        """Release batches for as long as the server runs."""
+        pause = _PAUSES[0]
+        while True:
+            try:
+                delivered = await self._step()
+            except (StoreError, httpx.HTTPError, _NotTaken, ReportsError) as error:
+                self._failed()
+                reason = why_unreachable(error) if isinstance(error, httpx.HTTPError) else str(error)
+                log.warning("release failed, will be tried again", error=reason)
+                await self._clock.pause(pause)
+                pause = min(2 * pause, _PAUSES[1])
+            except Exception as error:
+                self._failed()
+                reason = str(error) if isinstance(error, ShufflesumError) else type(error).__name__
+                log.error("release failed, will be tried again", error=reason)
+                await self._clock.pause(_PAUSES[1])
+            else:
+                pause = _PAUSES[0]
+                if not delivered:
+                    await self._idle()
+
+    async def _idle(self) -> None:
+        await self._clock.pause(_IDLE_SECONDS, self._wanted)
+        await self._clock.pause(0.05)  # a busy server looks twenty times a second, not after each upload
+        self._wanted.clear()
+
+    async def _step(self) -> bool:
+        batch = await asyncio.to_thread(self._store.pending)
+        await self._finish_deletion()
+        if batch is None:
+            smallest = self._task.smallest_batch
+            threshold = smallest if self._task.expired_at(self._clock.now()) else max(smallest, self._release_at)
+            batch = await asyncio.to_thread(self._store.close_round, threshold)
+        if batch is None:
+            if not self._deleted and self._task.expired_at(self._clock.now() - _AFTER_EXPIRY):
+                await asyncio.to_thread(self._store.delete_all)
+                self._deleted = True
+                log.info("task expired, everything left of it is deleted")
+            return False
+        try:
+            await self._deliver(batch)
+        except Exception:
+            await self._delete_expired(batch)
+            raise
+        await asyncio.to_thread(self._store.mark_released, batch)
+        self._released(batch)
+        log.info("batch released", round=batch.round_number, users=batch.users)
+        return True
+
+    async def _finish_deletion(self) -> None:
+        """Finish deletions; where that fails, the rest goes on, because a release makes room."""
+        now = self._clock.monotonic()
+        if now >= self._next_deletion:
+            try:
+                await asyncio.to_thread(self._store.finish_deletion)
+            except StoreError as error:
+                log.warning("deletion unfinished, will be tried again", error=str(error))
+                self._next_deletion = now + _PAUSES[1]
+
+    async def _delete_expired(self, batch: Batch) -> None:
+        """After expiry, delete what can never be released though a batch waits, and that too when its grace is over."""
+        now = self._clock.now()
+        if self._task.expired_at(now - _GRACE):
+            await asyncio.to_thread(self._store.delete_all, pending=True)
+            log.error("batch not taken in time, deleted with everything", round=batch.round_number, users=batch.users)
+        elif not self._deleted_rest and self._task.expired_at(now - _AFTER_EXPIRY):
+            rounds = await asyncio.to_thread(self._store.rounds)
+            if rounds.users < self._task.smallest_batch:
+                await asyncio.to_thread(self._store.delete_all)
+                log.info("task expired, everything is deleted but the batch that waits", round=batch.round_number)
+                self._deleted_rest = True
+
+    async def _deliver(self, batch: Batch) -> None:
+        reports = batch.users * self._task.plan.reports
+        # The analyzer answers when it has opened everything, some thousands of reports a second.
+        timeout = httpx.Timeout(30.0, read=120.0 + reports / 500)
+        async with self._analyzer.client() as client:
+            answer = await client.post(
+                f"{self._analyzer.url}/tasks/{self._task.id}/batches/{batch.batch_id}",
+                params={"round": batch.round_number, "users": batch.users},
+                content=self._body(batch, reports),
+                headers={
+                    "Authorization": f"Bearer {self._analyzer.secret}",
+                    "Content-Type": "application/octet-stream",
+                    "Content-Length": str(reports * SEALED_BYTES),
+                },
+                timeout=timeout,
+            )
+        if not _taken(answer, batch):
+            name, _, _ = parse_problem(answer.content)
+            raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status_code}")
+
+    async def _body(self, batch: Batch, reports: int) -> AsyncIterator[bytes]:
+        pieces = permuted(self._store.sealed(batch), reports)
+        try:
+            while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+                yield piece
+        finally:
+            # An open reading would keep the store from cutting its log. Where a thread still reads, it ends with that.
+            with contextlib.suppress(ValueError):
+                pieces.close()
+
+
+def _taken(answer: httpx.Response, batch: Batch) -> bool:
+    """Whether the analyzer itself has said that it has the batch; anybody can answer 200."""
+    try:
+        document = answer.json()
+    except ValueError:
+        return False
+    return (
+        answer.status_code in (200, 201)
+        and isinstance(document, dict)
+        and document.get("batch") == batch.batch_id
+        and document.get("answer") in ("counted", "repeated")
+    )
+
+
+class _NotTaken(Exception):
+    """The analyzer answered, but did not take the batch."""

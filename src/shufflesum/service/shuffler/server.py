@@ -1,0 +1,232 @@
+"""The shuffler as a server: takes uploads that it cannot read, and hands whole batches, permuted, to the analyzer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope
+
+from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum.errors import ParameterError
+from shufflesum.service.http.addresses import trust
+from shufflesum.service.http.app import create_app, header, read_body
+from shufflesum.service.http.problems import Refusal
+from shufflesum.service.http.secret import check_bearer
+from shufflesum.service.http.server import ServerOptions, background, run_server
+from shufflesum.service.logs import configure_logging, log
+from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser
+from shufflesum.service.shuffler.tokens import Tokens
+from shufflesum.service.shuffler.upload_queue import UploadQueue
+from shufflesum.service.stores.store import (
+    Batch,
+    NewUpload,
+    Store,
+    StoreError,
+    UploadAnswer,
+    WrongStoreError,
+    open_store,
+)
+from shufflesum.wire import Task, Upload, UploadError
+
+__all__ = ["ShufflerOptions", "run_shuffler", "shuffler_app"]
+
+_CHECK_SECONDS, _READY_SECONDS = 5, 1
+
+_REFUSALS = {
+    UploadAnswer.REPEATED: "this upload counts already, once; nothing is to be done",
+    UploadAnswer.ROUND_CLOSED: "round {round} is closed; take part in the open round, if there is one",
+    UploadAnswer.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload once it is",
+    UploadAnswer.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
+    UploadAnswer.COPIED: "a report of this upload counts already in round {round}; seal every report afresh, and once",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShufflerOptions:
+    """How a shuffler runs: its analyzer, its tokens if it needs any, and when it releases.
+
+    `release_at` is a number of users, no fewer than the task's smallest batch; `max_pending` uploads, and
+    64 MB, may wait to be written before others are turned away for a moment.
+    """
+
+    analyzer: AnalyzerAddress
+    tokens: Tokens | None = None
+    release_at: int | None = None
+    max_pending: int = 2000
+
+    def check(self, task: Task) -> None:
+        """Refuse what contradicts the task."""
+        if self.release_at is not None and self.release_at < task.smallest_batch:
+            raise ParameterError(
+                f"release_at (--release-at) is {self.release_at}; this task releases nothing below "
+                f"{task.smallest_batch} users"
+            )
+        if self.max_pending < 1:
+            raise ParameterError(f"max_pending is {self.max_pending}; at least one upload must be able to wait")
+        trust(self.analyzer.ca_file)
+
+
+class _Shuffler:
+    """The handlers of one task."""
+
+    def __init__(
+        self, task: Task, store: Store, options: ShufflerOptions, registry: CollectorRegistry, clock: Clock
+    ) -> None:
+        self._task = task
+        self._task_json = task.to_json().encode()
+        self._store = store
+        self._options = options
+        self._clock = clock
+        self._stopping = False
+        self._ready_until = 0.0
+        self._uploads = Counter("shufflesum_uploads", "Uploads taken", registry=registry)
+        self._releases = Counter("shufflesum_batches_released", "Batches the analyzer has taken", registry=registry)
+        self._users = Counter("shufflesum_users_released", "Users in released batches", registry=registry)
+        failures = Counter("shufflesum_release_failures", "Attempts to release that failed", registry=registry)
+        self.releaser = Releaser(
+            store,
+            task,
+            options.analyzer,
+            release_at=options.release_at,
+            released=self._count_release,
+            failed=failures.inc,
+            clock=clock,
+        )
+        self.queue = UploadQueue(
+            store,
+            upload_bytes=task.upload_bytes,
+            max_pending=options.max_pending,
+            taken=self._count_uploads,
+        )
+
+    def _count_uploads(self, taken: int) -> None:
+        self._uploads.inc(taken)
+        self.releaser.wake()
+
+    def _count_release(self, batch: Batch) -> None:
+        self._releases.inc()
+        self._users.inc(batch.users)
+
+    def _check_task(self, request: Request) -> None:
+        if request.path_params["task_id"] != self._task.id:
+            raise Refusal("wrong-task", f"this server runs task {self._task.id[:12]}; use its task file")
+
+    async def take(self, scope: Scope, receive: Receive) -> int:
+        if self._task.expired_at(self._clock.now()):
+            raise Refusal("expired", f"this task ended on {self._task.expires:%Y-%m-%d %H:%M:%S} UTC; use a newer one")
+        token = None
+        if self._options.tokens is not None:
+            token = self._options.tokens.check(header(scope, b"authorization"))
+        with self.queue.room():
+            body = await read_body(scope, receive, self._task.upload_bytes)
+        try:
+            upload = Upload.decode(body, self._task)
+        except UploadError as error:
+            raise Refusal(error.problem, str(error)) from None
+        answer = await self.queue.take(NewUpload(upload.round_number, upload.upload_id, upload.sealed, token))
+        if answer in _REFUSALS:
+            raise Refusal(answer.value, _REFUSALS[answer].format(round=upload.round_number))
+        return 201
+
+    async def take_for_another_task(self, request: Request) -> Response:
+        self._check_task(request)
+        raise Refusal("bad-request", "write the path of an upload as in the task's address")
+
+    async def show_task(self, request: Request) -> Response:
+        self._check_task(request)
+        return Response(self._task_json, media_type="application/json")
+
+    async def show_round(self, request: Request) -> Response:
+        self._check_task(request)
+        try:
+            rounds = await asyncio.to_thread(self._store.rounds)
+        except StoreError:
+            raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
+        return JSONResponse({"task": self._task.id, "open_round": rounds.open_round, "rounds": self._task.rounds})
+
+    async def release(self, request: Request) -> Response:
+        self._check_task(request)
+        check_bearer(request, self._options.analyzer.secret)
+        try:
+            batch = await self.releaser.close_now() or await asyncio.to_thread(self._store.pending)
+            rounds = await asyncio.to_thread(self._store.rounds)
+        except StoreError:
+            raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
+        if batch is None and rounds.open_round is None:
+            raise Refusal("round-closed", "no round of this task is open any more")
+        if batch is None:
+            raise Refusal(
+                "batch-too-small", f"the open round has fewer than {self._task.smallest_batch} users; wait for more"
+            )
+        return JSONResponse({"round": batch.round_number, "users": batch.users}, 202)
+
+    async def ready(self) -> bool:
+        if self._stopping:
+            return False
+        if self._clock.monotonic() < self._ready_until:
+            return True  # whoever asks all the time must not keep the disk busy
+        try:
+            await asyncio.wait_for(asyncio.to_thread(self._store.check), _CHECK_SECONDS)
+        except (StoreError, TimeoutError):
+            return False
+        self._ready_until = self._clock.monotonic() + _READY_SECONDS
+        return True
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with background(self.queue.run, self.releaser.run):
+            yield
+            self._stopping = True
+        await asyncio.to_thread(self.queue.close)
+        await asyncio.to_thread(self._store.close)
+
+
+def shuffler_app(task: Task, store: Store, options: ShufflerOptions, clock: Clock = SYSTEM_CLOCK) -> Starlette:
+    """The shuffler of one task as an ASGI application; it closes the store when it stops."""
+    options.check(task)
+    registry = CollectorRegistry()
+    shuffler = _Shuffler(task, store, options, registry, clock)
+    path = "/tasks/{task_id}"
+    return create_app(
+        [
+            Route(f"{path}/uploads", shuffler.take_for_another_task, methods=["POST"]),
+            Route(f"{path}/round", shuffler.show_round),
+            Route(f"{path}/release", shuffler.release, methods=["POST"]),
+            Route(path, shuffler.show_task),
+        ],
+        registry=registry,
+        ready=shuffler.ready,
+        lifespan=shuffler.lifespan,
+        exact={("POST", f"/tasks/{task.id}/uploads"): shuffler.take},
+    )
+
+
+def run_shuffler(
+    task: Task, store: str, options: ShufflerOptions, server: ServerOptions, clock: Clock = SYSTEM_CLOCK
+) -> None:
+    """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..."""
+    options.check(task)
+    configure_logging()
+    opened = open_store(store, task, clock)
+    try:
+        opened.rounds()
+    except WrongStoreError:
+        raise
+    except StoreError as error:
+        log.warning("store unavailable, will be tried again", error=str(error))
+    app = shuffler_app(task, opened, options, clock)
+    tokens = {} if options.tokens is None else {"tokens": len(options.tokens)}
+    log.info("shuffler starts", task=task.id, smallest_batch=task.smallest_batch, rounds=task.rounds, **tokens)
+    if options.tokens is not None and len(options.tokens) < task.smallest_batch:
+        log.warning("fewer tokens than the smallest batch, so that no round can fill; make more: shufflesum tokens")
+    if task.expired_at(clock.now()):
+        log.warning("task has expired already, uploads are refused")
+    run_server(app, server, role="shuffler")

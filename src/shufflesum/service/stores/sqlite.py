@@ -1,0 +1,223 @@
+"""The shuffler's store in one SQLite file: nothing to set up, durable, and emptied for good.
+
+`secure_delete` overwrites what was deleted, and the write-ahead log is cut to nothing after each deletion,
+as are the free pages. Temporary files are made in the folder of the store and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._machine import sync, try_lock
+from shufflesum.errors import FileError
+from shufflesum.service.logs import log
+from shufflesum.service.stores.sql import PLACE_BYTES, SqlStore
+from shufflesum.service.stores.store import Batch, StoreError
+from shufflesum.wire import Task
+
+__all__ = ["SqliteStore"]
+
+_LOCK_SECONDS = 10.0
+_BUSY_SECONDS = 5.0
+_ROWS = 16_384  # reports read at a time
+_CACHE_KB = 16_384
+_AT_ONCE = 256  # values in one statement
+
+
+class SqliteStore(SqlStore):
+    """A store in the file at `path`, which it makes for this task, readable by its owner only.
+
+    One process at a time may have it open.
+    """
+
+    binary, mark = "BLOB", "?"
+    owner_query = "SELECT owner FROM meta"
+
+    def __init__(self, path: str | Path, task: Task, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(task)
+        self._path = Path(path).resolve()  # one store is one lock, by whatever name
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # which file it is, once it was made
+        self._lock: int | None = _lock_file(self._path, clock)
+        try:
+            self._create()
+            self._try_to_finish_deletion()
+        except BaseException:
+            self.close()
+            raise
+
+    def _create(self) -> None:
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            sync(self._path.parent)
+        except OSError as error:
+            raise FileError(
+                f"the store {self._path} cannot be made: {error.strerror}; choose another --store"
+            ) from None
+        with self._transaction() as cursor:
+            self._become_owner(cursor, str(self._path))
+        with self._working() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
+        found = self._path.stat()
+        self._file = (found.st_dev, found.st_ino)
+
+    def _connect(self) -> sqlite3.Connection:
+        # mode=rw: a store that vanished must not be replaced by an empty one that knows of no upload.
+        address = f"file:{quote(str(self._path))}?mode=rw"
+        connection = sqlite3.connect(
+            address,
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
+            cached_statements=8 * _AT_ONCE,
+        )
+        try:
+            self._refuse_if_gone()
+            folder = str(self._path.parent).replace("'", "''")
+            connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for one thread at a time; after any failure it is opened afresh."""
+        with self._mutex:
+            if self._lock is None:
+                raise StoreError(f"the store {self._path} was closed; open it again")
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                yield self._connection
+            except BaseException as error:
+                self._disconnect()
+                if isinstance(error, sqlite3.Error):
+                    raise StoreError(f"the store {self._path} cannot be used now: {error}") from error
+                raise
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+        with self._working() as connection:
+            cursor = connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            yield cursor
+            self._refuse_if_gone(with_log=True)
+            cursor.execute("COMMIT")  # closing a connection rolls back what was not committed
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Cursor]:
+        with self._working() as connection:
+            yield connection.cursor()
+
+    def _refuse_if_gone(self, *, with_log: bool = False) -> None:
+        """Refuse a file that has no name any more, and would end with this process, or that has become another."""
+        if self._file is None:
+            return
+        try:
+            found = self._path.stat()
+            if with_log:
+                os.stat(f"{self._path}-wal")
+        except OSError as error:
+            raise StoreError(f"the store {self._path} is gone: {error.strerror}; put it back") from error
+        if (found.st_dev, found.st_ino) != self._file:
+            raise StoreError(f"the store {self._path} was replaced by another file; put it back, or start afresh")
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    # Many values in one statement: each statement hands the interpreter to the server's other thread and back.
+    def _present(self, cursor: sqlite3.Cursor, table: str, keys: Sequence[bytes]) -> set[bytes]:
+        found: set[bytes] = set()
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            query = f"SELECT id FROM {table} WHERE id IN ({', '.join('?' * len(some))})"
+            found.update(key for (key,) in cursor.execute(query, some))
+        return found
+
+    def _insert(self, cursor: sqlite3.Cursor, table: str, values: Sequence[bytes]) -> None:
+        for start in range(0, len(values), _AT_ONCE):
+            some = values[start : start + _AT_ONCE]
+            cursor.execute(f"INSERT INTO {table} VALUES {', '.join(['(?)'] * len(some))}", some)
+
+    def sealed(self, batch: Batch) -> Iterator[bytes]:
+        """The batch's sealed reports; see `Store.sealed`."""
+        try:
+            with contextlib.closing(self._connect()) as connection:
+                rows = connection.execute(
+                    f"SELECT substr(id, {PLACE_BYTES + 1}) FROM reports_{batch.round_number:d} ORDER BY id"
+                )
+                while chunk := rows.fetchmany(_ROWS):
+                    yield b"".join(report for (report,) in chunk)
+        except sqlite3.Error as error:
+            raise StoreError(f"the store {self._path} cannot be read now: {error}") from error
+
+    def _make_table(self, cursor: sqlite3.Cursor, table: str, column: str) -> None:
+        # A table that has nothing but its key is kept in the order of that.
+        cursor.execute(f"CREATE TABLE {table} ({column}){' WITHOUT ROWID' * ('PRIMARY KEY' in column)}")
+
+    def _table_names(self, cursor: sqlite3.Cursor) -> list[str]:
+        return [name for (name,) in cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()]
+
+    def _erase_dropped(self) -> bool:
+        with self._working() as connection:
+            erased = _cut_log(connection)  # first: what was deleted is overwritten before its pages leave the file
+            if erased and connection.execute("PRAGMA freelist_count").fetchone() != (0,):
+                # The list of free pages would tell in which order an index grew, and so something of who came when.
+                connection.execute("VACUUM")
+                erased = _cut_log(connection)
+        return erased
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._mutex:
+            self._disconnect()
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+
+def _cut_log(connection: sqlite3.Connection) -> bool:
+    """Write the write-ahead log back and cut it to nothing; False where somebody still reads it."""
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
+def _lock_file(path: Path, clock: Clock) -> int:
+    """Hold PATH.lock, so that no second shuffler releases the same batch; ends with this process, however it ends."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise FileError(f"the store {path} cannot be made: {error.strerror}; choose another --store") from error
+    try:
+        deadline = clock.monotonic() + _LOCK_SECONDS
+        waiting = False
+        while not try_lock(descriptor, lock):
+            if not waiting:
+                log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
+                waiting = True
+            if clock.monotonic() > deadline:
+                raise FileError(f"the store {path} is in use by another server; stop that one first")
+            clock.wait(0.05)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, OSError) and not isinstance(error, FileError):
+            raise FileError(
+                f"the store {path} cannot be locked: {error.strerror}; choose a --store on a disk that can"
+            ) from error
+        raise
+    return descriptor

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.chances import FALSE_ALARM, chi_square
+from tests.clocks import FakeClock
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
+
+from shufflesum.errors import ReportsError
+from shufflesum.service.shuffler import release
+from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser, permuted
+from shufflesum.service.stores.store import Batch, NewUpload, Rounds, Store, StoreError, UploadAnswer, open_store, split
+from shufflesum.wire import SEALED_BYTES, Task
+
+ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
+
+
+def reports(count: int) -> bytes:
+    rows = np.zeros((count, SEALED_BYTES), dtype=np.uint8)
+    rows[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(-1, 4)
+    return rows.tobytes()
+
+
+def numbers(sealed: bytes) -> list[int]:
+    rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, SEALED_BYTES)
+    return [int(number) for number in np.ascontiguousarray(rows[:, :4]).view(">u4").ravel()]
+
+
+def chunked(sealed: bytes, sizes: list[int]) -> Iterator[bytes]:
+    start = 0
+    for size in sizes:
+        yield sealed[start * SEALED_BYTES : (start + size) * SEALED_BYTES]
+        start += size
+
+
+@pytest.mark.parametrize("piece", [1, 7, 499, 1000, 10**6])
+def test_every_report_comes_once_however_small_the_pieces(piece: int) -> None:
+    sent = permuted(chunked(reports(1000), [1, 0, 499, 500]), 1000, piece=piece)
+    assert sorted(numbers(b"".join(sent))) == list(range(1000))
+
+
+def orders(draws: int, piece: int = 4) -> list[int]:
+    """How often each of the 24 orders of four reports comes."""
+    seen = []
+    for _ in range(draws):
+        sent = b"".join(permuted(chunked(reports(4), [1, 1, 1, 1]), 4, piece=piece))
+        seen.append(ORDERS[tuple(numbers(sent))])
+    return [int(count) for count in np.bincount(seen, minlength=24)]
+
+
+def test_all_orders_are_equally_likely() -> None:
+    """A true shuffle is rejected with probability 1e-6."""
+    assert chi_square(orders(3000), np.full(24, 1 / 24)) > FALSE_ALARM
+
+
+def test_a_shuffle_that_moves_too_little_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chi_square(orders(3000, piece=3), np.full(24, 1 / 24)) < FALSE_ALARM
+    monkeypatch.setattr(release, "permutation", lambda count, _: np.arange(count, dtype=np.uint32))
+    assert chi_square(orders(3000), np.full(24, 1 / 24)) < FALSE_ALARM
+
+
+def test_pieces_hold_what_the_store_has_drawn_and_each_is_permuted_anew(tmp_path: Path) -> None:
+    task = Deployment.small(tmp_path, users=40).task
+    store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    store.take([NewUpload(1, secrets.token_bytes(16), fake_upload(task).sealed) for _ in range(40)])
+    batch = store.close_round(40)
+    assert batch is not None
+    drawn = b"".join(store.sealed(batch))
+    store.close()
+    first, second = ([split(piece) for piece in permuted(chunked(drawn, [1] * 40), 40, piece=10)] for _ in range(2))
+    assert [sorted(piece) for piece in first] == [sorted(piece) for piece in second]
+    assert [sorted(piece) for piece in first] == [sorted(split(drawn)[start : start + 10]) for start in (0, 10, 20, 30)]
+    assert first != second  # alike by chance once in 1e26
+
+
+def test_no_more_than_about_a_piece_is_gathered_at_a_time() -> None:
+    read = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal read
+        for _ in range(32):
+            read += 4096
+            yield reports(4096)
+
+    done = 0
+    for sent in permuted(chunks(), 32 * 4096, piece=8192):
+        assert read - done <= 8192
+        done += len(sent) // SEALED_BYTES
+
+
+def test_a_batch_that_others_changed_is_not_sent() -> None:
+    with pytest.raises(ReportsError, match="changed by others"):
+        list(permuted(chunked(reports(5), [5]), 6))
+
+
+USERS = 3
+
+
+def with_a_pending_batch(folder: Path, task: Task, late: int) -> tuple[Store, Batch]:
+    """A store with a batch of round 1 that waits and some users in round 2."""
+    store = open_store(f"sqlite:{folder / 'store.db'}", task)
+    for number, users in ((1, USERS), (2, late)):
+        uploads = [fake_upload(task, number) for _ in range(users)]
+        answers = store.take([NewUpload(number, upload.upload_id, upload.sealed) for upload in uploads])
+        assert answers == [UploadAnswer.TAKEN] * users
+        store.close_round(USERS)
+    batch = store.pending()
+    assert batch is not None
+    return store, batch
+
+
+def attempt(store: Store, task: Task, analyzer: str, after_expiry: timedelta = timedelta(days=-1)) -> bool:
+    """Let a releaser work until it has released a batch (True) or failed to (False)."""
+
+    async def once() -> bool:
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def end(taken: bool) -> None:
+            if not done.done():
+                done.set_result(taken)
+
+        releaser = Releaser(
+            store,
+            task,
+            AnalyzerAddress(analyzer, "s" * 16),
+            release_at=None,
+            released=lambda _: end(True),
+            failed=lambda: end(False),
+            clock=FakeClock(task.expires + after_expiry),
+        )
+        running = asyncio.create_task(releaser.run())
+        try:
+            return await asyncio.wait_for(done, 30)
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+    return asyncio.run(once())
+
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("after_expiry", "late", "open_round", "waits"),
+    [
+        (timedelta(minutes=50), 1, 2, True),
+        (timedelta(hours=2), 1, None, True),
+        (timedelta(hours=2), USERS, 2, True),  # enough for a batch of its own, once the first is taken
+        (timedelta(days=6, hours=23), 1, None, True),
+        (timedelta(days=7, hours=1), 1, None, False),
+        (timedelta(days=7, hours=1), USERS, None, False),
+    ],
+)
+def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivered(
+    tmp_path: Path, after_expiry: timedelta, late: int, open_round: int | None, waits: bool
+) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, batch = with_a_pending_batch(tmp_path, task, late)
+    assert not attempt(store, task, NOBODY, after_expiry)
+    assert store.rounds() == Rounds(open_round, late if open_round else 0, 0)
+    assert store.pending() == (batch if waits else None)
+    store.close()
+
+
+def test_only_the_analyzers_own_word_ends_a_batch(tmp_path: Path) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, batch = with_a_pending_batch(tmp_path, task, 0)
+    with StandInAnalyzer() as analyzer:
+        analyzer.answer = "page"
+        assert not attempt(store, task, analyzer.url)
+        assert store.pending() == batch
+        analyzer.answer = 201
+        assert attempt(store, task, analyzer.url)
+    assert store.pending() is None
+    store.close()
+
+
+def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, _ = with_a_pending_batch(tmp_path, task, USERS)
+
+    def full(_: Store) -> bool:
+        raise StoreError("the disk is full")
+
+    with StandInAnalyzer() as analyzer, monkeypatch.context() as broken:
+        broken.setattr(type(store), "_erase_dropped", full)
+        assert attempt(store, task, analyzer.url)
+        assert attempt(store, task, analyzer.url)
+        assert [received.round_number for received in analyzer.received.values()] == [1, 2]
+        with pytest.raises(StoreError, match="full"):
+            store.finish_deletion()
+    store.finish_deletion()
+    store.close()
+
+
+def test_a_batch_that_waited_is_still_delivered_at_the_first_attempt(tmp_path: Path) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, batch = with_a_pending_batch(tmp_path, task, 1)
+    with StandInAnalyzer() as analyzer:
+        assert attempt(store, task, analyzer.url, timedelta(days=8))
+        assert list(analyzer.received) == [batch.batch_id]
+    store.close()

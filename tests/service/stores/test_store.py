@@ -1,0 +1,354 @@
+"""One suite for both stores: what a shuffler relies on, and what must be gone afterwards."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.service.stores.places import (
+    REPEATED,
+    TAKEN,
+    USERS,
+    Place,
+    close,
+    fill,
+    new_task,
+    new_upload,
+    released,
+    split,
+)
+
+from shufflesum.service.stores import sql as sql_store
+from shufflesum.service.stores.store import Batch, NewUpload, Rounds, Store, StoreError, UploadAnswer, open_store
+from shufflesum.wire import SEALED_BYTES
+
+pytestmark = pytest.mark.usefixtures("short_list")
+
+
+def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: Place) -> None:
+    first, second = new_upload(place.task), new_upload(place.task)
+    assert store.take([first, first, second]) == [TAKEN, REPEATED, TAKEN]
+    assert store.take([second, first]) == [REPEATED, REPEATED]
+    assert store.rounds() == Rounds(open_round=1, users=2, released=0)
+
+
+def test_a_round_other_than_the_open_one_is_refused_and_leaves_nothing(store: Store, place: Place) -> None:
+    early = new_upload(place.task, 2)
+    assert store.take([early]) == [UploadAnswer.ROUND_NOT_OPEN]
+    fill(store, place.task)
+    close(store)
+    late = new_upload(place.task, 1)
+    assert store.take([late, early]) == [UploadAnswer.ROUND_CLOSED, TAKEN]
+    assert store.take([late]) == [UploadAnswer.ROUND_CLOSED]
+
+
+def test_a_repetition_is_recognised_after_its_round_was_released(store: Store, place: Place) -> None:
+    uploads = fill(store, place.task)
+    batch = close(store)
+    assert store.take(uploads) == [REPEATED] * USERS
+    store.mark_released(batch)
+    assert store.take(uploads) == [REPEATED] * USERS
+    assert store.rounds() == Rounds(open_round=2, users=0, released=1)
+
+
+def test_a_token_pays_for_one_upload_a_round(store: Store, place: Place) -> None:
+    token, other = secrets.token_bytes(32), secrets.token_bytes(32)
+    paid = new_upload(place.task, token=token)
+    assert store.take([paid, new_upload(place.task, token=token)]) == [TAKEN, UploadAnswer.TOKEN_SPENT]
+    assert store.take([paid]) == [REPEATED]
+    assert store.take([new_upload(place.task, token=token), new_upload(place.task, token=other)]) == [
+        UploadAnswer.TOKEN_SPENT,
+        TAKEN,
+    ]
+    fill(store, place.task, 1)
+    store.mark_released(close(store))
+    assert store.take([new_upload(place.task, 2, token)]) == [TAKEN]
+
+
+def test_a_refused_upload_spends_no_token(store: Store, place: Place) -> None:
+    token = secrets.token_bytes(32)
+    assert store.take([new_upload(place.task, 2, token)]) == [UploadAnswer.ROUND_NOT_OPEN]
+    assert store.take([new_upload(place.task, 1, token)]) == [TAKEN]
+
+
+def test_a_copied_report_is_refused_with_the_whole_upload(store: Store, place: Place) -> None:
+    victim, token = new_upload(place.task), secrets.token_bytes(32)
+    first, second = split(victim.sealed)
+    fresh = secrets.token_bytes(SEALED_BYTES)
+    copies = [
+        NewUpload(1, secrets.token_bytes(16), sealed, token)
+        for sealed in (victim.sealed, second + first, fresh + first, fresh + fresh)
+    ]
+    assert store.take([victim, *copies]) == [TAKEN] + [UploadAnswer.COPIED] * 4
+    assert store.take([*copies, victim]) == [UploadAnswer.COPIED] * 4 + [REPEATED]
+    fill(store, place.task, 10)  # the list of arrivals is put away
+    assert store.take([*copies, victim]) == [UploadAnswer.COPIED] * 4 + [REPEATED]
+    assert store.rounds().users == 11
+    # Nothing of a refused copy was kept: neither its token nor the fresh report next to the copied one.
+    assert store.take(
+        [NewUpload(1, secrets.token_bytes(16), fresh + new_upload(place.task).sealed[:SEALED_BYTES], token)]
+    ) == [TAKEN]
+
+
+def test_a_copy_is_recognised_after_the_store_was_opened_again_and_in_its_round_only(
+    store: Store, place: Place
+) -> None:
+    victim = fill(store, place.task)[0]
+    store.close()
+    again = place.open()
+    try:
+        assert again.take([NewUpload(1, secrets.token_bytes(16), victim.sealed)]) == [UploadAnswer.COPIED]
+        close(again)
+        # Sealed for round 1, it cannot be opened in round 2 and counts as rejected there.
+        assert again.take([NewUpload(2, secrets.token_bytes(16), victim.sealed)]) == [TAKEN]
+    finally:
+        again.close()
+
+
+@pytest.mark.parametrize("asked", [0, 1, USERS])
+def test_no_batch_is_fixed_below_the_smallest_whatever_is_asked(store: Store, place: Place, asked: int) -> None:
+    fill(store, place.task, USERS - 1)
+    assert store.close_round(asked) is None
+    assert store.pending() is None
+    fill(store, place.task, 1)
+    assert store.close_round(USERS + 1) is None
+    assert close(store, asked).users == USERS
+
+
+def test_a_batch_holds_all_users_of_its_round_and_every_report_once(store: Store, place: Place) -> None:
+    uploads = fill(store, place.task, 10)
+    batch = close(store)
+    fill(store, place.task, 2, round_number=2)
+    assert (batch.round_number, batch.users) == (1, 10)
+    assert released(store, batch) == released(store, batch)
+    assert sorted(released(store, batch)) == sorted(split(b"".join(e.sealed for e in uploads)))
+
+
+def test_one_batch_waits_at_a_time_and_rounds_end(store: Store, place: Place) -> None:
+    fill(store, place.task)
+    first = close(store)
+    fill(store, place.task, round_number=2)
+    assert store.close_round(USERS) is None
+    assert store.pending() == first
+    store.mark_released(first)
+    second = close(store)
+    assert second.batch_id != first.batch_id
+    assert store.rounds() == Rounds(open_round=None, users=0, released=1)
+    store.mark_released(second)
+    assert store.close_round(0) is None
+    assert store.take([new_upload(place.task, 2), new_upload(place.task, 1)]) == [UploadAnswer.ROUND_CLOSED] * 2
+
+
+def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, place: Place) -> None:
+    fill(store, place.task, 5)
+    batch = close(store)
+    reports = released(store, batch)
+    store.close()
+    again = place.open()
+    try:
+        assert again.pending() == batch
+        assert released(again, batch) == reports
+        again.mark_released(batch)
+        again.mark_released(batch)
+        assert again.pending() is None
+        assert again.rounds().released == 1
+    finally:
+        again.close()
+
+
+def test_only_the_waiting_batch_can_be_acknowledged(store: Store, place: Place) -> None:
+    fill(store, place.task)
+    batch = close(store)
+    store.mark_released(Batch("0" * 32, 1, USERS))
+    assert store.pending() == batch
+
+
+def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: Place) -> None:
+    token = secrets.token_bytes(32)
+    uploads = [*fill(store, place.task, 50), new_upload(place.task, token=token)]
+    store.take(uploads[-1:])
+    assert isinstance(store, sql_store.SqlStore)
+    assert store._arrivals is not None
+    order_key = store._arrivals.key
+    assert len(order_key) == 32
+    batch = close(store)
+    kept = fill(store, place.task, 1, round_number=2)
+    traces = [*(report for e in uploads for report in e.reports), token, order_key]
+    assert all(place.held(traces))
+    place.analyze()
+    store.mark_released(batch)
+    assert not any(place.held(traces))
+    assert all(place.held([kept[0].sealed[:SEALED_BYTES]]))
+
+
+def test_a_reading_that_fails_makes_nothing_forgotten(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploads = fill(store, place.task, 2)
+    store.close()
+    again = place.open()
+    assert again.rounds().users == 2
+
+    def torn(_: bytes) -> list[bytes]:
+        raise StoreError("the disk did not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sql_store, "split", torn)
+        with pytest.raises(StoreError, match="did not answer"):
+            again.take(uploads)
+    assert again.take(uploads) == [REPEATED] * 2
+    fill(again, place.task, 1)
+    batch = close(again)
+    assert (batch.users, len(released(again, batch))) == (3, 6)
+    again.close()
+
+
+@pytest.mark.parametrize("rank", ["bytes", "arrival"])
+def test_a_batch_is_read_in_an_order_of_neither_bytes_nor_arrival(store: Store, place: Place, rank: str) -> None:
+    """The rank correlation of a random order is this far from zero with probability 1e-6."""
+    uploads = fill(store, place.task, 400)
+    reports = [report for upload in uploads for report in upload.reports]
+    expected = reports if rank == "arrival" else sorted(reports)
+    position = {report: index for index, report in enumerate(released(store, close(store)))}
+    positions = [position[report] for report in expected]
+    assert _correlation(positions) < 4.9 / math.sqrt(len(positions) - 1) < _correlation(sorted(positions))
+
+
+def _correlation(positions: list[int]) -> float:
+    return abs(float(np.corrcoef(positions, range(len(positions)))[0, 1]))
+
+
+def test_the_same_reports_are_in_another_order_in_each_store_and_the_same_when_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = new_task(tmp_path)
+    uploads = [new_upload(task) for _ in range(20)]
+
+    def order(name: str) -> list[bytes]:
+        store = open_store(f"sqlite:{tmp_path / name}", task)
+        store.take(uploads)
+        store.close()
+        again = open_store(f"sqlite:{tmp_path / name}", task)
+        batch = close(again)
+        first = released(again, batch)
+        assert released(again, batch) == first
+        again.close()
+        return first
+
+    assert order("a") != order("b")  # alike by chance once in 1e47
+    monkeypatch.setattr(secrets, "token_bytes", bytes)
+    assert order("c") == order("d")  # it was the key
+
+
+def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
+    uploads = fill(store, place.task, USERS - 1)
+    traces = [e.sealed[:SEALED_BYTES] for e in uploads] + [e.upload_id for e in uploads]
+    assert all(place.held(traces))
+    place.analyze()
+    store.delete_all()
+    assert store.rounds().open_round is None
+    assert not any(place.held(traces))
+    assert store.take(uploads) == [UploadAnswer.ROUND_CLOSED] * len(uploads)
+
+
+def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, place: Place) -> None:
+    uploads = fill(store, place.task)
+    batch = close(store)
+    late = fill(store, place.task, 1, round_number=2)
+    gone = [e.sealed[:SEALED_BYTES] for e in late] + [e.upload_id for e in [*uploads, *late]]
+    kept = [e.sealed[:SEALED_BYTES] for e in uploads]
+    store.delete_all()
+    assert store.pending() == batch
+    assert all(place.held(kept))
+    assert not any(place.held(gone))
+    store.delete_all(pending=True)
+    assert store.pending() is None
+    assert store.rounds() == Rounds(open_round=None, users=0, released=0)
+    assert not any(place.held(kept))
+
+
+def test_a_batch_can_be_acknowledged_after_the_rest_was_forgotten(store: Store, place: Place) -> None:
+    fill(store, place.task)
+    batch = close(store)
+    store.delete_all()
+    store.mark_released(batch)
+    store.delete_all()
+    assert store.rounds() == Rounds(open_round=None, users=0, released=1)
+
+
+def test_uploads_go_on_while_a_batch_is_read(store: Store, place: Place) -> None:
+    fill(store, place.task, 9000)
+    batch = close(store)
+    reading = store.sealed(batch)
+    first = next(reading)
+    fill(store, place.task, 5, round_number=2)
+    assert len(first) + sum(map(len, reading)) == batch.users * place.task.plan.reports * SEALED_BYTES
+
+
+def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: Place) -> None:
+    uploads = [new_upload(place.task) for _ in range(120)]
+    outcomes: list[UploadAnswer] = []
+
+    def add(part: list[NewUpload]) -> None:
+        for start in range(0, len(part), 7):
+            outcomes.extend(store.take(part[start : start + 7]))
+
+    threads = [threading.Thread(target=add, args=(uploads[i * 20 : i * 20 + 40],)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count(TAKEN) == 120
+    assert outcomes.count(REPEATED) == 80
+    assert store.rounds().users == 120
+
+
+def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("no room")
+
+    uploads = fill(store, place.task, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_sort_arrivals", fail)
+        while True:
+            new = [new_upload(place.task) for _ in range(2)]
+            try:
+                assert store.take(new) == [TAKEN, TAKEN]
+            except StoreError:
+                break
+            uploads += new
+            assert len(uploads) < 100
+        assert len(uploads) > 20
+        with pytest.raises(StoreError):
+            store.take(new)
+    assert store.take(uploads) == [REPEATED] * len(uploads)
+    fill(store, place.task, 1)
+    assert store.rounds().users == len(uploads) + 1
+
+
+def test_a_deletion_that_was_interrupted_is_finished_by_the_next_server(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = [report for e in fill(store, place.task, 20) for report in e.reports]
+    batch = close(store)
+
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "finish_deletion", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.mark_released(batch)
+    store.close()
+    assert any(place.held(traces))
+    again = place.open()
+    again.finish_deletion()
+    assert not any(place.held(traces))
+    assert again.rounds() == Rounds(open_round=2, users=0, released=1)
+    again.close()

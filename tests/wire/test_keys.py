@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from shufflesum.errors import FileError
+from shufflesum.wire import generate_private_key, load_private_key, load_public_key, write_key_pair
+
+KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+def test_a_key_pair_is_written_for_its_owner_and_read_back(tmp_path: Path) -> None:
+    previous = os.umask(0)
+    try:
+        private, public = write_key_pair(tmp_path / "analyzer.v1", KEY)
+    finally:
+        os.umask(previous)
+    assert (private.name, public.name) == ("analyzer.v1.key", "analyzer.v1.pub")
+    assert sorted(tmp_path.iterdir()) == [private, public]  # nothing temporary is left
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert load_private_key(private).private_bytes_raw() == KEY.private_bytes_raw()
+    assert load_public_key(public) == KEY.public_key().public_bytes_raw()
+    assert KEY.private_bytes_raw().hex() not in public.read_text()
+
+
+def test_new_keys_differ() -> None:
+    assert generate_private_key().private_bytes_raw() != generate_private_key().private_bytes_raw()
+
+
+@pytest.mark.parametrize("taken", ["a.key", "a.pub"])
+@pytest.mark.parametrize("dangling", [False, True])
+def test_keys_are_never_overwritten(tmp_path: Path, taken: str, dangling: bool) -> None:
+    if dangling:
+        (tmp_path / taken).symlink_to(tmp_path / "nowhere")
+    else:
+        (tmp_path / taken).write_text("precious")
+    with pytest.raises(FileError, match=rf"{taken} exists and keys are never overwritten"):
+        write_key_pair(tmp_path / "a", KEY)
+    assert [path.name for path in tmp_path.iterdir()] == [taken]
+    assert dangling or (tmp_path / taken).read_text() == "precious"
+
+
+@pytest.mark.parametrize("late", ["a.key", "a.pub"])
+def test_a_file_that_appears_at_the_last_moment_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    link = os.link
+
+    def link_late(source: Path, target: Path) -> None:
+        if target.name == late:
+            target.write_text("precious")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_late)
+    with pytest.raises(FileError, match=f"{late}: cannot be written: File exists"):
+        write_key_pair(tmp_path / "a", KEY)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {late: "precious"}
+
+
+def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be written: No such file or directory; choose"):
+        write_key_pair(tmp_path / "missing" / "a", KEY)
+
+
+def test_a_public_key_in_the_place_of_the_private_one_is_told_by_its_kind(tmp_path: Path) -> None:
+    _, public = write_key_pair(tmp_path / "analyzer", generate_private_key())
+    public.chmod(0o644)
+    with pytest.raises(FileError, match="it holds a public key; give the private key"):
+        load_private_key(public)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601, 0o644, 0o777])
+def test_a_private_key_that_others_can_get_at_is_refused(tmp_path: Path, mode: int) -> None:
+    private, _ = write_key_pair(tmp_path / "a", KEY)
+    private.chmod(mode)
+    with pytest.raises(FileError, match=rf"\(mode {mode:04o}\); it must be 0600: chmod 600"):
+        load_private_key(private)
+    private.chmod(0o400)
+    load_private_key(private)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "no key file"),
+        (b"\xff\xfe\x00", "no key file"),
+        (b"-----BEGIN PRIVATE KEY-----", "no key file"),
+        (b"shufflesum-private-key-1", "0 bytes"),
+        (b"shufflesum-private-key-1 " + b"ab" * 31, "31 bytes; an X25519 key has 32"),
+        (b"shufflesum-private-key-1 " + b"ab" * 33, "33 bytes"),
+        (b"shufflesum-private-key-1 " + b"xy" * 32, "not written in hexadecimal"),
+        (b"shufflesum-public-key-1 " + b"ab" * 32, "holds a public key; give the private key, NAME.key"),
+    ],
+)
+def test_a_spoiled_private_key_file_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
+    path = tmp_path / "a.key"
+    path.write_bytes(text)
+    path.chmod(0o600)
+    with pytest.raises(FileError, match=f"a.key: .*{said}") as refused:
+        load_private_key(path)
+    assert "abab" not in str(refused.value)  # a message never shows the secret
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("shufflesum-private-key-1 " + "ab" * 32, "holds a private key; give the public key, NAME.pub"),
+        ("shufflesum-public-key-1 " + "00" * 32, "low order"),
+        ("shufflesum-public-key-1 " + "ab" * 20, "20 bytes"),
+    ],
+)
+def test_a_spoiled_public_key_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "a.pub"
+    path.write_text(text)
+    with pytest.raises(FileError, match=said):
+        load_public_key(path)
+
+
+def test_a_missing_key_file_is_named(tmp_path: Path) -> None:
+    for load in (load_private_key, load_public_key):
+        with pytest.raises(FileError, match=r"cannot read the (private|public) key .*nowhere: No such file"):
+            load(tmp_path / "nowhere")
+        with pytest.raises(FileError, match="Is a directory"):
+            load(tmp_path)
