@@ -15,7 +15,7 @@ setup-postgres:                   ## the database that the service tests run aga
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; }
 
 test: .venv/.dev-installed        ## lint, strict types, layering, tests
-	SHUFFLESUM_CACHE=off $(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
+	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
 	$(BIN)/pytest -n 2
 
 test-slow: .venv/.dev-installed   ## the long statistical extras

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable
 
 import shufflesum as ss
 from benchmarks.timing import Row
-from shufflesum.privacy import blanket, composition
+from shufflesum.privacy.replace import Blocks, blanket
+from shufflesum.privacy.replace.setting import forget
 
 
 def _seconds(job: Callable[[], object], repeats: int = 3) -> float:
@@ -28,7 +28,6 @@ def _row(what: str, limit: float, *jobs: Callable[[], object]) -> Row:
 
 
 def rows() -> list[Row]:
-    os.environ["SHUFFLESUM_CACHE"] = "off"
     warnings.simplefilter("ignore")
 
     def delta(noise_probability: float, epsilon: float) -> Callable[[], object]:
@@ -38,15 +37,11 @@ def rows() -> list[Row]:
         return lambda: blanket.smallest_noise_probability(users, levels, epsilon, 1e-6)
 
     def composed(levels: int) -> Callable[[], object]:
-        return lambda: composition.smallest_noise_probability(
-            50_000, levels, 0.95, 1e-6, 100, single_coordinate_blocks=True
-        )
+        return lambda: Blocks(50_000, levels, 100, single_coordinate=True).smallest_noise_probability(0.95, 1e-6)
 
     def plan(users: int, dimension: int) -> Callable[[], object]:
         def job() -> object:
-            from shufflesum.privacy import _memory
-
-            _memory._answers.clear()
+            forget()
             return ss.plan(users=users, shape=dimension, epsilon=1.0, delta=1e-6)
 
         return job

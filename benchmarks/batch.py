@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
-from shufflesum.batch.datasets import Dataset, open_dataset, write_part
+from shufflesum.batch.count import count
+from shufflesum.batch.files import Dataset, open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.local import count
-from shufflesum.contract import Plan
+from shufflesum.batch.kinds import PLAIN
+from shufflesum.batch.targets import PlainTarget
+from shufflesum.plans import Plan
 from shufflesum.testing import unprotected_plan
 
 REPORTS, DIMENSION, LEVELS, WORKERS = 100_000_000, 100, 3, 2
@@ -22,18 +24,12 @@ PART = 1 << 22
 
 def shuffled_folder(folder: Path, plan: Plan, reports: int) -> Dataset:
     """So many uniform reports, as the shuffler would leave them."""
-    import pyarrow as pa
-
     identity = Identity.for_plan(plan).shuffled()
     random = np.random.default_rng(1)
     for number, start in enumerate(range(0, reports, PART)):
         rows = min(PART, reports - start)
-        columns = [
-            pa.array(random.integers(0, plan.dimension, rows, dtype=np.uint32)),
-            pa.array(random.integers(0, plan.levels + 1, rows, dtype=np.uint16)),
-        ]
-        batch = pa.RecordBatch.from_arrays(columns, schema=identity.arrow_schema())
-        write_part(folder, f"part-{number:06d}", [batch], identity)
+        records = PLAIN.records(random.integers(0, plan.cells, rows, dtype=np.uint32))
+        write_part(folder, f"part-{number:06d}", [records], identity)
     return open_dataset(folder, stage="shuffled")
 
 
@@ -49,11 +45,11 @@ def analyze(reports: int = REPORTS) -> list[Row]:
         pa.set_cpu_count(WORKERS)
 
         def ours() -> object:
-            return count(dataset, plan, workers=WORKERS)
+            return count(dataset, PlainTarget(plan), workers=WORKERS)
 
         def arrow() -> object:
             table = arrow_dataset.dataset(paths).to_table()
-            return table.group_by(["coordinate", "value"]).aggregate([([], "count_all")])
+            return table.group_by(["cell"]).aggregate([([], "count_all")])
 
         jobs = {"DuckDB": _duckdb(paths), "PyArrow": arrow}
         known = {engine: job for engine, job in jobs.items() if job is not None}
@@ -72,9 +68,7 @@ def _duckdb(paths: list[str]) -> Callable[[], object] | None:
     except ImportError:
         return None
     connection = duckdb.connect(config={"threads": WORKERS})
-    return lambda: connection.execute(
-        "select coordinate, value, count(*) from read_parquet(?) group by all", [paths]
-    ).fetchall()
+    return lambda: connection.execute("select cell, count(*) from read_parquet(?) group by all", [paths]).fetchall()
 
 
 def rows() -> list[Row]:

@@ -13,36 +13,31 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
-from shufflesum.batch.datasets import write_part
-from shufflesum.batch.files import parquet_settings
+from shufflesum.batch.files import write_part
+from shufflesum.batch.files.report_file import parquet_settings
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.permute import shuffle
+from shufflesum.batch.kinds import PLAIN
+from shufflesum.batch.shuffle import shuffle
 from shufflesum.testing import unprotected_plan
 
 REPORTS, DIMENSION, LEVELS, WORKERS = 100_000_000, 100, 3, 2
 FILES, GROUP = 10, 1 << 20
-SETTINGS = parquet_settings(sealed=False)
+SETTINGS = parquet_settings(PLAIN)
 
 
 def report_folder(folder: Path, reports: int) -> list[Path]:
     """So many uniform reports, as the randomizer would leave them."""
-    import pyarrow as pa
-
-    identity = Identity.for_plan(unprotected_plan(users=1, shape=DIMENSION, levels=LEVELS, noise_probability=0.2))
+    plan = unprotected_plan(users=1, shape=DIMENSION, levels=LEVELS, noise_probability=0.2)
+    identity = Identity.for_plan(plan)
     random = np.random.default_rng(1)
 
-    def batches(rows: int) -> Iterator[Any]:
+    def records(rows: int) -> Iterator[Any]:
         for start in range(0, rows, GROUP):
-            size = min(GROUP, rows - start)
-            columns = [
-                pa.array(random.integers(0, DIMENSION, size, dtype=np.uint32)),
-                pa.array(random.integers(0, LEVELS + 1, size, dtype=np.uint16)),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=identity.arrow_schema())
+            yield PLAIN.records(random.integers(0, plan.cells, min(GROUP, rows - start), dtype=np.uint32))
 
     folder.mkdir()
     for number in range(FILES):
-        write_part(folder, f"part-{number:05d}", batches(reports // FILES), identity)
+        write_part(folder, f"part-{number:05d}", records(reports // FILES), identity)
     return sorted(folder.iterdir())
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
 from shufflesum.batch import spark
-from shufflesum.batch.datasets import open_dataset, write_manifest, write_part
+from shufflesum.batch.files import open_dataset, write_manifest, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.steps import randomize_batch
+from shufflesum.batch.targets import PlainTarget, randomize_rows
 from shufflesum.errors import MissingExtraError
 from shufflesum.protocol import Randomizer
 from shufflesum.testing import unprotected_plan
@@ -20,7 +20,7 @@ REPORTS, DIMENSION, LEVELS, FILES = 40_000_000, 100, 3, 8
 
 
 def rows() -> list[Row]:
-    plan = unprotected_plan(users=1, shape=DIMENSION, reports=DIMENSION, levels=LEVELS, noise_probability=0.2)
+    plan = unprotected_plan(users=1, shape=DIMENSION, coordinates=DIMENSION, levels=LEVELS, noise_probability=0.2)
     users = np.random.default_rng(1).random((REPORTS // FILES // DIMENSION, DIMENSION), dtype=np.float32)
     try:
         session = spark.session("local[*]")
@@ -30,17 +30,17 @@ def rows() -> list[Row]:
         # Not shuffled: for the time that counting takes, who was drawn in which order makes no difference.
         folder, identity = Path(name), Identity.for_plan(plan).shuffled()
         for number in range(FILES):
-            batch = randomize_batch(users, Randomizer(plan), identity)
-            write_part(folder, f"part-{number}", [batch], identity)
+            records = PlainTarget(plan).encode(randomize_rows(users, Randomizer(plan)))
+            write_part(folder, f"part-{number}", [records], identity)
         write_manifest(folder, identity)
         assert open_dataset(folder, stage="shuffled").rows == REPORTS
         frame = spark.read(session, folder, "shuffled")
 
         def native() -> int:
-            return int(frame.groupBy("coordinate", "value").count().toArrow().num_rows)
+            return int(frame.groupBy("cell").count().toArrow().num_rows)
 
         def row_by_row() -> object:
-            return spark.count(frame.where("coordinate >= 0"), plan)
+            return spark.count(frame.where("cell >= 0"), plan)
 
         assert native() == DIMENSION * (LEVELS + 1)
         ours, theirs = best_times(lambda: spark.analyze(frame, plan), native, repeats=5)
@@ -49,7 +49,7 @@ def rows() -> list[Row]:
     detail = f" ({1e9 * ours / REPORTS:.1f} ns against {1e9 * theirs / REPORTS:.1f} ns a report)"
     return [
         at_most(
-            f"Spark: analyze of {REPORTS:,} reports in Parquet files, against `groupBy(coordinate, value).count()`",
+            f"Spark: analyze of {REPORTS:,} reports in Parquet files, against `groupBy(cell).count()`",
             ours / theirs,
             1.5,
             detail,

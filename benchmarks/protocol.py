@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import Row, at_least, at_most, best_times
 from shufflesum import Analyzer, Plan, Randomizer, shuffle
-from shufflesum.protocol import Counts
+from shufflesum.reports import Counts
 from shufflesum.testing import unprotected_plan
 
 Rows = NDArray[np.float32]

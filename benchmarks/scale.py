@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from shufflesum.batch.datasets import open_dataset
-from shufflesum.batch.inputs import open_users
-from shufflesum.batch.local import count, randomize
-from shufflesum.batch.permute import shuffle
-from shufflesum.contract import Plan
+from shufflesum.batch.count import count
+from shufflesum.batch.files import open_dataset
+from shufflesum.batch.files.users import open_users
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.targets import PlainTarget, SealedTarget, Target
 from shufflesum.testing import UnprotectedTask, unprotected_plan
-from shufflesum.wire import Task, generate_private_key
+from shufflesum.wire import generate_private_key
 
 DIMENSION, LEVELS = 100, 3
 LARGEST, SEALED = 100_000_000, 200_000
@@ -29,17 +30,18 @@ LARGEST, SEALED = 100_000_000, 200_000
 
 def steps(folder: Path, users: int, *, sealed: bool) -> list[str]:
     """Lines of the table: the three steps on reports of so many users."""
-    plan = unprotected_plan(users=users, shape=DIMENSION, levels=LEVELS, noise_probability=0.2, reports=DIMENSION)
+    plan = unprotected_plan(users=users, shape=DIMENSION, levels=LEVELS, noise_probability=0.2, coordinates=DIMENSION)
     key = generate_private_key()
-    target: Plan | Task = plan
+    target: Target = PlainTarget(plan)
     if sealed:
-        target = UnprotectedTask(
+        task = UnprotectedTask(
             name="scale",
             plan=plan,
             analyzer_key=key.public_key().public_bytes_raw(),
             shuffler="http://127.0.0.1",
             expires=datetime.now(UTC).replace(microsecond=0) + timedelta(days=1),
         )
+        target = SealedTarget(task, private_key=key)
     rows = np.random.default_rng(1).random((users, DIMENSION), dtype=np.float32)
     np.save(folder / "users.npy", rows)
     del rows
@@ -51,9 +53,7 @@ def steps(folder: Path, users: int, *, sealed: bool) -> list[str]:
         ),
         "shuffle": (lambda: shuffle(folder / "reports", folder / "shuffled"), folder / "shuffled"),
         "analyze": (
-            lambda: count(
-                open_dataset(folder / "shuffled", stage="shuffled"), target, private_key=key if sealed else None
-            ),
+            lambda: count(open_dataset(folder / "shuffled", stage="shuffled"), target),
             folder / "shuffled",
         ),
     }

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,7 +81,7 @@ def opening() -> list[Row]:
     ours: list[float] = []
     bare: list[float] = []
     with tempfile.TemporaryDirectory() as name:
-        plan = replace(unprotected_plan(users=OPENED, shape=10, levels=3), rounds=PAIRS + 1)
+        plan = unprotected_plan(users=OPENED, shape=10, levels=3, rounds=PAIRS + 1)
         deployment = Deployment(Path(name), plan)
         key = deployment.key
         rows = np.random.default_rng(1).random((DISTINCT, 10), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Draws the figures of the documentation: `python docs/figures.py` (needs the extra `plots`; about a minute)."""
+"""Draws the figures of the documentation: `python docs/figures.py` (needs the extra `plots`; some seconds)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any, Literal
 import altair as alt
 import numpy as np
 
+from shufflesum._search import bisect, geometric_mean
 from shufflesum.plots import save_chart
-from shufflesum.privacy import blanket, local_epsilon
-from shufflesum.privacy.published import improved_noise_probability
+from shufflesum.plots.look import BLACK, BLUE, GREEN, RED, WIDTH, as_data, config, heading
+from shufflesum.privacy import local_epsilon
+from shufflesum.privacy.replace import blanket
+from shufflesum.privacy.replace.published import improved_noise_probability
 
 SETTING: dict[str, Any] = {"levels": 3, "epsilon": 0.95, "delta": 1e-6}
 DIMENSION = 100  # only the published formula depends on it
 TITLE = "How much noise the same guarantee needs"
 SUBTITLE = "One report per user, 4 values (k = 3), epsilon = 0.95, delta = 0.000001"
 IMAGES = Path(__file__).parent / "images"
-# Okabe and Ito: apart for every kind of colour vision; dashes tell them apart in print
-PAPER, CLONES, CERTIFIED = COLOURS = ("#D55E00", "#009E73", "#0072B2")
+PAPER, CLONES, CERTIFIED = COLOURS = (RED, GREEN, BLUE)
 DASHES = ([10, 5], [3, 4], [1, 0])
 LABELS: tuple[
     tuple[str, list[str], int, tuple[int, int], Literal["left", "right"]], ...
@@ -44,12 +46,12 @@ def clones_epsilon(users: int, local: float, delta: float) -> float:
 
 def clones_noise_probability(users: int, levels: int, epsilon: float, delta: float) -> float:
     """Return the least noise probability for which that closed form gives epsilon: it falls with the noise."""
-    low, high = 1e-15, 1.0
-    while high / low > 1 + 1e-9:
-        middle = math.sqrt(low * high)
-        reached = clones_epsilon(users, local_epsilon(levels=levels, noise_probability=middle), delta)
-        low, high = (low, middle) if reached <= epsilon else (middle, high)
-    return high
+
+    def enough(noise_probability: float) -> bool:
+        local = local_epsilon(levels=levels, noise_probability=noise_probability)
+        return clones_epsilon(users, local, delta) <= epsilon
+
+    return bisect(enough, 1e-15, 1.0, tolerance=1e-9, middle=geometric_mean)[1]
 
 
 def noise_by_users() -> alt.LayerChart:
@@ -82,29 +84,23 @@ def noise_by_users() -> alt.LayerChart:
     colour = alt.Color("analysis:N", scale=alt.Scale(domain=COLOURS, range=COLOURS), legend=None)
     dash = alt.StrokeDash("analysis:N", scale=alt.Scale(domain=COLOURS, range=DASHES), legend=None)
     layers = [
-        _chart(lines).mark_line(strokeWidth=3.5).encode(x=x, y=y, color=colour, strokeDash=dash),
-        _chart(circles).mark_point(size=170, strokeWidth=2.5, opacity=1, color="#1A1A1A").encode(x=x, y=y),
+        alt.Chart(as_data(lines)).mark_line(strokeWidth=3.5).encode(color=colour, strokeDash=dash),
+        alt.Chart(as_data(circles)).mark_point(size=170, strokeWidth=2.5, opacity=1, color=BLACK),
     ]
     for name, text, users, (right, down), align in LABELS:
         place = [row for row in lines if row["analysis"] == name and row["users"] == users]
-        label = _chart(place).mark_text(align=align, dx=right, dy=down, fontSize=18, text=text, lineHeight=23)
-        layers.append(label.encode(x=x, y=y, color=colour))
-    chart: alt.LayerChart = (
-        alt.LayerChart(layer=layers)
-        .properties(width=760, height=480, title=alt.TitleParams(TITLE, subtitle=SUBTITLE))
-        .configure_axis(
-            labelFontSize=17, titleFontSize=19, titleFontWeight="normal", titlePadding=10, gridColor="#E4E4E4"
+        label = alt.Chart(as_data(place)).mark_text(
+            align=align, dx=right, dy=down, fontSize=18, text=text, lineHeight=23
         )
-        .configure_title(
-            fontSize=21, subtitleFontSize=17, subtitleColor="#444444", anchor="start", offset=14, subtitlePadding=6
-        )
-        .configure_view(stroke=None)
+        layers.append(label.encode(color=colour))
+    return alt.LayerChart(
+        layer=layers,
+        encoding={"x": x, "y": y},
+        width=WIDTH,
+        height=480,
+        title=heading(TITLE, SUBTITLE),
+        config=config(),
     )
-    return chart
-
-
-def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.InlineData(values=rows))
 
 
 def main() -> None:

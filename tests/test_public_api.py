@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError
+from shufflesum.mechanisms import Sampling
 from shufflesum.planning import plan_for_error
 
 TARGET: dict[str, Any] = {"epsilon": 8.0, "delta": 0.1}
@@ -51,44 +51,49 @@ def test_the_three_roles_in_one_process_take_whole_bounds(arrays: np.ndarray) ->
 
 @pytest.mark.parametrize("shape", [7, (7,), [7], (2, 3), (), ss.Symmetric(5), ss.Span(np.eye(3))])
 def test_a_shape_is_a_number_a_tuple_or_a_structure(shape: object) -> None:
-    plan = ss.plan(users=2000, shape=shape, epsilon=1.0, delta=1e-6, bounds=(0.0, 1.0), reports=1, levels=1)  # type: ignore[arg-type]
+    plan = ss.plan(users=2000, shape=shape, epsilon=1.0, delta=1e-6, bounds=(0.0, 1.0), coordinates=1, levels=1)  # type: ignore[arg-type]
     assert plan.users == 2000
 
 
 @pytest.mark.parametrize("sampling", ["stratified", "uniform"])
-def test_plan_takes_every_keyword(sampling: ss.contract.Sampling) -> None:
+def test_plan_takes_every_keyword(sampling: Sampling) -> None:
     plan = ss.plan(
         users=4000,
         shape=(2, 3),
         epsilon=2.0,
         delta=1e-5,
         bounds=(-1.0, 1.0),
-        reports=2,
+        coordinates=2,
         max_reports=3,
         levels=2,
         sampling=sampling,
         accountant="exact",
         honest_fraction=0.75,
         rounds=2,
+        spread=0.5,
     )
-    assert (plan.users, plan.shape, plan.dimension, plan.reports, plan.levels) == (4000, (2, 3), 6, 2, 2)
-    assert (plan.epsilon, plan.delta, plan.accountant, plan.sampling) == (2.0, 1e-5, "exact", sampling)
+    assert (plan.users, plan.shape, plan.dimension, plan.reports, plan.cells) == (4000, (2, 3), 6, 2, 18)
+    assert (plan.epsilon, plan.delta, plan.accountant) == (2.0, 1e-5, "exact")
     assert (plan.honest_fraction, plan.honest_users, plan.rounds) == (0.75, 3000, 2)
-    assert 0 < plan.noise_probability < 1
+    assert isinstance(plan.mechanism, ss.Replace)
+    gamma = plan.mechanism.noise_probability
+    assert plan.mechanism == ss.Replace(coordinates=2, levels=2, noise_probability=gamma, sampling=sampling)
+    assert 0 < gamma < 1
     assert ss.Plan.from_json(plan.to_json()) == plan
+
+
+def test_privacy_is_asked_of_the_plan_itself() -> None:
+    plan = ss.plan(users=2000, shape=3, epsilon=1.0, delta=1e-6, coordinates=3, levels=1)
+    certified = plan.privacy.epsilon(1e-6)
+    assert 0 < certified.lower <= certified.upper <= 1.0
+    assert plan.privacy.delta(1.0).upper <= 1e-6
+    assert plan.privacy.local_epsilon == plan.local_epsilon
 
 
 def test_all_public_names_exist_and_plan_is_called_by_keyword_only() -> None:
     assert all(hasattr(ss, name) for name in ss.__all__)
     kinds = {parameter.kind for parameter in inspect.signature(ss.plan).parameters.values()}
     assert kinds == {inspect.Parameter.KEYWORD_ONLY}
-
-
-def test_every_error_is_caught_by_the_root() -> None:
-    from shufflesum import errors
-
-    children = [getattr(errors, name) for name in errors.__all__]
-    assert all(issubclass(child, ss.ShufflesumError) for child in children)
 
 
 WRONG: dict[str, Any] = {"x": "x", "pairs": [(0, 5), (1, 9)], "none": None, "half": 0.5}
@@ -109,9 +114,10 @@ MISUSES: dict[str, Any] = {
         lambda: ss.privacy.delta_bounds(users=WRONG["half"], levels=2, noise_probability=0.5, epsilon=1.0),
         "users is 0.5",
     ),
-    "rounds": (lambda: ss.privacy.Protocol(users=2, levels=2, rounds=WRONG["half"]), "rounds is 0.5"),
-    "epsilon": (lambda: ss.privacy.Protocol(users=2, levels=2).delta(0.5, WRONG["x"]), "epsilon is 'x'"),
-    "noise": (lambda: replace(SMALL, noise_probability=WRONG["x"]), "noise_probability is 'x'"),
+    "rounds": (lambda: ss.privacy.Setting(users=2, levels=2, rounds=WRONG["half"]), "rounds is 0.5"),
+    "epsilon": (lambda: ss.privacy.Setting(users=2, levels=2).delta(0.5, WRONG["x"]), "epsilon is 'x'"),
+    "noise": (lambda: ss.Replace(1, 1, WRONG["x"]), "noise_probability is 'x'"),
+    "randomizer": (lambda: ss.Randomizer(WRONG["none"]), "a plan is expected"),
 }
 
 

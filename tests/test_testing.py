@@ -5,11 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.replaced import replace_of
 
 import shufflesum
 from shufflesum import Plan
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.protocol.randomness import words
+from shufflesum.randomness import words
 from shufflesum.testing import SeededSource, unprotected_plan
 
 
@@ -26,11 +27,13 @@ def test_a_seeded_source_goes_on_and_does_not_start_again() -> None:
 def test_the_seeded_source_is_not_among_the_public_names() -> None:
     assert "SeededSource" not in dir(shufflesum)
     assert "SeededSource" not in dir(shufflesum.protocol)
+    assert "SeededSource" not in dir(shufflesum.randomness)
 
 
 def test_an_unprotected_plan_claims_nothing_and_cannot_be_loaded() -> None:
     plan = unprotected_plan(users=3, shape=(2, 2))
-    assert (plan.accountant, plan.epsilon, plan.delta, plan.noise_probability) == ("none", math.inf, 1.0, 0.0)
+    assert (plan.accountant, plan.epsilon, plan.delta) == ("none", math.inf, 1.0)
+    assert replace_of(plan).noise_probability == 0
     assert plan.local_epsilon == math.inf
     with pytest.raises(PlanError, match="no privacy guarantee"):
         Plan.from_json(plan.to_json())
@@ -38,7 +41,7 @@ def test_an_unprotected_plan_claims_nothing_and_cannot_be_loaded() -> None:
 
 @pytest.mark.parametrize("noise_probability", [0.0, 1e-20, 1 / 3, 0.1, 1.0])
 def test_the_noise_probability_is_rounded_up_to_the_grid(noise_probability: float) -> None:
-    stored = unprotected_plan(users=1, shape=1, noise_probability=noise_probability).noise_probability
+    stored = replace_of(unprotected_plan(users=1, shape=1, noise_probability=noise_probability)).noise_probability
     assert (stored * 2**53).is_integer()
     assert Fraction(noise_probability) <= Fraction(stored) < Fraction(noise_probability) + Fraction(1, 2**53)
 

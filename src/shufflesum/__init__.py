@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from shufflesum import privacy
-from shufflesum.aggregate import aggregate
-from shufflesum.contract import Guarantee, Plan
+from shufflesum.aggregation import aggregate
 from shufflesum.domain import Span, Symmetric
 from shufflesum.errors import ShufflesumError
-from shufflesum.estimation import Analyzer, Estimate
+from shufflesum.estimate import Estimate
+from shufflesum.mechanisms import Replace
 from shufflesum.planning import plan
-from shufflesum.protocol import Randomizer, Reports, shuffle
+from shufflesum.plans import Plan
+from shufflesum.privacy import Guarantee
+from shufflesum.protocol import Analyzer, Randomizer, shuffle
+from shufflesum.reports import Reports
 
 __all__ = [
     "Analyzer",
@@ -17,6 +20,7 @@ __all__ = [
     "Guarantee",
     "Plan",
     "Randomizer",
+    "Replace",
     "Reports",
     "ShufflesumError",
     "Span",

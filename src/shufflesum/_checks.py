@@ -14,18 +14,18 @@ __all__ = ["check_choice", "check_number", "check_size"]
 def check_size(name: str, value: int, least: int, most: int) -> None:
     """Refuse a number that is not whole or not in range, naming it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ParameterError(f"{name} is {value!r}; it must be a whole number")
+        raise ParameterError("wrong-type", f"{name} is {value!r}; it must be a whole number")
     if not least <= value <= most:
-        raise ParameterError(f"{name} is {value}; it must lie between {least} and {most}")
+        raise ParameterError("out-of-range", f"{name} is {value}; it must lie between {least} and {most}")
 
 
 def check_number(name: str, value: float) -> None:
     """Refuse what is no real number, naming it."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise ParameterError(f"{name} is {value!r}; it must be a number")
+        raise ParameterError("wrong-type", f"{name} is {value!r}; it must be a number")
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Refuse a word that is not one of the allowed ones, naming them."""
     if value not in allowed:
-        raise ParameterError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+        raise ParameterError("unknown-choice", f"{name} is {value!r}; it must be one of {', '.join(allowed)}")

@@ -1,23 +1,44 @@
-"""JSON documents that are read back: each key once, and figures that say what they should."""
+"""JSON documents that are read back: each key once, figures that say what they should, no byte changed unnoticed."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["agree", "decode_once"]
+__all__ = ["OtherFormatError", "agree", "decode_checked", "decode_once", "encode_checked"]
 
 _File = TypeVar("_File")
+_CHECKSUM = 64 + len('"}\n')
 
 
-def decode_once(text: str | bytes, kind: type[_File]) -> _File:
-    """Decode JSON; a key that is there twice is a ValueError, since two readers may take different values of it."""
+class OtherFormatError(ValueError):
+    """A document of another kind, or of another version."""
+
+
+class _Format(msgspec.Struct):
+    format: str = ""
+
+
+def decode_once(text: str | bytes, kind: type[_File], format: str) -> _File:
+    """Decode a JSON document of this format; one of another format is an `OtherFormatError`.
+
+    A key that is there twice is a ValueError, since two readers may take different values of it.
+    """
+    found = msgspec.json.decode(text, type=_Format).format
+    if found != format:
+        raise OtherFormatError(f"{_formats(found, format)}: make it anew")
     decoded = msgspec.json.decode(text, type=kind)
     json.loads(text, object_pairs_hook=_without_repeats)
     return decoded
+
+
+def _formats(found: object, format: str) -> str:
+    return f"its format is {str(found)[:80]!r}, but this version reads {format!r}"
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -40,3 +61,34 @@ def agree(told: Any, true: Any, scale: float = 0.0) -> bool:
     if isinstance(told, float) and isinstance(true, float):
         return math.isclose(told, true, rel_tol=1e-6, abs_tol=1e-9 * scale)
     return type(told) is type(true) and bool(told == true)
+
+
+def encode_checked(format: str, content: Mapping[str, Any]) -> str:
+    """JSON that begins with its format and ends with the SHA-256 of all bytes before that.
+
+    It is there against damage, by whatever cause; whoever changes a file on purpose can compute it again.
+    """
+    text = json.dumps({"format": format, **content}, separators=(",", ":"), allow_nan=False)
+    body = text.removesuffix("}") + ',"checksum":"'
+    return body + _end_of(body.encode())
+
+
+def decode_checked(data: bytes, format: str) -> dict[str, Any]:
+    """The content of `encode_checked`; a ValueError for any other byte, an `OtherFormatError` for another format."""
+    body, end = data[:-_CHECKSUM], data[-_CHECKSUM:]
+    whole = end == _end_of(body).encode()
+    try:
+        document = json.loads(data)
+        found = document.pop("format")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it is no JSON object with a format, or was changed or damaged: {error}") from error
+    if found != format:
+        raise OtherFormatError(_formats(found, format))
+    if not whole:
+        raise ValueError("its checksum does not fit: it was changed or damaged")
+    del document["checksum"]
+    return dict(document)
+
+
+def _end_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest() + '"}\n'

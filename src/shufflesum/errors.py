@@ -1,6 +1,12 @@
-"""One root error and a handful of children; each message says what was given, what is allowed, which knob to turn."""
+"""One root error and a handful of children, each with a stable name for programs and a message for people.
+
+`problem` is one of the names below and never changes its meaning; tests and other programs go by it. The message says
+what was given, what is allowed and which knob to turn, and may be worded better any day.
+"""
 
 from __future__ import annotations
+
+from typing import Any, Literal
 
 __all__ = [
     "DataError",
@@ -9,13 +15,94 @@ __all__ = [
     "ParameterError",
     "PlanError",
     "PrivacyError",
+    "Problem",
     "ReportsError",
     "ShufflesumError",
+]
+
+Problem = Literal[
+    # arguments and options
+    "ambiguous-column",
+    "ambiguous-header",
+    "bad-bounds",
+    "bad-span",
+    "conflicting-arguments",
+    "impossible-combination",
+    "missing-argument",
+    "missing-extra",
+    "out-of-range",
+    "too-many-cells",
+    "too-many-reports",
+    "unknown-choice",
+    "unknown-column",
+    "unknown-file-type",
+    "wrong-type",
+    # privacy and accuracy
+    "audit-failed",
+    "claim-not-confirmed",
+    "error-out-of-reach",
+    "no-guarantee",
+    "not-certified",
+    "nothing-but-noise",
+    "privacy-out-of-reach",
+    # users' data
+    "missing-value",
+    "no-columns",
+    "no-rows",
+    "not-comparable",
+    "not-numbers",
+    "not-symmetric",
+    "not-text",
+    "out-of-bounds",
+    "outside-span",
+    "repeated-user",
+    "wrong-shape",
+    # reports and batches
+    "batch-begun",
+    "batch-closed",
+    "counted-twice",
+    "expired",
+    "guarantee-broken",
+    "mixed-files",
+    "mixed-reports",
+    "not-sealed",
+    "other-plan",
+    "other-task",
+    "released-before",
+    "sealed",
+    "too-few-users",
+    "wrong-stage",
+    # files and documents
+    "changed-afterwards",
+    "changed-meanwhile",
+    "damaged",
+    "exists",
+    "in-use",
+    "malformed",
+    "other-format",
+    "other-work",
+    "spark-failed",
+    "unreadable",
+    "unwritable",
+    # anything that was not given a name
+    "unnamed",
 ]
 
 
 class ShufflesumError(Exception):
     """Root of every error this package raises on purpose."""
+
+    problem: Problem | str
+
+    def __init__(self, problem: Any, message: str | None = None) -> None:
+        if message is None:
+            problem, message = "unnamed", problem
+        super().__init__(message)
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes with their problem."""
+        return type(self), (self.problem, str(self))
 
 
 class ParameterError(ShufflesumError, ValueError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from shufflesum._figures import downwards, upwards
-from shufflesum.contract import Plan
+from shufflesum._rounding import upwards
 from shufflesum.errors import PlanError
+from shufflesum.plans import Plan
 
 __all__ = ["statement"]
 
@@ -16,9 +16,11 @@ _LARGEST = 700.0  # the largest epsilon whose exponential is a number here
 def statement(plan: Plan) -> str:
     """Plain text in Markdown: who sees what, what is guaranteed for whom, on which assumptions, and what is left."""
     if plan.accountant == "none":
-        raise PlanError("this plan has no privacy guarantee (accountant 'none'); there is nothing to state")
+        raise PlanError(
+            "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); there is nothing to state"
+        )
     plan.verify()
-    epsilon, delta, gamma = plan.epsilon, plan.delta, plan.noise_probability
+    epsilon, delta = plan.epsilon, plan.delta
     factor = math.exp(min(epsilon, _LARGEST))
     rounds = "one round" if plan.rounds == 1 else f"up to {plan.rounds:,} rounds"
     honest = (
@@ -33,10 +35,8 @@ Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dim
 
 ## Who sees what
 
-- **A user's device** holds the data. In each round it picks {plan.reports:,} of the {plan.dimension:,} numbers, rounds each
-  at random to one of {plan.levels + 1} values, and with probability {downwards(gamma, 4)} replaces it by a uniformly random one. It
-  sends those {plan.reports:,} reports ({plan.bytes_per_user["raw"]:,} bytes), each a pair (which number, which value), each
-  as a message of its own.
+- **A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.domain)}.
+  That makes {plan.reports:,} reports ({plan.bytes_per_user["raw"]:,} bytes), as many from everybody, each a message of its own.
 - **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing below
   {plan.users:,} users.
 - **The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted.
@@ -63,8 +63,7 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 
 ## If the shuffler and the analyzer collude
 
-Each report alone still protects its user: epsilon {upwards(plan.local_epsilon / (plan.reports * plan.rounds))} a report,
-and {upwards(plan.local_epsilon)} for all reports of a user together, with delta 0. {_fallback(plan)}
+{_fallback(plan)}
 """
 
 
@@ -88,6 +87,15 @@ def _accountant(plan: Plan) -> str:
 
 
 def _fallback(plan: Plan) -> str:
-    if plan.local_epsilon > 10:
-        return "A figure that large is next to no protection: the shuffler matters."
-    return "That is a weaker, but real, protection."
+    if plan.local_epsilon is None:
+        return "Nothing is left: whoever can link reports to their sender reads the sender's data."
+    each = upwards(plan.local_epsilon / (plan.reports * plan.rounds))
+    weight = (
+        "A figure that large is next to no protection: the shuffler matters."
+        if plan.local_epsilon > 10
+        else "That is a weaker, but real, protection."
+    )
+    return (
+        f"Each report alone still protects its user: epsilon {each} a report, and {upwards(plan.local_epsilon)} for all "
+        f"reports of a user together, with delta 0. {weight}"
+    )

@@ -32,7 +32,7 @@ def heartbeats(people: int, samples: int = 100, *, seed: int = 0) -> NDArray[np.
     same beats. The seed is for repeatable pictures and tests; it has nothing to do with privacy.
     """
     if people < 1 or samples < 1:
-        raise ParameterError(f"heartbeats(people={people}, samples={samples}): both must be at least 1")
+        raise ParameterError("out-of-range", f"heartbeats(people={people}, samples={samples}): both must be at least 1")
     random = np.random.default_rng(seed)
     time = ((np.arange(samples) + 0.5) / samples).astype(np.float32)
     beats = np.empty((people, samples), dtype=np.float32)

@@ -11,12 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shufflesum.contract import Guarantee, Plan, Sampling
-from shufflesum.domain import Domain, Structure
-from shufflesum.protocol.randomness import Words
+from shufflesum.domain import Box, Structure
+from shufflesum.mechanisms import Replace, Sampling
+from shufflesum.mechanisms.replace import on_grid
+from shufflesum.plans import Plan
+from shufflesum.privacy import Guarantee
+from shufflesum.randomness import Words
 from shufflesum.wire import Task
 
-__all__ = ["SeededSource", "UnprotectedTask", "unprotected_plan"]
+__all__ = ["SeededSource", "UnprotectedTask", "no_guarantee", "unprotected_plan"]
 
 
 class SeededSource:
@@ -42,21 +45,24 @@ def unprotected_plan(
     users: int,
     shape: int | Sequence[int] | Structure,
     bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
-    reports: int = 1,
+    coordinates: int = 1,
     levels: int = 1,
     noise_probability: float = 0.0,
     sampling: Sampling = "stratified",
+    honest_fraction: float = 1.0,
+    rounds: int = 1,
 ) -> Plan:
     """A plan at any noise probability (rounded up to 2**-53), none by default, that claims no privacy.
 
     Its accountant is `none`; such a plan cannot be loaded from a file.
     """
     return Plan(
-        users=users,
-        domain=Domain.of(shape, bounds),
-        reports=reports,
-        levels=levels,
-        noise_probability=float(np.ceil(noise_probability * 2.0**53)) * 2.0**-53,
-        sampling=sampling,
-        guarantee=Guarantee(math.inf, 1.0, "none"),
+        Box.of(shape, bounds),
+        Replace(coordinates, levels, on_grid(noise_probability), sampling),
+        no_guarantee(users, honest_fraction, rounds),
     )
+
+
+def no_guarantee(users: int, honest_fraction: float = 1.0, rounds: int = 1) -> Guarantee:
+    """What such a plan guarantees to so many users: nothing."""
+    return Guarantee(math.inf, 1.0, users, honest_fraction, rounds, "none")

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.chances import FALSE_ALARM
 
-__all__ = ["NEEDS_JAVA", "first_one_waits", "largest_error", "packed", "slowly", "users_frame"]
+__all__ = ["NEEDS_JAVA", "cells_in", "first_one_waits", "largest_error", "slowly", "users_frame"]
 
 NEEDS_JAVA = pytest.mark.skipif(
     shutil.which(os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java")
@@ -31,11 +31,9 @@ def users_frame(spark: Any, rows: NDArray[Any], partitions: int) -> Any:
     return spark.createDataFrame(pa.table({"beat": lists})).repartition(partitions)
 
 
-def packed(frame: Any) -> NDArray[np.int64]:
-    """A frame's reports, in its order, each as one number."""
-    table = frame.toArrow()
-    coordinates, values = (table.column(name).to_numpy() for name in ("coordinate", "value"))
-    return np.asarray(coordinates * 65536 + values)
+def cells_in(frame: Any) -> NDArray[np.int64]:
+    """The cells of a frame, in its order."""
+    return np.asarray(frame.toArrow().column("cell").to_numpy())
 
 
 def largest_error(predicted: float, numbers: int) -> float:

@@ -13,19 +13,27 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, noiseless_plan, noiseless_task, snapshot, write_folder
+from tests.batch.report_folders import (
+    every_byte_changed,
+    noiseless_plan,
+    noiseless_task,
+    records_of,
+    snapshot,
+    write_folder,
+)
 
-from shufflesum.batch.datasets import (
+from shufflesum.batch.disk import WriteError
+from shufflesum.batch.files import (
     Format,
     StagedFolder,
-    WriteError,
     describe_inputs,
     open_dataset,
-    read_batches,
+    read_records,
     write_manifest,
     write_part,
 )
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.kinds import PLAIN
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 
 PLAN = noiseless_plan()
@@ -33,65 +41,58 @@ REPORTS = Identity.for_plan(PLAN)
 FORMATS: tuple[Format, ...] = ("parquet", "arrow")
 
 
-def random_reports(rows: int, seed: int = 1) -> tuple[Any, Any]:
-    random = np.random.default_rng(seed)
-    return random.integers(0, 3, rows), random.integers(0, 5, rows)
+def random_cells(rows: int, seed: int = 1) -> Any:
+    return np.random.default_rng(seed).integers(0, 15, rows)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_folder_gives_back_what_was_written(tmp_path: Path, kind: Format) -> None:
-    coordinates, values = random_reports(1000)
-    parts = [(coordinates[:400], values[:400]), (coordinates[400:], values[400:])]
-    dataset = open_dataset(write_folder(tmp_path / "r", REPORTS, *parts, kind=kind), stage="reports")
+    cells = random_cells(1000)
+    dataset = open_dataset(write_folder(tmp_path / "r", REPORTS, cells[:400], cells[400:], kind=kind), stage="reports")
     assert dataset.identity == REPORTS
     assert [file.rows for file in dataset.files] == [400, 600]
     assert dataset.rows == 1000
-    batches = [batch for file in dataset.files for batch in read_batches(file, 64)]
+    batches = [batch for file in dataset.files for batch in read_records(file, 64)]
     assert max(map(len, batches)) <= 64
-    table = pa.Table.from_batches(batches)
-    assert table.column("coordinate").to_pylist() == coordinates.tolist()
-    assert table.column("value").to_pylist() == values.tolist()
+    assert pa.Table.from_batches(batches).column("cell").to_pylist() == cells.tolist()
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_pieces_of_a_file_can_be_read_by_themselves(tmp_path: Path, kind: Format) -> None:
+def test_groups_of_a_file_can_be_read_by_themselves(tmp_path: Path, kind: Format) -> None:
     rows = (1 << 21) + 5
-    coordinates, values = random_reports(rows)
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(coordinates, pa.uint32()), pa.array(values, pa.uint16())], schema=REPORTS.arrow_schema()
-    )
+    cells = random_cells(rows)
+    batch = PLAIN.records(cells.astype(np.uint32))
     pieces = [batch.slice(start, 700_001) for start in range(0, rows, 700_001)]  # cut otherwise than the file will be
     assert write_part(tmp_path, "part", pieces, REPORTS, kind) == rows
     (file,) = open_dataset(tmp_path, stage="reports").files
-    assert (file.rows, file.pieces) == (rows, 3)
-    sizes = [sum(map(len, read_batches(file, 1 << 20, [piece]))) for piece in range(3)]
+    assert (file.rows, file.groups) == (rows, 3)
+    sizes = [sum(map(len, read_records(file, 1 << 20, [group]))) for group in range(3)]
     assert sizes == [1 << 20, 1 << 20, 5]
-    last = pa.Table.from_batches(read_batches(file, 1 << 20, [2]))
-    assert last.column("value").to_pylist() == values[-5:].tolist()
+    last = pa.Table.from_batches(read_records(file, 1 << 20, [2]))
+    assert last.column("cell").to_pylist() == cells[-5:].tolist()
 
 
 def test_a_file_says_nothing_about_its_rows_but_the_rows(tmp_path: Path) -> None:
-    write_folder(tmp_path / "r", REPORTS, random_reports(1000))
+    write_folder(tmp_path / "r", REPORTS, random_cells(1000))
     metadata = parquet.ParquetFile(tmp_path / "r" / "part-0.parquet").metadata
-    for column in range(2):
-        assert metadata.row_group(0).column(column).statistics is None
+    assert metadata.row_group(0).column(0).statistics is None
     assert set(metadata.metadata) == {b"shufflesum", b"shufflesum.part", b"ARROW:schema"}
 
 
 def test_sealed_reports_are_kept_as_they_are(tmp_path: Path) -> None:
     identity = Identity.for_task(noiseless_task(PLAN), 1)
-    column = pa.array([os.urandom(54) for _ in range(100)], pa.binary(54))
+    column = pa.array([os.urandom(52) for _ in range(100)], pa.binary(52))
     write_part(tmp_path, "part", [pa.RecordBatch.from_arrays([column], names=["sealed"])], identity)
     dataset = open_dataset(tmp_path / "part.parquet", stage="reports")
     assert dataset.identity == identity
-    (batch,) = read_batches(dataset.files[0], 1000)
+    (batch,) = read_records(dataset.files[0], 1000)
     assert batch.column("sealed").equals(column)
 
 
 def test_a_single_file_and_reports_of_several_sites_can_be_opened(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "r", REPORTS, ([0, 1], [1, 2]))
+    folder = write_folder(tmp_path / "r", REPORTS, [1, 7])
     other = Identity.for_plan(PLAN)
-    write_part(folder, "other-site", [batch_of([2], [3], other)], other, "arrow")
+    write_part(folder, "other-site", [records_of([13], other)], other, "arrow")
     (folder / "_SUCCESS").touch()
     (folder / ".part-0.parquet.crc").write_bytes(b"hidden")
     assert open_dataset(folder, stage="reports").identity == REPORTS.merge(other)
@@ -101,7 +102,7 @@ def test_a_single_file_and_reports_of_several_sites_can_be_opened(tmp_path: Path
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("keep", [0, 3, 0.3, 0.9])
 def test_a_file_cut_short_is_refused(tmp_path: Path, kind: Format, keep: float) -> None:
-    folder = write_folder(tmp_path / "r", REPORTS, random_reports(1000), random_reports(1000), kind=kind)
+    folder = write_folder(tmp_path / "r", REPORTS, random_cells(1000), random_cells(1000), kind=kind)
     damaged = folder / f"part-1.{kind}"
     data = damaged.read_bytes()
     damaged.write_bytes(data[: int(keep if keep >= 1 else keep * len(data))])
@@ -112,7 +113,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, kind: Format, keep: float) 
 
 
 def test_a_changed_byte_among_the_reports_is_noticed(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "r", REPORTS, random_reports(1000))
+    folder = write_folder(tmp_path / "r", REPORTS, random_cells(1000))
     path = folder / "part-0.parquet"
     data = bytearray(path.read_bytes())
     start = parquet.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
@@ -120,10 +121,10 @@ def test_a_changed_byte_among_the_reports_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(data)
     (file,) = open_dataset(folder, stage="reports").files
     with pytest.raises(FileError, match="damaged"):
-        list(read_batches(file, 100))
+        list(read_records(file, 100))
 
 
-@pytest.mark.parametrize("content", [b"coordinate,value\n1,2\n", b"PAR1" * 10, b"ARROW1\0\0" * 10])
+@pytest.mark.parametrize("content", [b"cell\n1\n", b"PAR1" * 10, b"ARROW1\0\0" * 10])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_something_else_under_that_name_is_refused(tmp_path: Path, kind: Format, content: bytes) -> None:
     (tmp_path / f"x.{kind}").write_bytes(content)
@@ -132,29 +133,29 @@ def test_something_else_under_that_name_is_refused(tmp_path: Path, kind: Format,
 
 
 def test_mixed_plans_and_stages_are_refused(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "r", REPORTS, ([0], [0]))
+    folder = write_folder(tmp_path / "r", REPORTS, [0])
     other = Identity.for_plan(noiseless_plan(levels=7))
-    write_part(folder, "other", [batch_of([0], [0], other)], other)
+    write_part(folder, "other", [records_of([0], other)], other)
     with pytest.raises(ReportsError, match="cannot be mixed"):
         open_dataset(folder, stage="reports")
     with pytest.raises(ReportsError, match="not shuffled"):
         open_dataset(folder / "part-0.parquet", stage="shuffled")
-    shuffled = write_folder(tmp_path / "s", REPORTS.shuffled(), ([0], [0]))
+    shuffled = write_folder(tmp_path / "s", REPORTS.shuffled(), [0])
     with pytest.raises(ReportsError, match="shuffled already"):
         open_dataset(shuffled, stage="reports")
     again = REPORTS.shuffled()
-    write_part(shuffled, "again", [batch_of([0], [0], again)], again)
+    write_part(shuffled, "again", [records_of([0], again)], again)
     with pytest.raises(ReportsError, match="of shuffle"):
         open_dataset(shuffled, stage="shuffled")
 
 
 def test_parquet_files_that_hold_no_reports_are_refused(tmp_path: Path) -> None:
-    parquet.write_table(pa.table({"coordinate": [1], "value": [2]}), tmp_path / "x.parquet")
+    parquet.write_table(pa.table({"cell": [1]}), tmp_path / "x.parquet")
     with pytest.raises(ReportsError, match="holds no reports"):
         open_dataset(tmp_path, stage="reports")
     schema = pa.schema([("coordinate", pa.uint32())], metadata={"shufflesum": REPORTS.to_json()})
     parquet.write_table(pa.table({"coordinate": pa.array([1], pa.uint32())}, schema=schema), tmp_path / "x.parquet")
-    with pytest.raises(ReportsError, match="exactly 'coordinate' and 'value'"):
+    with pytest.raises(ReportsError, match="exactly one, 'cell'"):
         open_dataset(tmp_path, stage="reports")
 
 
@@ -164,9 +165,9 @@ def test_folders_without_reports_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="without report files"):
         open_dataset(tmp_path, stage="reports")
     with pytest.raises(ReportsError, match="hold no reports"):
-        open_dataset(write_folder(tmp_path / "empty", REPORTS, ([], [])), stage="reports")
+        open_dataset(write_folder(tmp_path / "empty", REPORTS, []), stage="reports")
     for odd in ("notes.txt", "part-0.csv"):
-        folder = write_folder(tmp_path / odd, REPORTS, ([0], [0]))
+        folder = write_folder(tmp_path / odd, REPORTS, [0])
         (folder / odd).touch()
         with pytest.raises(FileError, match="is no file of reports"):
             open_dataset(folder, stage="reports")
@@ -178,7 +179,7 @@ def test_folders_without_reports_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def listed(tmp_path: Path) -> Path:
-    folder = write_folder(tmp_path / "listed", REPORTS, ([0, 1], [0, 1]), ([2], [2]))
+    folder = write_folder(tmp_path / "listed", REPORTS, [0, 6], [12])
     write_manifest(folder, REPORTS)
     assert open_dataset(folder, stage="reports").rows == 3
     return folder
@@ -194,11 +195,11 @@ def test_a_missing_and_an_extra_file_do_not_pass_for_the_whole(listed: Path) -> 
 
 
 def test_a_file_of_other_rows_or_of_another_run_does_not_pass(listed: Path) -> None:
-    write_part(listed, "part-1", [batch_of([2, 2], [2, 2], REPORTS)], REPORTS)
+    write_part(listed, "part-1", [records_of([12, 12], REPORTS)], REPORTS)
     with pytest.raises(ReportsError, match="were written"):
         open_dataset(listed, stage="reports")
     other = Identity.for_plan(PLAN)
-    write_part(listed, "part-1", [batch_of([2], [2], other)], other)
+    write_part(listed, "part-1", [records_of([12], other)], other)
     with pytest.raises(ReportsError, match="another run"):
         open_dataset(listed, stage="reports")
 
@@ -210,6 +211,12 @@ def test_a_damaged_manifest_is_refused(listed: Path, text: str) -> None:
     (listed / "_shufflesum.json").write_text(text)
     with pytest.raises(FileError, match="cannot be read"):
         open_dataset(listed, stage="reports")
+
+
+def test_any_change_of_a_manifest_is_noticed(listed: Path) -> None:
+    for _ in every_byte_changed(listed / "_shufflesum.json"):
+        with pytest.raises(FileError, match=r"_shufflesum.json: .* cannot be read .*; copy the folder again"):
+            open_dataset(listed, stage="reports")
 
 
 @contextmanager
@@ -225,7 +232,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_full_disk_leaves_no_part(tmp_path: Path, kind: Format) -> None:
-    batch = batch_of(*random_reports(100_000), REPORTS)
+    batch = records_of(random_cells(100_000), REPORTS)
     with largest_file(4096), pytest.raises(WriteError, match="make room on the disk"):
         write_part(tmp_path, "part", [batch], REPORTS, kind)
     assert list(tmp_path.iterdir()) == []
@@ -233,7 +240,7 @@ def test_a_full_disk_leaves_no_part(tmp_path: Path, kind: Format) -> None:
 
 def test_a_part_whose_batches_fail_does_not_appear(tmp_path: Path) -> None:
     def batches() -> Iterator[Any]:
-        yield batch_of([0], [0], REPORTS)
+        yield records_of([0], REPORTS)
         raise DataError("a bad row")
 
     with pytest.raises(DataError, match="a bad row"):
@@ -247,7 +254,7 @@ WORK = {"step": "test", "inputs": [["a", 1, 2]]}
 
 
 def put(folder: StagedFolder, name: str, rows: int = 1) -> None:
-    write_part(folder.path, name, [batch_of([0] * rows, [0] * rows, folder.identity)], folder.identity)
+    write_part(folder.path, name, [records_of([0] * rows, folder.identity)], folder.identity)
 
 
 def interrupt(output: Path, error: BaseException, **arguments: Any) -> None:
@@ -352,7 +359,7 @@ def test_leftovers_that_are_no_finished_parts_are_done_again(tmp_path: Path) -> 
     partial = tmp_path / ".out.partial"
     (partial / "part-1.parquet").write_bytes(b"")
     other = Identity.for_plan(PLAN)
-    write_part(partial, "part-2", [batch_of([0], [0], other)], other)
+    write_part(partial, "part-2", [records_of([0], other)], other)
     with StagedFolder(output, WORK, REPORTS) as folder:
         assert folder.parts == {"part-0": 2}
     assert open_dataset(output, stage="reports").rows == 2
@@ -363,9 +370,9 @@ def test_a_damaged_note_of_the_work_is_refused_and_a_missing_one_starts_anew(tmp
     interrupt(output, KeyboardInterrupt())
     note = tmp_path / ".out.partial" / "_work.json"
     assert json.loads(note.read_text())["work"] == WORK
-    note.write_text("{")
-    with pytest.raises(FileError, match="--restart"), StagedFolder(output, WORK, REPORTS):
-        pass
+    for _ in every_byte_changed(note):
+        with pytest.raises(FileError, match="--restart"), StagedFolder(output, WORK, REPORTS):
+            pass
     note.unlink()
     with StagedFolder(output, WORK, REPORTS) as folder:
         assert folder.parts == {}

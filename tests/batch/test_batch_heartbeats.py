@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from tests.batch.spark_frames import largest_error
 
 import shufflesum as ss
-from shufflesum.batch import local, permute
-from shufflesum.batch.datasets import open_dataset
-from shufflesum.batch.inputs import open_users
-from shufflesum.estimation import estimate
+from shufflesum.batch.count import count
+from shufflesum.batch.files import open_dataset
+from shufflesum.batch.files.users import open_users
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.targets import PlainTarget
 from shufflesum.experiments.data import load
+from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
 
 
@@ -34,9 +37,9 @@ def test_the_error_is_what_the_plan_predicts(tmp_path: Path, kind: str) -> None:
     beats = beats_of(kind)
     plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=0.95, delta=1e-6)
     np.save(tmp_path / "users.npy", beats)
-    local.randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", plan)
-    permute.shuffle(tmp_path / "reports", tmp_path / "shuffled")
-    counts, _ = local.count(open_dataset(tmp_path / "shuffled", stage="shuffled"), plan)
-    error = float(np.sum((estimate(counts).mean - beats.mean(axis=0)) ** 2))
+    randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", PlainTarget(plan))
+    shuffle(tmp_path / "reports", tmp_path / "shuffled")
+    counts, _ = count(open_dataset(tmp_path / "shuffled", stage="shuffled"), PlainTarget(plan))
+    error = float(np.sum((release(counts).mean - beats.mean(axis=0)) ** 2))
     # From above with a false alarm of 1e-6; below a tenth of what is predicted something was not random.
     assert plan.expected_error.total / 10 <= error <= largest_error(plan.expected_error.total, 100)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batch.report_folders import noiseless_plan, noiseless_task
 
+from shufflesum.batch import kinds
 from shufflesum.batch.identity import FORMAT, Identity
 from shufflesum.errors import ParameterError, ReportsError
 
@@ -31,7 +32,7 @@ def identities(draw: st.DrawFn) -> Identity:
         plan_id=draw(long_ids),
         users=draw(st.integers(1, 10**10)),
         reports=draw(st.integers(1, 10**6)),
-        batch_ids=tuple(sorted(draw(st.sets(short_ids, min_size=1, max_size=5)))),
+        contribution_ids=tuple(sorted(draw(st.sets(short_ids, min_size=1, max_size=5)))),
         shuffle_id=shuffle_id,
         task_id=draw(long_ids) if sealed else None,
         round_number=draw(st.integers(1, 2**32 - 1)) if sealed else None,
@@ -47,16 +48,16 @@ def test_text_and_schema_give_back_the_same_identity(identity: Identity) -> None
 
 def test_a_plan_and_a_task_say_all_that_a_shuffler_must_know() -> None:
     assert (PLAIN.plan_id, PLAIN.users, PLAIN.reports, PLAIN.least_reports) == (PLAN.id, 4, 3, 12)
-    assert (PLAIN.stage, PLAIN.sealed, PLAIN.columns) == ("reports", False, ("coordinate", "value"))
-    assert (SEALED.sealed, SEALED.round_number, SEALED.columns) == (True, 1, ("sealed",))
+    assert (PLAIN.stage, PLAIN.kind) == ("reports", kinds.PLAIN)
+    assert (SEALED.round_number, SEALED.kind) == (1, kinds.SEALED)
 
 
 def test_every_run_has_ids_of_its_own() -> None:
-    assert Identity.for_plan(PLAN).batch_ids != PLAIN.batch_ids
+    assert Identity.for_plan(PLAN).contribution_ids != PLAIN.contribution_ids
     one, other = PLAIN.shuffled(), PLAIN.shuffled()
     assert one.stage == "shuffled"
     assert one.shuffle_id != other.shuffle_id
-    assert one.batch_ids == PLAIN.batch_ids
+    assert one.contribution_ids == PLAIN.contribution_ids
 
 
 def test_a_round_that_the_plan_does_not_cover_is_refused() -> None:
@@ -67,7 +68,7 @@ def test_a_round_that_the_plan_does_not_cover_is_refused() -> None:
 def test_reports_of_several_sites_can_be_put_together() -> None:
     other = Identity.for_plan(PLAN)
     both = PLAIN.merge(other)
-    assert both.batch_ids == tuple(sorted(PLAIN.batch_ids + other.batch_ids))
+    assert both.contribution_ids == tuple(sorted(PLAIN.contribution_ids + other.contribution_ids))
     assert both == other.merge(PLAIN) == both.merge(PLAIN)
 
 
@@ -104,10 +105,10 @@ def test_two_shuffles_two_tasks_and_two_rounds_stay_apart() -> None:
         {"users": 0},
         {"users": True},
         {"reports": 1.5},
-        {"batch_ids": ()},
-        {"batch_ids": ("b" * 32, "a" * 32)},
-        {"batch_ids": ("a" * 32, "a" * 32)},
-        {"batch_ids": ("a" * 31,)},
+        {"contribution_ids": ()},
+        {"contribution_ids": ("b" * 32, "a" * 32)},
+        {"contribution_ids": ("a" * 32, "a" * 32)},
+        {"contribution_ids": ("a" * 31,)},
         {"shuffle_id": "a" * 32},
         {"stage": "shuffled"},
         {"stage": "shuffled", "shuffle_id": 7},
@@ -128,11 +129,13 @@ def test_what_no_run_could_have_written_is_refused(change: dict[str, Any]) -> No
     ("text", "named"),
     [
         ("", "no JSON"),
-        ("[]", "fields"),
+        ("[]", "no JSON"),
+        ("{}", "no JSON"),
         ("[" * 100_000, "no JSON"),
         (json.dumps(json.loads(PLAIN.to_json()) | {"more": 1}), "fields"),
-        (PLAIN.to_json().replace(FORMAT, "shufflesum-reports-9"), "shufflesum-reports-9"),
-        (json.dumps(json.loads(PLAIN.to_json()) | {"batch_ids": "a" * 32}), "list of batch ids"),
+        (PLAIN.to_json().replace(FORMAT, "shufflesum-reports-1"), "'shufflesum-reports-1'.*: randomize again"),
+        ('{"format":"shufflesum-reports-1","batch_ids":[]}', "'shufflesum-reports-1'.*: randomize again"),
+        (json.dumps(json.loads(PLAIN.to_json()) | {"contribution_ids": "a" * 32}), "list of contribution ids"),
     ],
 )
 def test_a_damaged_description_is_refused(text: str, named: str) -> None:
@@ -143,40 +146,40 @@ def test_a_damaged_description_is_refused(text: str, named: str) -> None:
 def spark_schema(*texts: str | None) -> Any:
     """As Spark writes it: metadata of the columns, as JSON in the file's own metadata."""
     fields = [
-        {"name": name, "type": "long", "nullable": True, "metadata": {} if text is None else {"shufflesum": text}}
-        for name, text in zip(("coordinate", "value"), texts, strict=True)
+        {"name": "cell", "type": "long", "nullable": True, "metadata": {} if text is None else {"shufflesum": text}}
+        for text in texts
     ]
-    columns = [pa.field("coordinate", pa.int64()), pa.field("value", pa.int32())]
-    return pa.schema(columns, metadata={SPARK_KEY: json.dumps({"type": "struct", "fields": fields})})
+    return pa.schema(
+        [pa.field("cell", pa.int64())], metadata={SPARK_KEY: json.dumps({"type": "struct", "fields": fields})}
+    )
 
 
 def test_the_identity_is_found_in_files_that_spark_wrote() -> None:
     text = PLAIN.to_json()
-    assert Identity.from_arrow(spark_schema(text, text), "here") == PLAIN
+    assert Identity.from_arrow(spark_schema(text), "here") == PLAIN
     assert Identity.from_arrow(spark_schema(text, None), "here") == PLAIN
 
 
-def test_columns_of_different_batches_are_refused() -> None:
-    with pytest.raises(ReportsError, match=r"here: .*different batches"):
+def test_columns_of_different_runs_are_refused() -> None:
+    with pytest.raises(ReportsError, match=r"here: .*different runs"):
         Identity.from_arrow(spark_schema(PLAIN.to_json(), Identity.for_plan(PLAN).to_json()), "here")
 
 
 @pytest.mark.parametrize("metadata", [None, {SPARK_KEY: b"{"}, {SPARK_KEY: b"[1]"}, {SPARK_KEY: b'{"fields": [3]}'}])
 def test_a_file_of_something_else_is_refused(metadata: Any) -> None:
     with pytest.raises(ReportsError, match="here: holds no reports"):
-        Identity.from_arrow(pa.schema([pa.field("coordinate", pa.uint32())], metadata=metadata), "here")
+        Identity.from_arrow(pa.schema([pa.field("cell", pa.uint32())], metadata=metadata), "here")
 
 
 @pytest.mark.parametrize(
     ("identity", "columns", "named"),
     [
-        (PLAIN, {"coordinate": pa.uint32()}, "exactly 'coordinate' and 'value'"),
-        (PLAIN, {"coordinate": pa.uint32(), "value": pa.uint16(), "user": pa.string()}, "exactly"),
-        (PLAIN, {"sealed": pa.binary(54)}, "exactly"),
-        (PLAIN, {"coordinate": pa.float64(), "value": pa.uint16()}, "'coordinate' has type double"),
-        (PLAIN, {"coordinate": pa.uint32(), "value": pa.string()}, "'value' has type string"),
-        (SEALED, {"sealed": pa.binary(53)}, "binary of 54 bytes"),
-        (SEALED, {"sealed": pa.string()}, "binary of 54 bytes"),
+        (PLAIN, {"coordinate": pa.uint32()}, "exactly one, 'cell'"),
+        (PLAIN, {"cell": pa.uint32(), "user": pa.string()}, "exactly"),
+        (PLAIN, {"sealed": pa.binary(52)}, "exactly"),
+        (PLAIN, {"cell": pa.float64()}, "'cell' has type double"),
+        (SEALED, {"sealed": pa.binary(54)}, "binary of 52 bytes"),
+        (SEALED, {"sealed": pa.string()}, "binary of 52 bytes"),
     ],
 )
 def test_missing_columns_and_wrong_types_are_named(identity: Identity, columns: dict[str, Any], named: str) -> None:
@@ -185,6 +188,6 @@ def test_missing_columns_and_wrong_types_are_named(identity: Identity, columns: 
 
 
 def test_the_types_that_spark_writes_are_accepted() -> None:
-    for kind in (pa.binary(), pa.large_binary(), pa.binary(54)):
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(52)):
         schema = pa.schema([("sealed", kind)], metadata={"shufflesum": SEALED.to_json()})
         assert Identity.from_arrow(schema, "here") == SEALED

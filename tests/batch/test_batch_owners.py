@@ -11,15 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import grid_rows, noiseless_plan, noiseless_task, write_folder
+from tests.batch.report_folders import grid_rows, noiseless_plan, noiseless_task, records_of, write_folder
 
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.files import open_dataset, write_manifest, write_part
+from shufflesum.batch.files.users import open_users
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.inputs import open_users
-from shufflesum.batch.local import randomize
-from shufflesum.batch.permute import shuffle
-from shufflesum.batch.released import LEDGER
-from shufflesum.batch.sources import FileSource, open_source
+from shufflesum.batch.once import RELEASED, refuse_same_reports
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.errors import ParameterError, ReportsError
 
 PLAN = noiseless_plan(users=30)
@@ -30,7 +31,7 @@ def owner(folder: Path, rows: int = 12, seed: int = 1) -> Path:
     """What an owner of some users sends; alone too few for the plan."""
     values, _ = grid_rows(rows, PLAN, seed)
     np.save(folder.with_suffix(".npy"), values)
-    randomize(open_users(folder.with_suffix(".npy")), folder, PLAN)
+    randomize(open_users(folder.with_suffix(".npy")), folder, PlainTarget(PLAN))
     return folder
 
 
@@ -39,23 +40,23 @@ def owners(tmp_path: Path) -> list[Path]:
     return [owner(tmp_path / name, seed=seed) for seed, name in enumerate(("a", "b", "c"))]
 
 
-def rows_of(*folders: Path) -> Counter[tuple[int, int]]:
+def rows_of(*folders: Path) -> Counter[int]:
     tables = [parquet.read_table(path).to_pydict() for folder in folders for path in folder.glob("*.parquet")]
-    return Counter(row for table in tables for row in zip(table["coordinate"], table["value"], strict=True))
+    return Counter(cell for table in tables for cell in table["cell"])
 
 
 def test_all_reports_of_all_owners_are_in_it_once(owners: list[Path], tmp_path: Path) -> None:
     done = shuffle(owners, tmp_path / "shuffled")
     assert done.reports == 3 * 12 * 3
     assert rows_of(tmp_path / "shuffled") == rows_of(*owners)
-    batches = [open_dataset(folder, stage="reports").identity.batch_ids[0] for folder in owners]
-    assert done.identity.batch_ids == tuple(sorted(batches))
+    batches = [open_dataset(folder, stage="reports").identity.contribution_ids[0] for folder in owners]
+    assert done.identity.contribution_ids == tuple(sorted(batches))
 
 
 def with_header(folder: Path, names: str, seed: int) -> Path:
     values, _ = grid_rows(15, PLAN, seed)
     np.savetxt(folder.with_suffix(".csv"), values, delimiter=",", header=names, comments="")
-    randomize(open_users(folder.with_suffix(".csv")), folder, PLAN)
+    randomize(open_users(folder.with_suffix(".csv")), folder, PlainTarget(PLAN))
     return folder
 
 
@@ -78,30 +79,31 @@ def test_one_owner_alone_has_too_few(owners: list[Path], tmp_path: Path) -> None
 
 
 def test_a_lost_part_of_one_owner_is_noticed(owners: list[Path], tmp_path: Path) -> None:
-    document = json.loads((owners[1] / "_shufflesum.json").read_text())
-    document["files"].append({"name": "part-00001.parquet", "rows": 3, "bytes": 500})
-    (owners[1] / "_shufflesum.json").write_text(json.dumps(document))
+    identity = open_dataset(owners[1], stage="reports").identity
+    write_part(owners[1], "part-00001", [records_of([1], identity)], identity)
+    write_manifest(owners[1], identity)
+    (owners[1] / "part-00001.parquet").unlink()
     with pytest.raises(ReportsError, match=r"b: part-00001.parquet is missing"):
         shuffle(owners, tmp_path / "shuffled")
 
 
 def test_every_folder_remembers_the_release(owners: list[Path], tmp_path: Path) -> None:
     done = shuffle(owners, tmp_path / "shuffled")
-    told = [json.loads((folder / LEDGER).read_text())["releases"] for folder in owners]
-    assert [[release["shuffles"] for release in releases] for releases in told] == [[[done.identity.shuffle_id]]] * 3
+    lists = [json.loads((folder / RELEASED).read_text())["releases"] for folder in owners]
+    assert [[release["shuffles"] for release in releases] for releases in lists] == [[[done.identity.shuffle_id]]] * 3
     late = owner(tmp_path / "late", seed=9)
     for others in ([*owners, late], [owners[2], owner(tmp_path / "large", 40)]):
         with pytest.raises(ReportsError, match=LATE):
             shuffle(others, tmp_path / "again")
-    assert not (late / LEDGER).exists()
+    assert not (late / RELEASED).exists()
     assert shuffle(owners[::-1], tmp_path / "again").reports == done.reports
 
 
-def test_one_ledger_serves_all_owners(owners: list[Path], tmp_path: Path) -> None:
-    shuffle(owners, tmp_path / "shuffled", ledger=tmp_path / "released.json")
-    assert not any((folder / LEDGER).exists() for folder in owners)
+def test_one_list_serves_all_owners(owners: list[Path], tmp_path: Path) -> None:
+    shuffle(owners, tmp_path / "shuffled", released=tmp_path / "released.json")
+    assert not any((folder / RELEASED).exists() for folder in owners)
     with pytest.raises(ReportsError, match=LATE):
-        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again", ledger=tmp_path / "released.json")
+        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again", released=tmp_path / "released.json")
 
 
 def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: 
     shutil.copytree(owners[0], tmp_path / "copy")
     with pytest.raises(ReportsError, match="count twice"):
         shuffle([*owners, tmp_path / "copy"], tmp_path / "shuffled")
-    other = write_folder(tmp_path / "other", Identity.for_plan(noiseless_plan(users=31)), ([0], [0]))
+    other = write_folder(tmp_path / "other", Identity.for_plan(noiseless_plan(users=31)), [0])
     with pytest.raises(ReportsError, match=r"a and .*other: reports of plan \w+ and of plan \w+ cannot be mixed"):
         shuffle([*owners, other], tmp_path / "shuffled")
     (tmp_path / "uploads").mkdir()
@@ -140,22 +142,21 @@ def test_a_sealed_report_that_another_owner_copied_is_refused(tmp_path: Path, me
     for seed, folder in enumerate(folders):
         values, _ = grid_rows(15, PLAN, seed)
         np.save(folder.with_suffix(".npy"), values)
-        randomize(open_users(folder.with_suffix(".npy")), folder, task)
+        randomize(open_users(folder.with_suffix(".npy")), folder, SealedTarget(task))
         tables.append(parquet.read_table(next(folder.glob("*.parquet")), columns=["sealed"]))
-    sealed_folders(folders).refuse_copied_reports(memory)
+    look_for_copies(folders, memory)
     identity = open_dataset(folders[1], stage="reports").identity
     shutil.rmtree(folders[1])
     folders[1].mkdir()
     with_copy = pa.concat_tables([tables[1].slice(1), tables[0].slice(7, 1)]).replace_schema_metadata(None)
     write_part(folders[1], "part", with_copy.combine_chunks().to_batches(), identity)
     with pytest.raises(ReportsError, match=r"a/.*\.parquet and .*b/part\.parquet: hold the same sealed report"):
-        sealed_folders(folders).refuse_copied_reports(memory)
+        look_for_copies(folders, memory)
     with pytest.raises(ReportsError, match="hold the same sealed report"):
         shuffle(folders, tmp_path / "shuffled")
     assert not (tmp_path / "shuffled").exists()
 
 
-def sealed_folders(folders: list[Path]) -> FileSource:
+def look_for_copies(folders: list[Path], memory: int) -> None:
     source = open_source(*folders)
-    assert isinstance(source, FileSource)
-    return source
+    refuse_same_reports(source.sealed, source.rows, memory)

@@ -3,15 +3,17 @@ from __future__ import annotations
 import json
 import os
 import threading
+from itertools import product
 from pathlib import Path
 
 import pytest
-from tests.batch.report_folders import batch_of, noiseless_plan
+from tests.batch.report_folders import every_byte_changed, noiseless_plan, records_of
 
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum._documents import encode_checked
+from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.permute import shuffle
-from shufflesum.batch.released import LEDGER, Members, ReleaseLedger
+from shufflesum.batch.once import RELEASED, Members, Released
+from shufflesum.batch.shuffle import shuffle
 from shufflesum.errors import FileError, ReportsError
 
 PLAN = noiseless_plan(users=4)
@@ -22,7 +24,7 @@ def add(folder: Path, name: str, identity: Identity | None = None, reports: int 
     """One more file of reports, by default of a user who came alone."""
     identity = identity or Identity.for_plan(PLAN)
     folder.mkdir(exist_ok=True)
-    write_part(folder, name, [batch_of([0] * reports, [1] * reports, identity)], identity)
+    write_part(folder, name, [records_of([1] * reports, identity)], identity)
     return folder
 
 
@@ -46,10 +48,10 @@ def test_the_difference_of_two_outputs_is_refused(reports: Path, tmp_path: Path)
 
 def test_exactly_the_same_files_may_be_shuffled_again(reports: Path, tmp_path: Path) -> None:
     done = [shuffle(reports, tmp_path / name).identity for name in ("one", "two")]
-    document = json.loads((reports / LEDGER).read_text())
+    document = json.loads((reports / RELEASED).read_text())
     assert [release["shuffles"] for release in document["releases"]] == [[identity.shuffle_id for identity in done]]
-    assert document["releases"][0]["members"] == "".join(done[0].batch_ids)
-    assert (reports / LEDGER).stat().st_mode & 0o777 == 0o600
+    assert document["releases"][0]["contributions"] == "".join(done[0].contribution_ids)
+    assert (reports / RELEASED).stat().st_mode & 0o777 == 0o600
     (reports / "two.parquet").rename(reports / "renamed.parquet")
     assert shuffle(reports, tmp_path / "three").reports == 24
 
@@ -64,41 +66,41 @@ def test_another_part_of_a_released_batch_is_refused(tmp_path: Path) -> None:
         shuffle(reports, tmp_path / "after")
 
 
-def test_spark_asks_the_same_ledger(reports: Path, tmp_path: Path) -> None:
+def test_spark_asks_the_same_list(reports: Path, tmp_path: Path) -> None:
     spark = pytest.importorskip("shufflesum.batch.spark", exc_type=ImportError)
-    shuffle(reports, tmp_path / "before", ledger=tmp_path / "released.json")
+    shuffle(reports, tmp_path / "before", released=tmp_path / "released.json")
     add(reports, "late")
     with pytest.raises(ReportsError, match=LATE):
-        spark.shuffle_folder(reports, tmp_path / "after", ledger=tmp_path / "released.json")
+        spark.shuffle_folder(reports, tmp_path / "after", released=tmp_path / "released.json")
     assert not (tmp_path / "after").exists()
 
 
-def test_one_ledger_for_all_folders(reports: Path, tmp_path: Path) -> None:
-    ledger = tmp_path / "released.json"
-    shuffle(reports, tmp_path / "before", ledger=ledger)
-    assert not (reports / LEDGER).exists()
+def test_one_list_for_all_folders(reports: Path, tmp_path: Path) -> None:
+    known = tmp_path / "released.json"
+    shuffle(reports, tmp_path / "before", released=known)
+    assert not (reports / RELEASED).exists()
     moved = reports.rename(tmp_path / "moved")
     add(moved, "late")
     with pytest.raises(ReportsError, match=LATE):
-        shuffle(moved, tmp_path / "after", ledger=ledger)
-    assert shuffle(add(tmp_path / "next", "late", reports=12), tmp_path / "after", ledger=ledger).reports == 12
-    assert len(json.loads(ledger.read_text())["releases"]) == 2
+        shuffle(moved, tmp_path / "after", released=known)
+    assert shuffle(add(tmp_path / "next", "late", reports=12), tmp_path / "after", released=known).reports == 12
+    assert len(json.loads(known.read_text())["releases"]) == 2
 
 
-def test_the_ledger_in_the_folder_counts_where_another_is_named(reports: Path, tmp_path: Path) -> None:
+def test_the_list_in_the_folder_counts_where_another_is_named(reports: Path, tmp_path: Path) -> None:
     shuffle(reports, tmp_path / "before")
     add(reports, "late")
     with pytest.raises(ReportsError, match=LATE):
-        shuffle(reports, tmp_path / "after", ledger=tmp_path / "released.json")
+        shuffle(reports, tmp_path / "after", released=tmp_path / "released.json")
 
 
-def test_one_file_shares_the_ledger_of_its_folder(reports: Path, tmp_path: Path) -> None:
+def test_one_file_shares_the_list_of_its_folder(reports: Path, tmp_path: Path) -> None:
     shuffle(reports / "one.parquet", tmp_path / "before")
     with pytest.raises(ReportsError, match=LATE):
         shuffle(reports, tmp_path / "after")
 
 
-def test_links_share_the_ledger_of_the_files_they_point_to(reports: Path, tmp_path: Path) -> None:
+def test_links_share_the_list_of_the_files_they_point_to(reports: Path, tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
     for file in list(reports.iterdir()):
         (tmp_path / "links" / file.name).symlink_to(file)
@@ -109,66 +111,94 @@ def test_links_share_the_ledger_of_the_files_they_point_to(reports: Path, tmp_pa
 
 
 def test_nothing_is_released_that_was_not_written_down(reports: Path, tmp_path: Path) -> None:
-    """The ledger breaks while the shuffle runs: no output; mended, the same command goes on."""
+    """The list breaks while the shuffle runs: no output; mended, the same command goes on."""
 
     def spoil(done: int) -> None:
-        (reports / LEDGER).mkdir(exist_ok=True)
+        (reports / RELEASED).mkdir(exist_ok=True)
 
-    with pytest.raises(FileError, match=r"cannot be kept.*--ledger"):
+    with pytest.raises(FileError, match=r"cannot be kept.*--released"):
         shuffle(reports, tmp_path / "after", progress=spoil)
     assert not (tmp_path / "after").exists()
-    (reports / LEDGER).rmdir()
+    (reports / RELEASED).rmdir()
     done = shuffle(reports, tmp_path / "after")
-    assert json.loads((reports / LEDGER).read_text())["releases"][0]["shuffles"] == [done.identity.shuffle_id]
+    assert json.loads((reports / RELEASED).read_text())["releases"][0]["shuffles"] == [done.identity.shuffle_id]
     assert open_dataset(tmp_path / "after", stage="shuffled").rows == 24
 
 
 def test_a_release_in_the_meantime_is_refused_at_the_end(reports: Path, tmp_path: Path) -> None:
     other = add(tmp_path / "other", "late")
     (other / "one.parquet").write_bytes((reports / "one.parquet").read_bytes())
-    ledger = tmp_path / "released.json"
+    known = tmp_path / "released.json"
 
     def overtake(done: int) -> None:
         if not (tmp_path / "first").exists():
-            shuffle(other, tmp_path / "first", ledger=ledger)
+            shuffle(other, tmp_path / "first", released=known)
 
     with pytest.raises(ReportsError, match=LATE):
-        shuffle(reports, tmp_path / "second", ledger=ledger, progress=overtake, workers=1)
+        shuffle(reports, tmp_path / "second", released=known, progress=overtake, workers=1)
     assert {path.name for path in tmp_path.iterdir()} == {"reports", "other", "first", "released.json"}
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"format": "other"}', '{"format": "shufflesum-released-1", "releases": [{"members": "abc"}]}'],
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": "other"}',
+        '{"format": "shufflesum-released-2", "releases": []}',
+        encode_checked("shufflesum-released-2", {"releases": [{"contributions": "abc"}]}),
+    ],
 )
-def test_a_damaged_ledger_is_refused(reports: Path, tmp_path: Path, text: str) -> None:
-    (reports / LEDGER).write_text(text)
+def test_a_damaged_list_is_refused(reports: Path, tmp_path: Path, text: str) -> None:
+    (reports / RELEASED).write_text(text)
     with pytest.raises(FileError, match="the list of what was released cannot be understood"):
         shuffle(reports, tmp_path / "after")
-    assert (reports / LEDGER).read_text() == text
+    assert (reports / RELEASED).read_text() == text
     assert {path.name for path in tmp_path.iterdir()} == {"reports"}
 
 
+def test_a_list_of_an_earlier_version_is_named(reports: Path, tmp_path: Path) -> None:
+    (reports / RELEASED).write_text('{"format": "shufflesum-released-1", "releases": []}')
+    with pytest.raises(FileError, match=r"'shufflesum-released-1', but .*-2'.*; take a copy .* move it"):
+        shuffle(reports, tmp_path / "after")
+
+
+def test_with_any_byte_of_the_list_changed_nothing_that_overlaps_is_released(tmp_path: Path) -> None:
+    """Also where the change leaves it readable: one digit of an id would hide who was released."""
+    ids = [f"{number:032x}" for number in range(3)]
+    Released(Members.of(ids[0] + ids[1]), [tmp_path]).record("5" * 32)
+    overlapping, same = (Released(Members.of(ids[0] + other), [tmp_path]) for other in (ids[2], ids[1]))
+    with pytest.raises(ReportsError, match=LATE):
+        overlapping.check()
+    same.check()
+    for changed in every_byte_changed(tmp_path / RELEASED):
+        for released, step in product((overlapping, same), (Released.check, lambda known: known.record("6" * 32))):
+            with pytest.raises(FileError, match=f"{RELEASED}.*; take a copy from before"):
+                step(released)
+        assert (tmp_path / RELEASED).read_bytes() == changed
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_needs_a_ledger_elsewhere(reports: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_needs_a_list_elsewhere(reports: Path, tmp_path: Path) -> None:
     reports.chmod(0o500)
     try:
-        with pytest.raises(FileError, match=r"no permission to write there; name a file .*--ledger"):
+        with pytest.raises(FileError, match=r"no permission to write there; name a file .*--released"):
             shuffle(reports, tmp_path / "after")
-        assert shuffle(reports, tmp_path / "after", ledger=tmp_path / "released.json").reports == 24
+        assert shuffle(reports, tmp_path / "after", released=tmp_path / "released.json").reports == 24
     finally:
         reports.chmod(0o700)
 
 
 def test_many_at_once_lose_no_release(tmp_path: Path) -> None:
     ids = [f"{number:032x}" for number in range(40)]
-    ledgers = [ReleaseLedger(Members.of(name), [tmp_path]) for name in ids]
-    threads = [threading.Thread(target=ledger.record, args=("s" * 32,)) for ledger in ledgers]
+    lists = [Released(Members.of(name), [tmp_path]) for name in ids]
+    threads = [threading.Thread(target=released.record, args=("s" * 32,)) for released in lists]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(entry["members"] for entry in json.loads((tmp_path / LEDGER).read_text())["releases"]) == ids
-    assert [path.name for path in tmp_path.iterdir()] == [LEDGER]
+    assert sorted(entry["contributions"] for entry in json.loads((tmp_path / RELEASED).read_text())["releases"]) == ids
+    assert [path.name for path in tmp_path.iterdir()] == [RELEASED]
     with pytest.raises(ReportsError, match=LATE):
-        ReleaseLedger(Members.of(ids[1] + ids[0]), [tmp_path]).check()
+        Released(Members.of(ids[1] + ids[0]), [tmp_path]).check()

@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.chances import FALSE_ALARM, chi_square
 
-from shufflesum.batch.scatter import PLAIN, SEALED, FileRuns, Items, Layout, MemoryRuns, permute, scatter, spill
+from shufflesum.batch import kinds
+from shufflesum.batch.kinds import Items
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.scatter import permute, scatter
+from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, spill
 from shufflesum.errors import ParameterError
-from shufflesum.protocol.randomness import Words
+from shufflesum.randomness import Words
 from shufflesum.testing import SeededSource
+
+PLAIN, SEALED = kinds.PLAIN.item, kinds.SEALED.item
 
 
 class WordsBelow:
@@ -28,9 +34,7 @@ class WordsBelow:
 
 
 def numbered(count: int) -> Items:
-    items = np.zeros(count, dtype=PLAIN)
-    items["coordinate"], items["value"] = np.arange(count), np.arange(count) % 7
-    return items
+    return np.arange(count, dtype=PLAIN)
 
 
 def random_items(count: int, dtype: np.dtype[Any], seed: int = 1) -> Items:
@@ -56,7 +60,7 @@ def test_buckets_are_drawn_uniformly_and_independently() -> None:
         for _ in range(20):
             out, ends = scatter(numbered(2000), 8, source)
             bucket = np.empty(2000, dtype=np.int64)
-            bucket[out["coordinate"]] = np.repeat(np.arange(8), np.diff(ends))
+            bucket[out] = np.repeat(np.arange(8), np.diff(ends))
             np.add.at(found, (bucket[::2], bucket[1::2]), 1)
         return found
 
@@ -71,7 +75,7 @@ def test_a_bucket_is_permuted_uniformly() -> None:
     def observed(source: Any) -> Any:
         found = np.zeros(120)
         for _ in range(12_000):
-            found[place[tuple(permute(numbered(5), source)["coordinate"].tolist())]] += 1
+            found[place[tuple(permute(numbered(5), source).tolist())]] += 1
         return found
 
     assert chi_square(observed(SeededSource(4)), np.full(120, 1 / 120)) > FALSE_ALARM
@@ -94,7 +98,7 @@ def test_runs_in_files_and_in_memory_give_the_same_buckets(tmp_path: Path) -> No
         in_memory.add(items, ends)
     assert spill(tmp_path, 0, iter(runs[:3]), 4) == 308
     assert spill(tmp_path, 1, iter(runs[3:]), 4) == 250
-    with FileRuns(tmp_path, 2, SEALED) as in_files:
+    with FileRuns(tmp_path, 2, SEALED, 4) as in_files:
         assert in_files.rows == in_memory.rows == 558
         for bucket in range(4):
             assert in_files.bucket(bucket).tobytes() == in_memory.bucket(bucket).tobytes()
@@ -105,8 +109,8 @@ def test_a_unit_that_was_half_spilled_is_written_from_the_start(tmp_path: Path) 
     (tmp_path / "unit-000000").write_bytes(bytes(10_000))
     run = scatter(numbered(100), 2, SeededSource(1))
     spill(tmp_path, 0, iter([run]), 2)
-    with FileRuns(tmp_path, 1, PLAIN) as runs:
-        assert sorted(np.concatenate([runs.bucket(0), runs.bucket(1)])["coordinate"].tolist()) == list(range(100))
+    with FileRuns(tmp_path, 1, PLAIN, 2) as runs:
+        assert sorted(np.concatenate([runs.bucket(0), runs.bucket(1)]).tolist()) == list(range(100))
 
 
 def test_a_unit_is_not_done_before_all_of_it_is_spilled(tmp_path: Path) -> None:
@@ -116,7 +120,7 @@ def test_a_unit_is_not_done_before_all_of_it_is_spilled(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         spill(tmp_path, 0, broken(), 2)
-    assert not (tmp_path / "unit-000000.npy").exists()
+    assert not (tmp_path / "unit-000000.index").exists()
 
 
 def test_a_spill_file_that_lost_bytes_is_refused(tmp_path: Path) -> None:
@@ -124,7 +128,7 @@ def test_a_spill_file_that_lost_bytes_is_refused(tmp_path: Path) -> None:
     data = (tmp_path / "unit-000000").read_bytes()
     (tmp_path / "unit-000000").write_bytes(data[:-1])
     with pytest.raises(OSError, match="is not as it was written"):
-        FileRuns(tmp_path, 1, PLAIN)
+        FileRuns(tmp_path, 1, PLAIN, 2)
 
 
 @given(
@@ -150,16 +154,16 @@ def test_a_layout_covers_all_buckets_once_and_stays_within_the_memory(
 
 
 def test_what_fits_into_memory_is_not_spilled() -> None:
-    assert Layout.plan(10**6, 6, memory=1 << 26, workers=2).in_memory
-    assert not Layout.plan(10**8, 6, memory=1 << 28, workers=2).in_memory
-    few = Layout.plan(1000, 6, memory=1 << 26, workers=2)
+    assert Layout.plan(10**6, 4, memory=1 << 26, workers=2).in_memory
+    assert not Layout.plan(10**8, 4, memory=1 << 28, workers=2).in_memory
+    few = Layout.plan(1000, 4, memory=1 << 26, workers=2)
     assert (few.buckets, few.parts) == (1, 1)
 
 
 def test_impossible_layouts_are_refused_by_name() -> None:
     with pytest.raises(ParameterError, match="memory is 10 MB; a shuffle needs at least 42 MB"):
-        Layout.plan(100, 6, memory=10**7, workers=1)
+        Layout.plan(100, 4, memory=10**7, workers=1)
     with pytest.raises(ParameterError, match="workers is 0"):
-        Layout.plan(100, 6, memory=10**9, workers=0)
-    with pytest.raises(ParameterError, match="60,000 GB of reports cannot be shuffled within 200 MB; give more memory"):
-        Layout.plan(10**13, 6, memory=2 * 10**8, workers=2)
+        Layout.plan(100, 4, memory=10**9, workers=0)
+    with pytest.raises(ParameterError, match="40,000 GB of reports cannot be shuffled within 200 MB; give more memory"):
+        Layout.plan(10**13, 4, memory=2 * 10**8, workers=2)

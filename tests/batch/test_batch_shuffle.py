@@ -18,23 +18,33 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import KEY, batch_of, noiseless_plan, noiseless_task, snapshot, write_folder
+from tests.batch.report_folders import (
+    KEY,
+    every_byte_changed,
+    noiseless_plan,
+    noiseless_task,
+    records_of,
+    snapshot,
+    write_folder,
+)
 from tests.batch.test_batch_scatter import WordsBelow
 from tests.chances import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer
-from shufflesum.batch.datasets import Format, open_dataset, read_batches, write_part
+from shufflesum.batch.count import count
+from shufflesum.batch.files import Format, open_dataset, read_records, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.permute import run, shuffle
-from shufflesum.batch.released import LEDGER
-from shufflesum.batch.scatter import Layout
-from shufflesum.batch.sources import FileSource, open_source
-from shufflesum.batch.steps import count_batch, count_sealed_batch, seal_batch
+from shufflesum.batch.once import RELEASED
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.sources import FileSource, open_source
+from shufflesum.batch.targets import PlainTarget, SealedTarget
+from shufflesum.cells import BLANK
 from shufflesum.errors import FileError, ParameterError, ReportsError
-from shufflesum.protocol import Counts
-from shufflesum.protocol.randomness import RandomSource
+from shufflesum.randomness import RandomSource
+from shufflesum.reports import Counts
 from shufflesum.testing import SeededSource, unprotected_plan
-from shufflesum.wire import Opener
 
 PLAN = unprotected_plan(users=5, shape=1 << 20, levels=9)
 IDENTITY = Identity.for_plan(PLAN)
@@ -50,21 +60,15 @@ def folder() -> Iterator[Path]:
 
 
 def numbered_folder(path: Path, *sizes: int, kind: Format = "parquet") -> Path:
-    """Files of reports whose coordinates number them through."""
+    """Files of reports whose cells number them through."""
     ends = np.cumsum((0, *sizes)).tolist()
-    parts = [(range(a, b), [n % 10 for n in range(a, b)]) for a, b in pairwise(ends)]
-    return write_folder(path, IDENTITY, *parts, kind=kind)
+    return write_folder(path, IDENTITY, *(range(a, b) for a, b in pairwise(ends)), kind=kind)
 
 
 def read(path: Path) -> list[int]:
-    """The coordinates of a shuffled folder, in order; each must have kept its value."""
-    found: list[int] = []
-    for file in open_dataset(path, stage="shuffled").files:
-        for batch in read_batches(file, 1 << 20):
-            coordinates, values = (column.to_pylist() for column in batch.columns)
-            assert all(value == coordinate % 10 for coordinate, value in zip(coordinates, values, strict=True))
-            found += coordinates
-    return found
+    """The cells of a shuffled folder, in order."""
+    files = open_dataset(path, stage="shuffled").files
+    return [cell for file in files for records in read_records(file, 1 << 20) for cell in records["cell"].to_pylist()]
 
 
 def orders(reports: Path, layout: Layout, randomness: RandomSource, times: int) -> Iterator[list[int]]:
@@ -74,7 +78,7 @@ def orders(reports: Path, layout: Layout, randomness: RandomSource, times: int) 
         run(source, output, layout, randomness=lambda: randomness)
         yield read(output)
         shutil.rmtree(output)
-        (reports / LEDGER).unlink()
+        (reports / RELEASED).unlink()
 
 
 IN_MEMORY = Layout(rows=4, buckets=1, parts=1, run_rows=4, in_memory=True, workers=1)
@@ -136,7 +140,7 @@ def test_reports_at_the_ends_of_parts_are_any_reports(folder: Path, randomness: 
     source, output = open_source(reports), folder / "shuffled"
     for _ in range(150):
         run(source, output, layout, randomness=lambda: randomness)
-        parts = [parquet.read_table(path)["coordinate"].to_pylist() for path in sorted(output.glob("part-*"))]
+        parts = [parquet.read_table(path)["cell"].to_pylist() for path in sorted(output.glob("part-*"))]
         for part in filter(None, parts):
             ends[part[0]] += 1
             ends[part[-1]] += len(part) > 1
@@ -197,7 +201,7 @@ def test_nothing_of_the_output_depends_on_how_the_input_was_cut(folder: Path, ki
         for path in output.glob("*.parquet"):
             metadata = parquet.read_metadata(path)
             assert metadata.num_row_groups == 1
-            assert not any(metadata.row_group(0).column(i).is_stats_set for i in range(2))
+            assert not any(metadata.row_group(0).column(i).is_stats_set for i in range(1))
     one, other = seen
     assert one.keys() == other.keys()
     assert all(abs(one[name] - other[name]) < 0.02 * one[name] for name in one)  # another order packs otherwise
@@ -206,9 +210,9 @@ def test_nothing_of_the_output_depends_on_how_the_input_was_cut(folder: Path, ki
 def test_several_folders_are_merged_and_keep_the_names_of_their_batches(folder: Path) -> None:
     other = Identity.for_plan(PLAN)
     reports = numbered_folder(folder / "reports", 50)
-    write_part(reports, "other", [batch_of(range(50, 90), [n % 10 for n in range(50, 90)], other)], other)
+    write_part(reports, "other", [records_of(range(50, 90), other)], other)
     done = shuffle(reports, folder / "shuffled")
-    assert done.identity.batch_ids == tuple(sorted((*IDENTITY.batch_ids, *other.batch_ids)))
+    assert done.identity.contribution_ids == tuple(sorted((*IDENTITY.contribution_ids, *other.contribution_ids)))
     assert sorted(read(folder / "shuffled")) == list(range(90))
     assert (done.reports, done.parts, done.repeated) == (90, 1, 0)
 
@@ -219,19 +223,19 @@ def test_sealed_reports_are_shuffled_unopened(folder: Path, in_memory: bool) -> 
     task = noiseless_task(plan)
     identity = Identity.for_task(task, 1)
     rows = np.random.default_rng(1).integers(0, 5, (20, 3)) / 4
-    batch = seal_batch(Randomizer(plan).randomize(rows), task, 1)
+    target = SealedTarget(task, private_key=KEY)
+    with target.encoding(1) as encode:
+        records = encode(Randomizer(plan).randomize(rows))
     (folder / "reports").mkdir()
-    write_part(folder / "reports", "part", [batch], identity)
-    sent = batch.column("sealed").to_pylist()
+    write_part(folder / "reports", "part", [records], identity)
+    sent = records.column("sealed").to_pylist()
     layout = Layout(rows=60, buckets=4, parts=2, run_rows=7, in_memory=in_memory, workers=2)
     run(open_source(folder / "reports", task=task), folder / "shuffled", layout)
     dataset = open_dataset(folder / "shuffled", stage="shuffled")
-    counts = Counts(plan)
-    received: list[bytes] = []
-    for file in dataset.files:
-        for shuffled in read_batches(file, 100):
-            received += shuffled.column("sealed").to_pylist()
-            count_sealed_batch(shuffled, counts, task, 1, Opener(KEY, processes=1))
+    received = [
+        report for file in dataset.files for found in read_records(file, 100) for report in found["sealed"].to_pylist()
+    ]
+    counts, _ = count(dataset, target, workers=1)
     assert received != sent
     assert sorted(received) == sorted(sent)
     expected = Counts(plan)
@@ -241,21 +245,16 @@ def test_sealed_reports_are_shuffled_unopened(folder: Path, in_memory: bool) -> 
 
 
 def test_rows_that_are_no_reports_stay_and_are_rejected_by_the_analyzer(folder: Path) -> None:
-    """As a file from another engine may have them: signed columns with nulls, negative and large numbers."""
+    """As a file from another engine may have them: a signed column with nulls, negative and large numbers."""
     plan = unprotected_plan(users=2, shape=4, levels=1)
-    identity = Identity.for_plan(plan)
-    schema = pa.schema([("coordinate", pa.int64()), ("value", pa.int32())], metadata=identity.arrow_schema().metadata)
+    schema = pa.schema([("cell", pa.int64())], metadata=Identity.for_plan(plan).arrow_schema().metadata)
     (folder / "reports").mkdir()
-    columns = [[0, 1, None, -1, 1 << 40, 2, 3], [0, 1, 0, 1, 1, -5, 1]]
-    table = pa.table([pa.array(columns[0], pa.int64()), pa.array(columns[1], pa.int32())], schema=schema)
+    table = pa.table([pa.array([0, 3, None, -1, 1 << 40, 8, 7, BLANK], pa.int64())], schema=schema)
     parquet.write_table(table, folder / "reports" / "part.parquet")
-    assert shuffle(folder / "reports", folder / "shuffled").reports == 7
-    counts = Counts(plan)
-    for file in open_dataset(folder / "shuffled", stage="shuffled").files:
-        for batch in read_batches(file, 100):
-            count_batch(batch, counts)
-    assert counts.rejected == 4
-    assert counts.table.tolist() == [[1, 0], [0, 1], [0, 0], [0, 1]]
+    assert shuffle(folder / "reports", folder / "shuffled").reports == 8
+    counts, _ = count(open_dataset(folder / "shuffled", stage="shuffled"), PlainTarget(plan))
+    assert (counts.blanks, counts.rejected) == (1, 4)
+    assert counts.table.tolist() == [1, 0, 0, 1, 0, 0, 0, 1]
 
 
 def test_progress_ends_with_all_reports(folder: Path) -> None:
@@ -267,9 +266,9 @@ def test_progress_ends_with_all_reports(folder: Path) -> None:
 
 CHILD = """
 import sys, time
-from shufflesum.batch.permute import run
-from shufflesum.batch.scatter import Layout
-from shufflesum.batch.sources import open_source
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.sources import open_source
 
 def progress(done):
     print(done, flush=True)
@@ -305,7 +304,8 @@ def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Pa
         if not in_memory:
             assert (partial / "_spill").stat().st_mode & 0o777 == 0o700
             assert all(path.read_bytes() == data for path, data in kept.items()), "finished units and parts stay"
-            kept = {path: path.read_bytes() for pattern in ("*/unit-*.npy", "part-*") for path in partial.glob(pattern)}
+            finished = [*partial.glob("*/unit-*.index"), *partial.glob("part-*")]
+            kept = {path: path.read_bytes() for path in finished}
     assert in_memory or kept
     assert run_until(folder, None, in_memory) == 0
     order = read(folder / "shuffled")
@@ -314,7 +314,7 @@ def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Pa
     assert {path.name for path in folder.iterdir()} == {"reports", "shuffled"}
     assert {path.suffix for path in (folder / "shuffled").iterdir()} == {".parquet", ".json"}
     after = snapshot(reports)
-    assert after.pop(LEDGER)
+    assert after.pop(RELEASED)
     assert after == before
 
 
@@ -328,6 +328,44 @@ def test_after_a_restart_of_the_machine_spilled_reports_are_not_believed(folder:
         path.write_bytes(bytes(path.stat().st_size))
     assert run_until(folder, None) == 0
     assert sorted(read(folder / "shuffled")) == list(range(60_000))
+
+
+@pytest.mark.parametrize("parts_done", [0, 1])
+def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Path, parts_done: int) -> None:
+    """An interrupted shuffle with damaged files is refused or does that work again; what was drawn before is kept."""
+    reports = numbered_folder(folder / "reports", 3, 2)
+    layout = Layout(rows=5, buckets=2, parts=2, run_rows=3, in_memory=False, workers=1)
+    partial, kept = folder / ".shuffled.partial", folder / "kept"
+
+    def interrupt(done: int) -> None:
+        if len(list(partial.glob("part-*"))) == parts_done and len(list(partial.glob("*/unit-*.index"))) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(open_source(reports), folder / "shuffled", layout, progress=interrupt, randomness=lambda: SeededSource(7))
+    partial.rename(kept)
+    spilled = sorted(path.name for path in (kept / "_spill").iterdir())
+    assert spilled == ["boot", *(f"unit-00000{unit}{end}" for unit in range(2) for end in ("", ".index"))]
+    for name in spilled:
+        refusals = []
+        for _ in every_byte_changed(kept / "_spill" / name):
+            shutil.copytree(kept, partial)
+            try:
+                run(open_source(reports), folder / "shuffled", layout)
+            except FileError as error:
+                refusals.append(str(error))
+            else:
+                assert sorted(read(folder / "shuffled")) == list(range(5))
+                shutil.rmtree(folder / "shuffled")
+                (reports / RELEASED).unlink()
+            assert {path.name for path in folder.iterdir()} == {"reports", "kept"}
+        assert all(f"{name}: is not as it was written" in text and "begins anew" in text for text in refusals)
+        # Another start of the machine: all is done again. What is in finished parts already is not read again.
+        size = (kept / "_spill" / name).stat().st_size
+        assert len(refusals) == (0 if name == "boot" else 2 * size) or (parts_done and not name.endswith("index"))
+    shutil.copytree(kept, partial)
+    run(open_source(reports), folder / "shuffled", layout)
+    assert sorted(read(folder / "shuffled")) == list(range(5))
 
 
 @pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -356,12 +394,12 @@ def test_an_interrupted_shuffle_is_not_taken_up_with_other_input(folder: Path) -
 
 def mixed_plans(reports: Path) -> None:
     other = Identity.for_plan(unprotected_plan(users=5, shape=7))
-    write_part(reports, "other", [batch_of([1], [1], other)], other)
+    write_part(reports, "other", [records_of([1], other)], other)
 
 
 def shuffled_already(reports: Path) -> None:
     other = IDENTITY.shuffled()
-    write_part(reports, "other", [batch_of([1], [1], other)], other)
+    write_part(reports, "other", [records_of([1], other)], other)
 
 
 def damaged_inside(reports: Path) -> None:
@@ -392,7 +430,7 @@ def rewritten(reports: Path) -> None:
         (damaged_inside, "part-1.parquet: cannot be read"),
         (cut_short, "part-1.parquet: cannot be read"),
         (copied, "part-1.parquet and .*zzz.parquet are the same"),
-        (rewritten, "part-1.parquet and .*zzz.parquet are the same part, part-1, of one batch"),
+        (rewritten, "part-1.parquet and .*zzz.parquet are the same part, part-1, of one run"),
     ],
 )
 @pytest.mark.parametrize("in_memory", [True, False])
@@ -428,8 +466,8 @@ def test_empty_files_of_one_part_are_no_copies(folder: Path) -> None:
 
 
 def test_a_batch_that_is_too_small_is_refused(folder: Path) -> None:
-    identity = Identity.for_plan(unprotected_plan(users=50, shape=4, reports=2))
-    write_folder(folder / "reports", identity, ([0] * 99, [0] * 99))
+    identity = Identity.for_plan(unprotected_plan(users=50, shape=4, coordinates=2))
+    write_folder(folder / "reports", identity, [0] * 99)
     with pytest.raises(ReportsError, match=r"99 reports, but .* 50 users with 2 reports each; wait for 1 more"):
         shuffle(folder / "reports", folder / "shuffled")
     assert {path.name for path in folder.iterdir()} == {"reports"}
@@ -460,20 +498,20 @@ def test_memory_and_workers_are_checked(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"reports"}
 
 
-def test_units_cover_every_piece_once(folder: Path) -> None:
+def test_units_cover_every_group_once(folder: Path) -> None:
     dataset = open_dataset(numbered_folder(folder / "reports", 5, 0, 300, 20, kind="arrow"), stage="reports")
     source = FileSource(dataset, [])
     for rows in (1, 10, 1000):
-        pieces = Counter((file.path, piece) for unit in source.units(rows) for file, found in unit for piece in found)
-        assert set(pieces.values()) == {1}
-        assert len(pieces) == sum(file.pieces for file in dataset.files)
+        groups = Counter((file.path, group) for unit in source.units(rows) for file, found in unit for group in found)
+        assert set(groups.values()) == {1}
+        assert len(groups) == sum(file.groups for file in dataset.files)
 
 
 MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow.parquet
-from shufflesum.batch.permute import shuffle
+from shufflesum.batch.shuffle import shuffle
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
@@ -493,7 +531,7 @@ def peak_memory(folder: Path, batches: int, memory: int) -> tuple[int, int]:
     The second leaves out the compiler of the kernels, which is loaded when the first of them runs.
     """
     rng = np.random.default_rng(1)
-    batch = batch_of(rng.integers(0, 1 << 20, 1 << 20), rng.integers(0, 10, 1 << 20), IDENTITY)
+    batch = records_of(rng.integers(0, 10 << 20, 1 << 20), IDENTITY)
     numbered_folder(folder / "few", 100)
     (folder / "many").mkdir()
     for number, size in enumerate((batches // 3, batches - batches // 3)):

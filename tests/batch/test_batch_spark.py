@@ -18,16 +18,20 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 from scipy.stats import binom, norm
 from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task, write_folder
-from tests.batch.spark_frames import NEEDS_JAVA, largest_error, packed, users_frame
+from tests.batch.spark_frames import NEEDS_JAVA, cells_in, largest_error, users_frame
 from tests.chances import FALSE_ALARM, chi_square
 
 import shufflesum as ss
-from shufflesum.batch import local, permute
-from shufflesum.batch.datasets import open_dataset
+from shufflesum.batch.count import count
+from shufflesum.batch.files import open_dataset
+from shufflesum.batch.files.users import open_users
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.inputs import open_users
+from shufflesum.batch.randomize import randomize
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.targets import PlainTarget, SealedTarget
+from shufflesum.cells import BLANK
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError, ShufflesumError
-from shufflesum.estimation import Estimate
+from shufflesum.estimate import Estimate
 from shufflesum.experiments.data import load
 from shufflesum.synthetic import heartbeats
 from shufflesum.testing import unprotected_plan
@@ -35,9 +39,8 @@ from shufflesum.testing import unprotected_plan
 pytestmark = NEEDS_JAVA
 
 USERS, DIMENSION = 3000, 10
-PLAN = unprotected_plan(
-    users=USERS, shape=DIMENSION, reports=DIMENSION, levels=3, noise_probability=0.2, bounds=(0.0, 1.0)
-)
+PLAN = unprotected_plan(users=USERS, shape=DIMENSION, coordinates=DIMENSION, levels=3, noise_probability=0.2)
+TARGET = PlainTarget(PLAN)
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +71,14 @@ def batch(session: Any) -> Batch:
 
 
 def test_the_shuffle_keeps_every_report_and_not_their_order(batch: Batch) -> None:
-    before, after = packed(batch.reports), packed(batch.shuffled)
+    before, after = cells_in(batch.reports), cells_in(batch.shuffled)
     assert len(before) == USERS * DIMENSION
     np.testing.assert_array_equal(np.sort(before), np.sort(after))
     assert not np.array_equal(before, after)
 
 
 def test_what_was_drawn_stays_the_same_however_often_it_is_read(batch: Batch) -> None:
-    np.testing.assert_array_equal(packed(batch.reports), packed(batch.reports))
+    np.testing.assert_array_equal(cells_in(batch.reports), cells_in(batch.reports))
 
 
 def test_local_counts_what_spark_wrote(batch: Batch, tmp_path: Path) -> None:
@@ -84,7 +87,7 @@ def test_local_counts_what_spark_wrote(batch: Batch, tmp_path: Path) -> None:
     name = "a strange [name] {with}, * and %20"
     dataset = spark.write(batch.shuffled, tmp_path / name)
     assert sorted(os.listdir(tmp_path)) == [name]
-    counted, _ = local.count(dataset, PLAN)
+    counted, _ = count(dataset, TARGET)
     found = spark.count(spark.read(batch.shuffled.sparkSession, tmp_path / name, "shuffled"), PLAN)
     np.testing.assert_array_equal(counted.table, found.table)
     np.testing.assert_array_equal(counted.table, spark.analyze(batch.shuffled, PLAN).table)
@@ -96,15 +99,15 @@ def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
     np.save(tmp_path / "users.npy", heartbeats(USERS, DIMENSION, seed=4))
-    local.randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", PLAN)
-    permute.shuffle(tmp_path / "reports", tmp_path / "by local")
+    randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", TARGET)
+    shuffle(tmp_path / "reports", tmp_path / "by local")
     spark.shuffle_folder(tmp_path / "reports", tmp_path / "by spark")
-    counted, _ = local.count(open_dataset(tmp_path / "by local", stage="shuffled"), PLAN)
+    counted, _ = count(open_dataset(tmp_path / "by local", stage="shuffled"), TARGET)
     for folder in ("by local", "by spark"):
         found = spark.analyze_folder(tmp_path / folder, PLAN)
         np.testing.assert_array_equal(found.table, counted.table)
         # Also where the frame is no longer just files.
-        frame = spark.read(session, tmp_path / folder, "shuffled").where("value >= 0")
+        frame = spark.read(session, tmp_path / folder, "shuffled").where("cell >= 0")
         np.testing.assert_array_equal(spark.count(frame, PLAN).table, counted.table)
 
 
@@ -115,9 +118,9 @@ def test_sealed_reports_are_shuffled_unopened(tmp_path: Path) -> None:
     task = noiseless_task(plan)
     rows, table = grid_rows(20, plan)
     np.save(tmp_path / "users.npy", rows)
-    local.randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", task, workers=1)
+    randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", SealedTarget(task), workers=1)
     shuffled = spark.shuffle_folder(tmp_path / "reports", tmp_path / "shuffled")
-    counted, _ = local.count(shuffled, task, private_key=KEY, workers=1)
+    counted, _ = count(shuffled, SealedTarget(task, private_key=KEY), workers=1)
     np.testing.assert_array_equal(counted.table, table)
     assert counted.rejected == 0
 
@@ -134,46 +137,48 @@ def test_files_that_only_spark_can_reach_are_counted_too(session: Any, batch: Ba
     np.testing.assert_array_equal(spark.count(frame, PLAN).table, spark.count(batch.shuffled, PLAN).table)
 
 
-def test_reports_outside_the_domain_are_rejected_and_counted(session: Any, tmp_path: Path) -> None:
+def test_blanks_and_reports_that_name_no_cell_are_counted_apart(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
     identity = Identity.for_plan(PLAN).shuffled()
-    folder = write_folder(tmp_path / "shuffled", identity, ([0, 1, DIMENSION], [3, 4, 0]), ([9], [2]))
+    folder = write_folder(tmp_path / "shuffled", identity, [3, PLAN.cells, BLANK, BLANK - 1], [38, BLANK])
     counts = spark.count(spark.read(session, folder, "shuffled"), PLAN)
-    assert (counts.accepted, counts.rejected) == (2, 2)
-    assert counts.table[0, 3] == counts.table[9, 2] == 1
-    with pytest.raises(ReportsError, match=r"2 reports were accepted \(2 rejected\)"):
+    assert (counts.accepted, counts.blanks, counts.rejected) == (2, 2, 2)
+    assert counts.table[3] == counts.table[38] == 1
+    with pytest.raises(ReportsError, match=r"6 reports were received \(2 rejected\)"):
         spark.analyze(spark.read(session, folder, "shuffled"), PLAN)
 
 
-def test_a_batch_with_too_many_strays_has_no_estimate(session: Any, tmp_path: Path) -> None:
+def test_a_batch_with_too_many_dishonest_users_has_no_estimate(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
-    plan = unprotected_plan(users=4, shape=2, reports=2, levels=1)
-    honest, stray = ([0, 1] * 4, [0] * 8), ([0, 0] * 4, [1] * 8)  # the latter's reports are all of one coordinate
-    for name, parts, refused in (("honest", [honest, honest], False), ("strays", [honest, stray], True)):
-        folder = write_folder(tmp_path / name, Identity.for_plan(plan).shuffled(), *parts)
-        if refused:
-            with pytest.raises(ReportsError, match="at least 4 of 8 users strayed from the protocol"):
-                spark.analyze(spark.read(session, folder, "shuffled"), plan)
-        else:
-            assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
+    plan = unprotected_plan(users=4, shape=2, coordinates=2, levels=1)
+    honest, dishonest = [0, 2] * 4, [1] * 8  # the latter's reports are all of one coordinate
+    folder = write_folder(tmp_path / "honest", Identity.for_plan(plan).shuffled(), honest, honest)
+    assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
+    with pytest.raises(ReportsError, match="nobody can see whether enough users were honest"):
+        spark.analyze_folder(folder, plan)  # without a manifest it may be a part of a batch
+    folder = write_folder(tmp_path / "dishonest", Identity.for_plan(plan).shuffled(), honest, dishonest)
+    with pytest.raises(ReportsError, match="at least 4 of 8 users did not follow the protocol"):
+        spark.analyze(spark.read(session, folder, "shuffled"), plan)
+    found = spark.analyze_folder(folder, plan, without_guarantee=True)
+    assert not found.guarantee_holds
 
 
 @pytest.mark.slow
 def test_columns_of_numbers_and_arrays_mean_the_same(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
-    plan = unprotected_plan(users=4, shape=(2, 2), reports=4, levels=8)
+    plan = unprotected_plan(users=4, shape=(2, 2), coordinates=4, levels=8)
     rows = np.random.default_rng(1).integers(0, 9, (50, 4)) / 8
     table = pa.table({"who": pa.array(range(50)), **{f"x {i}": rows[:, i] for i in range(4)}})
     parquet.write_table(table, tmp_path / "users.parquet")
     dataset = spark.randomize_folder(
         tmp_path / "users.parquet", tmp_path / "reports", plan, user_column="who", columns=["1:5"]
     )
-    by_columns = packed(spark.read(session, tmp_path / "reports", "reports"))
-    by_arrays = packed(spark.randomize(users_frame(session, rows, 2), plan))
-    expected = np.arange(4) * 65536 + np.rint(rows * 8).astype(int)
+    by_columns = cells_in(spark.read(session, tmp_path / "reports", "reports"))
+    by_arrays = cells_in(spark.randomize(users_frame(session, rows, 2), plan))
+    expected = np.arange(4) * 9 + np.rint(rows * 8).astype(int)
     np.testing.assert_array_equal(np.sort(by_columns), np.sort(expected.reshape(-1)))
     np.testing.assert_array_equal(np.sort(by_arrays), np.sort(expected.reshape(-1)))
     assert dataset.identity.plan_id == plan.id
@@ -208,13 +213,13 @@ def test_the_order_after_the_shuffle_says_nothing_about_the_order_before(
 
     users = 1 << 14
     plan = unprotected_plan(users=users, shape=1, levels=users)
-    monkeypatch.setattr(spark, "_BUCKET_BYTES", users * 6 // 8)
+    monkeypatch.setattr(spark.roles, "_BUCKET_BYTES", users * 4 // 8)
     reports = spark.randomize(users_frame(session, np.arange(users)[:, None] / users, 3), plan)
     shuffled = spark.shuffle(reports)
     assert len(shuffled.inputFiles()) == 8
     place = np.empty(users, dtype=np.int64)
-    place[packed(reports)] = np.arange(users)
-    order = place[packed(shuffled)]
+    place[cells_in(reports)] = np.arange(users)
+    order = place[cells_in(shuffled)]
     assert uniformity(order) > FALSE_ALARM
 
     generator = np.random.default_rng(1)
@@ -232,10 +237,10 @@ def test_no_two_tasks_draw_the_same(session: Any) -> None:
     drawn = []
     for _ in range(2):  # the second time in the same Python workers
         for file in spark.randomize(frame, plan).inputFiles():
-            drawn.append(tuple(parquet.read_table(file.removeprefix("file://")).column("coordinate").to_pylist()[:50]))
+            drawn.append(tuple(parquet.read_table(file.removeprefix("file://")).column("cell").to_pylist()[:50]))
     assert len(drawn) == 8
     assert len(set(drawn)) == 8
-    assert all(len(set(coordinates)) > 20 for coordinates in drawn)
+    assert all(len(set(cells)) > 20 for cells in drawn)
 
 
 def test_end_to_end_within_the_predicted_error(session: Any) -> None:
@@ -246,7 +251,9 @@ def test_end_to_end_within_the_predicted_error(session: Any) -> None:
     plan = ss.plan(users=len(beats), shape=20, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6)
     found = spark.analyze(spark.shuffle(spark.randomize(users_frame(session, beats, 2), plan)), plan)
     assert (found.users, found.rejected) == (len(beats), 0)
-    half = replace(plan, noise_probability=np.ceil(plan.noise_probability / 2 * 2.0**53) * 2.0**-53)
+    assert isinstance(plan.mechanism, ss.Replace)
+    noise = np.ceil(plan.mechanism.noise_probability / 2 * 2.0**53) * 2.0**-53
+    half = replace(plan, mechanism=replace(plan.mechanism, noise_probability=noise))
     wrong = Estimate(half, found.users, 0, found.table)
     right_error, wrong_error = (float(np.sum((e.mean - beats.mean(axis=0)) ** 2)) for e in (found, wrong))
     assert right_error <= largest_error(plan.expected_error.total, 20) < wrong_error
@@ -255,22 +262,26 @@ def test_end_to_end_within_the_predicted_error(session: Any) -> None:
 def with_column(batch: Batch) -> Any:
     from pyspark.sql import functions as F
 
-    return batch.shuffled.withColumn("value", F.lit(1))
+    return batch.shuffled.withColumn("cell", F.lit(1))
+
+
+def twice(batch: Batch) -> Any:
+    return batch.shuffled.withColumn("again", batch.shuffled["cell"])
 
 
 def mixed(batch: Batch) -> Any:
-    return batch.shuffled.union(batch.shuffled.sparkSession.createDataFrame([(1, 1)], "coordinate long, value int"))
+    return batch.shuffled.union(batch.shuffled.sparkSession.createDataFrame([(1,)], "cell long"))
 
 
-OTHER = unprotected_plan(users=USERS, shape=DIMENSION, reports=DIMENSION, levels=3)
+OTHER = unprotected_plan(users=USERS, shape=DIMENSION, coordinates=DIMENSION, levels=3)
 REFUSED: dict[str, tuple[type[ShufflesumError], str, Callable[[Any, Batch], object]]] = {
     "another plan": (ReportsError, "belong to plan", lambda spark, b: spark.analyze(b.shuffled, OTHER)),
     "not shuffled": (ReportsError, "not shuffled", lambda spark, b: spark.analyze(b.reports, PLAN)),
     "shuffled twice": (ReportsError, "shuffled already", lambda spark, b: spark.shuffle(b.shuffled)),
     "no identity": (ReportsError, "does not say whose", lambda spark, b: spark.analyze(b.users, PLAN)),
-    "a computed column": (ReportsError, "'value' does not say", lambda spark, b: spark.analyze(with_column(b), PLAN)),
+    "a computed column": (ReportsError, "'cell' does not say", lambda spark, b: spark.analyze(with_column(b), PLAN)),
     "foreign rows": (ReportsError, "mixes reports", lambda spark, b: spark.analyze(mixed(b), PLAN)),
-    "one column": (ReportsError, "exactly", lambda spark, b: spark.count(b.shuffled.select("value"), PLAN)),
+    "other columns": (ReportsError, "exactly", lambda spark, b: spark.count(twice(b), PLAN)),
     "twice": (ReportsError, "same reports twice", lambda spark, b: spark.shuffle(b.reports.union(b.reports))),
     "too few": (ReportsError, "wait for 29995 more", lambda spark, b: spark.shuffle(b.reports.limit(5))),
     "no rows": (DataError, "no rows", lambda spark, b: spark.randomize(b.users.limit(0), PLAN)),
@@ -317,15 +328,15 @@ def test_batches_of_the_same_plan_are_shuffled_together(batch: Batch) -> None:
     more = spark.randomize(batch.users.limit(100), PLAN)
     shuffled = spark.shuffle(batch.reports.union(more))
     assert spark.analyze(shuffled, PLAN).users == USERS + 100
-    told = Identity.from_json(shuffled.schema["value"].metadata["shufflesum"])
-    assert len(told.batch_ids) == 2
+    found = Identity.from_json(shuffled.schema["cell"].metadata["shufflesum"])
+    assert len(found.contribution_ids) == 2
 
 
 @pytest.mark.slow
 def test_bad_input_leaves_nothing_behind(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
-    plan = unprotected_plan(users=1, shape=2, reports=2, levels=1)
+    plan = unprotected_plan(users=1, shape=2, coordinates=2, levels=1)
     table = pa.table({"who": ["a", "b", " a"], "x": [0.0, 1.0, 0.5], "y": [0.0, float("nan"), 1.0]})
     parquet.write_table(table, tmp_path / "users.parquet")
     for options, words in (({"columns": ["x", "y"]}, "is NaN"), ({"user_column": "who"}, "user 'a' has 2 rows")):
@@ -344,7 +355,7 @@ def test_a_damaged_file_is_named(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
     identity = Identity.for_plan(PLAN).shuffled()
-    folder = write_folder(tmp_path / "shuffled", identity, ([0] * 5000, [3] * 5000))
+    folder = write_folder(tmp_path / "shuffled", identity, [3] * 5000)
     frame = spark.read(session, folder, "shuffled")
     (folder / "part-0.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
     with pytest.raises(FileError, match=r"part-0\.parquet: cannot be read"):
@@ -396,5 +407,5 @@ def test_the_real_heartbeats_end_to_end(session: Any, tmp_path: Path) -> None:
     found = spark.analyze(shuffled, plan)
     error = float(np.sum((found.mean - beats.mean(axis=0)) ** 2))
     assert plan.expected_error.total / 10 <= error <= largest_error(plan.expected_error.total, 100)
-    counted, _ = local.count(spark.write(shuffled, tmp_path / "shuffled"), plan)
+    counted, _ = count(spark.write(shuffled, tmp_path / "shuffled"), PlainTarget(plan))
     np.testing.assert_array_equal(counted.table, found.table)

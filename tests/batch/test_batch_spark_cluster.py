@@ -1,7 +1,7 @@
 """Several Spark processes, and executors that die in the middle: nothing is lost, repeated or drawn again.
 
 Executors are separate Java processes with Python workers of their own (`local-cluster`). Which reports were written is
-told by Spark's commit protocol: `_temporary/0/task_*` is there for each task that has committed in a job that has not.
+known from Spark's commit protocol: `_temporary/0/task_*` is there for each task that committed in a job that has not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.batch.spark_frames import NEEDS_JAVA, first_one_waits, largest_error, packed, slowly, users_frame
+from tests.batch.spark_frames import NEEDS_JAVA, cells_in, first_one_waits, largest_error, slowly, users_frame
 
 import shufflesum as ss
 from shufflesum.synthetic import heartbeats
@@ -107,12 +107,12 @@ def numbered(spark: Any, users: int, copies: int) -> Any:
 
 
 def identifying_plan(users: int, copies: int) -> ss.Plan:
-    return unprotected_plan(users=users, shape=copies, reports=copies, levels=ID_LEVELS)
+    return unprotected_plan(users=users, shape=copies, coordinates=copies, levels=ID_LEVELS)
 
 
 def everybody(users: int, copies: int) -> NDArray[np.int64]:
     """What the reports of such users are, each once."""
-    return np.sort((np.arange(copies)[:, None] * 65536 + np.arange(users)).reshape(-1))
+    return np.sort((np.arange(copies)[:, None] * (ID_LEVELS + 1) + np.arange(users)).reshape(-1))
 
 
 def test_an_executor_killed_while_users_are_randomized(cluster: Any) -> None:
@@ -122,17 +122,17 @@ def test_an_executor_killed_while_users_are_randomized(cluster: Any) -> None:
     with Killer(cluster.sparkContext.getCheckpointDir(), "parts") as killer:
         reports = spark.randomize(numbered(cluster, users, copies), identifying_plan(users, copies))
     assert killer.committed < PARTITIONS
-    np.testing.assert_array_equal(np.sort(packed(reports)), everybody(users, copies))
+    np.testing.assert_array_equal(np.sort(cells_in(reports)), everybody(users, copies))
 
 
 def test_reports_are_not_drawn_again_when_an_executor_is_killed(cluster: Any) -> None:
     from shufflesum.batch import spark
 
-    plan = unprotected_plan(users=1000, shape=20, reports=1, levels=3, noise_probability=0.5)
+    plan = unprotected_plan(users=1000, shape=20, coordinates=1, levels=3, noise_probability=0.5)
     reports = spark.randomize(users_frame(cluster, np.full((4000, 20), 0.4), PARTITIONS), plan)
-    first = packed(reports)
+    first = cells_in(reports)
     os.kill(executors()[0], signal.SIGKILL)
-    np.testing.assert_array_equal(np.sort(packed(reports)), np.sort(first))
+    np.testing.assert_array_equal(np.sort(cells_in(reports)), np.sort(first))
 
 
 @pytest.mark.parametrize("stage", ["dealt", "parts"])
@@ -142,7 +142,7 @@ def test_an_executor_killed_in_the_middle_of_the_shuffle(
     from shufflesum.batch import spark
 
     users, copies = 16_000, 100
-    monkeypatch.setattr(spark, "_BUCKET_BYTES", users * copies * 6 // 16)
+    monkeypatch.setattr(spark.roles, "_BUCKET_BYTES", users * copies * 4 // 16)
     reports = spark.randomize(
         users_frame(cluster, np.tile((np.arange(users) / ID_LEVELS)[:, None], (1, copies)), PARTITIONS),
         identifying_plan(users, copies),
@@ -151,7 +151,7 @@ def test_an_executor_killed_in_the_middle_of_the_shuffle(
     with Killer(cluster.sparkContext.getCheckpointDir(), stage) as killer:
         shuffled = spark.shuffle(slow)
     assert killer.committed < (PARTITIONS if stage == "dealt" else 16)
-    order = packed(shuffled)
+    order = cells_in(shuffled)
     np.testing.assert_array_equal(np.sort(order), everybody(users, copies))
     assert not np.array_equal(order, np.sort(order))
     assert int(spark.count(shuffled, identifying_plan(users, copies)).table.sum()) == users * copies
@@ -159,9 +159,9 @@ def test_an_executor_killed_in_the_middle_of_the_shuffle(
 
 def test_a_shuffle_that_writes_nothing_down_is_caught(cluster: Any, tmp_path: Path) -> None:
     """The twin: buckets are drawn in the stage before the exchange, and not written down before they are used."""
-    from shufflesum.batch import _spark_tasks as tasks
     from shufflesum.batch import spark
-    from shufflesum.batch._spark_frames import identity_of, report_schema
+    from shufflesum.batch.spark import tasks
+    from shufflesum.batch.spark.frames import identity_of, report_schema
 
     users, copies = 8000, 4
     reports = spark.randomize(
@@ -188,7 +188,7 @@ def test_a_shuffle_that_writes_nothing_down_is_caught(cluster: Any, tmp_path: Pa
     finally:
         for name in settings:
             cluster.conf.unset(name)
-    found = packed(cluster.read.schema(permuted.schema).parquet(str(output)))
+    found = cells_in(cluster.read.schema(permuted.schema).parquet(str(output)))
     assert not np.array_equal(np.sort(found), everybody(users, copies))
 
 
@@ -201,7 +201,7 @@ def test_two_copies_of_a_task_count_once(cluster: Any, tmp_path: Path) -> None:
     reports = spark.randomize(waiting, identifying_plan(users, copies))
     assert sorted(os.listdir(tmp_path)) == ["0", "4"]
     time.sleep(8)  # for the copies that lost, wherever they are
-    np.testing.assert_array_equal(np.sort(packed(reports)), everybody(users, copies))
+    np.testing.assert_array_equal(np.sort(cells_in(reports)), everybody(users, copies))
 
 
 def test_end_to_end_within_the_predicted_error_with_a_killed_executor(
@@ -212,7 +212,7 @@ def test_end_to_end_within_the_predicted_error_with_a_killed_executor(
     beats = heartbeats(20_000, 100, seed=5)
     plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6)
     frame = users_frame(cluster, beats, PARTITIONS)
-    monkeypatch.setattr(spark, "_BUCKET_BYTES", len(beats) * plan.reports * 6 // 16)
+    monkeypatch.setattr(spark.roles, "_BUCKET_BYTES", len(beats) * plan.reports * 4 // 16)
     reports = spark.randomize(frame, plan)
     with Killer(cluster.sparkContext.getCheckpointDir(), "parts"):
         shuffled = spark.shuffle(reports)

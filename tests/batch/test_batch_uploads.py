@@ -8,17 +8,19 @@ import pytest
 from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task, snapshot
 
 from shufflesum import Randomizer
-from shufflesum.batch.datasets import open_dataset, read_batches
-from shufflesum.batch.permute import run, shuffle
-from shufflesum.batch.released import LEDGER
-from shufflesum.batch.scatter import Layout
-from shufflesum.batch.sources import open_source
-from shufflesum.batch.steps import count_sealed_batch
-from shufflesum.batch.uploads import open_uploads
+from shufflesum.batch.count import count
+from shufflesum.batch.files import open_dataset
+from shufflesum.batch.once import RELEASED
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.shuffle.uploads import open_uploads
+from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.protocol import Counts
+from shufflesum.reports import Counts
 from shufflesum.testing import UnprotectedTask
-from shufflesum.wire import Opener, Task, Upload
+from shufflesum.wire import SEALED_BYTES, Task, Upload
 
 PLAN = noiseless_plan(users=4)
 TASK = noiseless_task(PLAN)
@@ -45,18 +47,13 @@ def save(folder: Path, *files: list[bytes]) -> Path:
 
 
 def counted(shuffled: Path) -> Counts:
-    dataset = open_dataset(shuffled, stage="shuffled")
-    counts = Counts(PLAN)
-    for file in dataset.files:
-        for batch in read_batches(file, 1000):
-            count_sealed_batch(batch, counts, TASK, 1, Opener(KEY, processes=1))
-    return counts
+    return count(open_dataset(shuffled, stage="shuffled"), SealedTarget(TASK, private_key=KEY), workers=1)[0]
 
 
-def expected() -> list[list[int]]:
+def expected() -> list[int]:
     counts = Counts(PLAN)
     counts.add(Randomizer(PLAN).randomize(ROWS))
-    table: list[list[int]] = counts.table.tolist()
+    table: list[int] = counts.table.tolist()
     return table
 
 
@@ -71,7 +68,7 @@ def test_uploads_become_a_sealed_shuffled_folder_that_the_analyzer_opens(tmp_pat
     assert counts.table.tolist() == expected()
     assert counts.rejected == 0
     after = snapshot(folder)
-    assert after.pop(LEDGER)
+    assert after.pop(RELEASED)
     assert after == before
 
 
@@ -82,7 +79,7 @@ def test_reports_of_one_upload_are_torn_apart_and_its_id_is_gone(tmp_path: Path)
     for data in uploads:
         upload = Upload.decode(data, TASK)
         assert upload.upload_id not in written
-        assert upload.sealed[:54] in written
+        assert upload.sealed[:SEALED_BYTES] in written
     # all twelve together with probability below 1e-15
     assert not all(Upload.decode(data, TASK).sealed in written for data in uploads)
 
@@ -115,11 +112,11 @@ def test_ids_that_differ_only_at_the_end_are_two_users(tmp_path: Path) -> None:
 
 
 def test_a_report_copied_into_another_upload_is_refused(tmp_path: Path) -> None:
-    uploads = sealed()
+    uploads, size = sealed(), SEALED_BYTES
     victim, attacker = (Upload.decode(upload, TASK) for upload in uploads[4:6])
     whole = Upload(TASK.id, 1, bytes(16), victim.sealed).encode()
-    one = Upload(TASK.id, 1, bytes(16), attacker.sealed[:54] + victim.sealed[54:108] + bytes(54)).encode()
-    twice = Upload(TASK.id, 1, bytes(16), attacker.sealed[:54] + bytes(54) + attacker.sealed[:54]).encode()
+    one = Upload(TASK.id, 1, bytes(16), attacker.sealed[:size] + victim.sealed[size : 2 * size] + bytes(size)).encode()
+    twice = Upload(TASK.id, 1, bytes(16), attacker.sealed[:size] + bytes(size) + attacker.sealed[:size]).encode()
     rest = uploads[:5] + uploads[6:]
     for name, copy, places in (
         ("whole", whole, "000.upload, upload 5 and .*001.upload, upload 1"),
@@ -132,7 +129,7 @@ def test_a_report_copied_into_another_upload_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "shuffled").exists()
     # What only begins like another's report cannot be opened, and nobody is refused for it.
     alike = Upload(TASK.id, 1, bytes(16), victim.sealed[:8] + attacker.sealed[8:]).encode()
-    assert open_uploads([save(tmp_path / "alike", rest, [alike])], TASK).users == 12
+    assert shuffle(save(tmp_path / "alike", rest, [alike]), tmp_path / "shuffled", task=TASK).reports == 36
 
 
 def test_folders_of_uploads_are_one_batch(tmp_path: Path) -> None:
@@ -160,7 +157,7 @@ def test_two_shuffles_of_the_same_uploads_are_of_one_batch(tmp_path: Path) -> No
     one = open_uploads([save(tmp_path / "one", uploads)], TASK).identity
     again = open_uploads([save(tmp_path / "again", uploads[6:], uploads[:7])], TASK).identity
     other = open_uploads([save(tmp_path / "other", uploads[1:])], TASK).identity
-    assert one.batch_ids == again.batch_ids != other.batch_ids
+    assert one.contribution_ids == again.contribution_ids != other.contribution_ids
 
 
 def test_every_unit_has_its_own_uploads(tmp_path: Path) -> None:
@@ -171,7 +168,7 @@ def test_every_unit_has_its_own_uploads(tmp_path: Path) -> None:
             items = [
                 item.tobytes() for unit in source.units(rows) for found in source.read(unit, at_once) for item in found
             ]
-            sent = [Upload.decode(data, TASK).sealed[i : i + 54] for data in uploads for i in (0, 54, 108)]
+            sent = [Upload.decode(data, TASK).sealed[i * 52 : i * 52 + 52] for data in uploads for i in range(3)]
             assert items == sent
 
 
@@ -239,7 +236,7 @@ def test_an_upload_that_comes_late_is_not_shuffled_with_those_released(tmp_path:
     assert shuffle(folder, tmp_path / "two", task=TASK).reports == 33
     later = save(tmp_path / "later", uploads[7:])
     with pytest.raises(ReportsError, match="Late files wait for the next batch"):
-        shuffle(later, tmp_path / "three", task=TASK, ledger=folder / LEDGER)
+        shuffle(later, tmp_path / "three", task=TASK, released=folder / RELEASED)
     assert {path.name for path in tmp_path.iterdir()} == {"uploads", "later", "one", "two"}
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, shuffle_folder, snapshot, write_folder
+from tests.batch.report_folders import records_of, shuffle_folder, snapshot, write_folder
 
 import shufflesum as ss
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.wire import Task, generate_private_key, write_key_pair
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Command, Within
 
 Rows: TypeAlias = NDArray[np.float64]
-PLAN = ss.plan(users=5000, shape=3, epsilon=1.0, delta=1e-6, reports=3, levels=3)
-OTHER = ss.plan(users=5000, shape=3, epsilon=1.0, delta=1e-6, reports=1, levels=3)
-SMALL = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, reports=1, levels=1, rounds=2)
+PLAN = ss.plan(users=5000, shape=3, epsilon=1.0, delta=1e-6, coordinates=3, levels=3)
+OTHER = ss.plan(users=5000, shape=3, epsilon=1.0, delta=1e-6, coordinates=1, levels=3)
+SMALL = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, coordinates=1, levels=1, rounds=2)
 
 
 @pytest.fixture
@@ -159,21 +159,30 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     files: Path, command: Command, refused: Callable[..., str]
 ) -> None:
     """Half of the users put all their reports into the first block: no report is bad, but the others hide fewer."""
-    plan = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, reports=3, levels=1)
+    plan = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, coordinates=3, levels=1)
     (files / "small.json").write_text(plan.to_json())
-    honest = list(range(plan.reports)) * (plan.users // 2)
+    honest = [0, 2, 4] * (plan.users // 2)
     hostile = [0] * (plan.least_reports - len(honest))
-    write_folder(files / "made", Identity.for_plan(plan), (honest + hostile, [0] * plan.least_reports))
+    write_folder(files / "made", Identity.for_plan(plan), honest + hostile)
     shuffle_folder(files / "made", files / "mixed")
     said = refused("analyze", "mixed", "--plan", "small.json", "--state", "counts.json")
-    assert f"at least {plan.users // 2} of {plan.users} users strayed" in said
+    assert f"at least {plan.users // 2} of {plan.users} users did not follow the protocol" in said
     assert not (files / "counts.json").exists()
-    # Of a part of a batch it cannot be seen, and that is said.
-    (files / "mixed" / "_shufflesum.json").unlink()
-    unjudged = "nobody can see whether enough users were honest"
-    assert unjudged in command("analyze", "mixed", "--plan", "small.json").err
-    assert unjudged in command("analyze", "mixed", "--plan", "small.json", "--state", "counts.json").err
-    assert unjudged in command("analyze", "--plan", "small.json", "--state", "counts.json").err
+    assert "did not follow the protocol" in refused("analyze", "mixed", "--plan", "small.json")
+    done = command("analyze", "mixed", "--plan", "small.json", "--without-guarantee")
+    assert "NO GUARANTEE" in done.out
+
+
+def test_a_part_of_a_batch_gives_no_estimate_unless_somebody_insists(
+    shuffled: Path, files: Path, command: Command, refused: Callable[..., str]
+) -> None:
+    (shuffled / "_shufflesum.json").unlink()
+    unknown = "nobody can see whether enough users were honest"
+    assert unknown in refused("analyze", shuffled, "--plan", "plan.json", "-o", "mean.csv")
+    assert unknown in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")
+    done = command("analyze", shuffled, "--plan", "plan.json", "--without-guarantee", "--state", "counts.json")
+    assert unknown in " ".join(done.out.split())
+    assert unknown in refused("analyze", "--plan", "plan.json", "--state", "counts.json")
 
 
 def test_a_rewritten_file_is_known_again_and_counts_show_without_new_files(
@@ -200,7 +209,7 @@ def test_users_files_that_are_copies_or_missing_are_refused(files: Path, refused
     (files / "twice").mkdir()
     for name in ("a.npy", "b.npy"):
         shutil.copy(files / "users.npy", files / "twice" / name)
-    assert "b.npy: is a copy of a.npy" in refused("randomize", "twice", "--plan", "plan.json", "-o", "r")
+    assert "b.npy are the same, byte for byte" in refused("randomize", "twice", "--plan", "plan.json", "-o", "r")
     assert "nowhere: does not exist" in refused("randomize", "nowhere", "--plan", "plan.json", "-o", "r")
 
 
@@ -286,18 +295,18 @@ def test_an_incomplete_a_damaged_and_a_doubled_folder_are_refused(shuffled: Path
     assert "part-2.parquet is not in _shufflesum.json" in refused("analyze", shuffled, "--plan", "plan.json")
     (shuffled / "_shufflesum.json").unlink()
     said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")
-    assert "are the same part, part-1, of one batch" in said
+    assert "are the same part, part-1, of one run" in said
 
 
 def test_mixed_plans_and_wrong_columns_are_refused(shuffled: Path, refused: Callable[..., str]) -> None:
     (shuffled / "_shufflesum.json").unlink()
     other = Identity.for_plan(OTHER).shuffled()
-    write_part(shuffled, "zz", [batch_of([0], [0], other)], other)
+    write_part(shuffled, "zz", [records_of([0], other)], other)
     assert "cannot be mixed" in refused("analyze", shuffled, "--plan", "plan.json")
     identity = open_dataset(shuffled / "part-0.parquet", stage="shuffled").identity
     for columns, named in (
-        ({"coordinate": pa.array([1])}, "exactly 'coordinate' and 'value'"),
-        ({"coordinate": pa.array([1]), "value": pa.array(["1"])}, "'value' has type string"),
+        ({"coordinate": pa.array([1])}, "exactly one, 'cell'"),
+        ({"cell": pa.array(["1"])}, "'cell' has type string"),
     ):
         table = pa.table(columns).replace_schema_metadata({"shufflesum": identity.to_json()})
         parquet.write_table(table, shuffled / "zz.parquet")
@@ -307,7 +316,7 @@ def test_mixed_plans_and_wrong_columns_are_refused(shuffled: Path, refused: Call
 def test_values_outside_the_domain_are_counted_and_rejected(shuffled: Path, command: Command) -> None:
     (shuffled / "_shufflesum.json").unlink()
     identity = open_dataset(shuffled, stage="shuffled").identity
-    write_part(shuffled, "zz", [batch_of([3, 0, 1 << 31], [0, 4, 65535], identity)], identity)
+    write_part(shuffled, "zz", [records_of([12, 1 << 31, 4294967294, 4294967295], identity)], identity)
     done = command("analyze", shuffled, "--plan", "plan.json", "--json")
     assert done.estimate["rejected_reports"] == 3
     assert sum(done.estimate["report_counts"]) == 15_000

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from shufflesum.contract import Guarantee
 
 import shufflesum as ss
-from shufflesum._figures import upwards
-from shufflesum.contract import Guarantee
+from shufflesum._rounding import upwards
 from shufflesum.errors import PlanError
 from shufflesum.statement import statement
 
@@ -159,7 +159,7 @@ def test_privacy_bounds_delta_and_epsilon_from_both_sides(command: Command) -> N
     assert float(figure[1]) >= epsilon["epsilon_upper"]
 
 
-def test_privacy_of_several_reports_rounds_and_schemes(command: Command) -> None:
+def test_privacy_of_several_coordinates_rounds_and_schemes(command: Command) -> None:
     protocol = (
         "privacy",
         "--users",
@@ -173,9 +173,9 @@ def test_privacy_of_several_reports_rounds_and_schemes(command: Command) -> None
         "--json",
     )
     one = command(*protocol).document["epsilon_upper"]
-    many = command(*protocol, "--reports", "4", "--rounds", "2").document["epsilon_upper"]
-    known = command(*protocol, "--reports", "4", "--rounds", "2", "--dimension", "4").document["epsilon_upper"]
-    uniform = command(*protocol, "--reports", "2", "--dimension", "4", "--sampling", "uniform").document
+    many = command(*protocol, "--coordinates", "4", "--rounds", "2").document["epsilon_upper"]
+    known = command(*protocol, "--coordinates", "4", "--rounds", "2", "--dimension", "4").document["epsilon_upper"]
+    uniform = command(*protocol, "--coordinates", "2", "--dimension", "4", "--sampling", "uniform").document
     assert one < known < many
     assert uniform["epsilon_upper"] > one
     assert uniform["epsilon_lower"] == 0

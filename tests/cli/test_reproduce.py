@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from shufflesum.experiments.results import FILE_NAME
+from shufflesum.experiments.measurements import FILE_NAME
 from shufflesum.experiments.trials import Errors, Trial, measure
 from shufflesum.synthetic import heartbeats
 
@@ -49,7 +49,7 @@ def test_a_stopped_run_says_so_and_goes_on_where_it_was(
 
     arguments = ("reproduce", "--quick", "--repeats", 1, "--data", beats, "-o", "out", "--encoding", "authors")
     with monkeypatch.context() as patched:
-        patched.setattr("shufflesum.experiments.results.measure", interrupted)
+        patched.setattr("shufflesum.experiments.experiment.measure", interrupted)
         stopped = command(*arguments)
     assert stopped.code == 130
     assert "what was measured is kept, the same command goes on in out" in stopped.err
@@ -64,7 +64,7 @@ def test_a_stopped_run_says_so_and_goes_on_where_it_was(
     assert "the authors' encoding" not in (folder / "out/figures/certified_by_n.svg").read_text(encoding="utf-8")
     other = command(*arguments[:-2])
     assert other.code == 2
-    assert "results of another encoding" in other.err
+    assert "measurements of another encoding" in other.err
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_stopped_run_says_so_and_goes_on_where_it_was(
         ("--data outside.npy", "row 3, column 5 (counted from 0) is 1.5; values must lie in [0, 1]"),
         ("--data few.npy", "holds 30 rows; at least 10,000 are needed"),
         ("--data beats.txt", "files ending in '.txt' cannot be read"),
-        ("--data beats.npy -o file", "file: cannot be used for results"),
+        ("--data beats.npy -o file", "file: cannot be used for measurements"),
         ("--data beats.npy -o full", "full: is not empty and holds no measurements.json"),
         ("--data beats.npy -o half", "half/measurements.json: is damaged or was cut short"),
         ("--repeats 0", "--repeats"),

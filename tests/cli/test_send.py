@@ -21,7 +21,7 @@ from shufflesum.wire import Task, TaskError, generate_private_key
 
 @pytest.fixture(scope="module")
 def plan() -> ss.Plan:
-    return ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, reports=1)
+    return ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, coordinates=1)
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from pyarrow import parquet
-from tests.batch.report_folders import batch_of, snapshot, write_folder
+from tests.batch.report_folders import records_of, snapshot, write_folder
 from tests.cli.conftest import SCRIPT
 
 import shufflesum as ss
-from shufflesum.batch.datasets import open_dataset, write_part
+from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import Task, Upload, generate_private_key, write_key_pair
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tests.cli.conftest import Command, Within
 
-PLAN = ss.plan(users=2000, shape=3, epsilon=1.0, delta=1e-6, reports=2, levels=3)
-SMALL = ss.plan(users=100, shape=2, epsilon=2.0, delta=1e-3, reports=1, levels=1)
+PLAN = ss.plan(users=2000, shape=3, epsilon=1.0, delta=1e-6, coordinates=2, levels=3)
+SMALL = ss.plan(users=100, shape=2, epsilon=2.0, delta=1e-3, coordinates=1, levels=1)
 
 
 @pytest.fixture
@@ -82,27 +82,27 @@ def test_from_users_over_reports_and_a_shuffle_to_their_mean(
 
 def test_late_files_wait_for_the_next_batch(folder: Path, command: Command) -> None:
     first, late = (Identity.for_plan(unprotected_plan(users=100, shape=4)) for _ in range(2))
-    write_folder(folder / "monday", first, ([0] * 100, [0] * 100))
-    write_folder(folder / "tuesday", late, ([1] * 100, [0] * 100))
-    assert command("shuffle", "monday", "-o", "one", "--ledger", "released.json").code == 0
-    assert command("shuffle", "tuesday", "-o", "two", "--ledger", "released.json").code == 0
+    write_folder(folder / "monday", first, [0] * 100)
+    write_folder(folder / "tuesday", late, [2] * 100)
+    assert command("shuffle", "monday", "-o", "one", "--released", "released.json").code == 0
+    assert command("shuffle", "tuesday", "-o", "two", "--released", "released.json").code == 0
     assert not (folder / "monday" / "_released.json").exists()
     shutil.copytree(folder / "monday", folder / "both")
     shutil.copy(folder / "tuesday" / "part-0.parquet", folder / "both" / "part-1.parquet")
-    done = command("shuffle", "both", "-o", "three", "--ledger", "released.json")
+    done = command("shuffle", "both", "-o", "three", "--released", "released.json")
     assert (done.code, done.out) == (2, "")
     assert "keep them in a folder of their own" in done.err
     assert not (folder / "three").exists()
-    assert "--ledger" in command("shuffle", "both", "-o", "three", "--ledger", "no/such/released.json").err
+    assert "--released" in command("shuffle", "both", "-o", "three", "--released", "no/such/released.json").err
 
 
 def test_folders_of_several_owners_are_one_batch(folder: Path, command: Command) -> None:
     identities = [Identity.for_plan(unprotected_plan(users=100, shape=4)) for _ in range(3)]
     for number, identity in enumerate(identities):
-        write_folder(folder / f"hospital-{number}", identity, ([number] * 40, [0] * 40))
+        write_folder(folder / f"hospital-{number}", identity, [2 * number] * 40)
     done = command("shuffle", "hospital-0", "hospital-1", "hospital-2", "-o", "shuffled")
     assert (done.code, done.out) == (0, "wrote shuffled: 120 reports in 1 file\n"), done.err
-    assert sorted(rows_of(folder / "shuffled")) == [(number, 0) for number in range(3) for _ in range(40)]
+    assert sorted(rows_of(folder / "shuffled")) == [(2 * number,) for number in range(3) for _ in range(40)]
     done = command("shuffle", "hospital-0", "hospital-0/", "-o", "twice")
     assert done.code == 2
     assert "is given 2 times" in done.err
@@ -149,7 +149,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
     reports: Path, folder: Path, command: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     identity = Identity.for_plan(unprotected_plan(users=100, shape=4))
-    write_folder(folder / "few", identity, ([0] * 99, [0] * 99))
+    write_folder(folder / "few", identity, [0] * 99)
     before = snapshot(folder)
     done = command("shuffle", *arguments)
     assert (done.code, done.out) == (2, "")
@@ -171,13 +171,13 @@ def test_reports_of_another_task_and_uploads_without_one_are_refused(
 
 def test_a_polite_kill_leaves_work_that_the_same_command_finishes(folder: Path, command: Command) -> None:
     identity = Identity.for_plan(unprotected_plan(users=100, shape=1 << 20, levels=9))
-    batch = batch_of(range(1 << 20), np.arange(1 << 20) % 10, identity)
+    batch = records_of(range(1 << 20), identity)
     (folder / "reports").mkdir()
     write_part(folder / "reports", "part", [batch] * 4, identity)
     arguments = ["shuffle", "reports", "-o", "shuffled", "--memory", "42MB"]
     with subprocess.Popen([SCRIPT, *arguments], stderr=subprocess.PIPE) as process:
         partial = folder / ".shuffled.partial" / "_spill"
-        while not list(partial.glob("*.npy")) and process.poll() is None:
+        while not list(partial.glob("*.index")) and process.poll() is None:
             time.sleep(0.005)
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None

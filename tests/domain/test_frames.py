@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shufflesum.domain import Domain, frames
+from shufflesum.domain import Box, frames
 from shufflesum.domain.frames import FrameRows, frame_rows
 from shufflesum.errors import DataError
 
@@ -338,22 +338,22 @@ def test_rows_are_read_in_order_only() -> None:
 def test_a_row_is_reshaped_where_its_numbers_are_as_many_as_the_shapes() -> None:
     values = np.arange(24.0).reshape(2, 12)
     for table in (pd.DataFrame(values), pl.Series(values.tolist()), pa.array(values.tolist())):
-        domain = Domain.of((3, 4), (0, 24))
+        domain = Box.of((3, 4), (0, 24))
         rows = domain.rows(table)
         assert rows.shape == (2, 3, 4)
         np.testing.assert_array_equal(rows[1:], values[1:].reshape(1, 3, 4))
         np.testing.assert_array_equal(domain.prepare(table), values)
         with pytest.raises(DataError, match=r"arrays has shape \(2, 12\), but \(m, 3, 5\) is expected"):
-            Domain.of((3, 5), (0, 24)).rows(table)
+            Box.of((3, 5), (0, 24)).rows(table)
     # An array says its shape itself.
     with pytest.raises(DataError, match=r"arrays has shape \(2, 12\)"):
-        Domain.of((3, 4), (0, 24)).rows(values)
-    assert Domain.of((), (0, 1)).rows(pd.DataFrame({"a": [0.5, 1.0]})).shape == (2,)
-    assert Domain.of(1, (0, 1)).rows(pd.Series([0.5, 1.0])).shape == (2, 1)
+        Box.of((3, 4), (0, 24)).rows(values)
+    assert Box.of((), (0, 1)).rows(pd.DataFrame({"a": [0.5, 1.0]})).shape == (2,)
+    assert Box.of(1, (0, 1)).rows(pd.Series([0.5, 1.0])).shape == (2, 1)
 
 
 def test_missing_values_are_judged_as_those_of_an_array() -> None:
-    domain = Domain.of(2, (0, 4))
+    domain = Box.of(2, (0, 4))
     table = pa.table({"a": [1.0, None], "b": [3, 4]})
     assert domain.prepare(table, missing="midpoint").tolist() == [[1, 3], [2, 4]]
     with pytest.raises(DataError, match="row 1, coordinate 0: the value is NaN"):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shufflesum.experiments.panels import DEFAULTS, Panel, fit_power, panels, points
-from shufflesum.privacy import Protocol
+from shufflesum.privacy import Setting
 
 
 def full() -> dict[str, Panel]:
@@ -39,16 +39,17 @@ def test_every_point_uses_the_published_noise_and_varies_one_parameter() -> None
             assert point.trial is not None
             change: dict[str, Any] = {panel.parameter: point.value}
             setting = replace(DEFAULTS, **change)
-            shape = (setting.users, setting.dimension, setting.levels, setting.reports)
-            assert shape == (point.trial.users, point.trial.dimension, point.trial.levels, point.trial.reports)
-            protocol = Protocol(
+            shape = (setting.users, setting.dimension, setting.levels, setting.coordinates)
+            used = point.trial.mechanism
+            assert shape == (point.trial.users, point.trial.dimension, used.levels, used.coordinates)
+            accounted = Setting(
                 setting.users,
                 setting.levels,
-                setting.reports,
+                setting.coordinates,
                 dimension=setting.dimension,
                 sampling="uniform",
             )
-            gamma = protocol.published_noise_probability(setting.epsilon, setting.delta)
+            gamma = accounted.published_noise_probability(setting.epsilon, setting.delta)
             assert point.noise_probability == pytest.approx(gamma, rel=1e-12)
 
 

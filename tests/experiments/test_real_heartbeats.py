@@ -11,9 +11,11 @@ from tests.chances import FALSE_ALARM
 from tests.experiments.agreement import p_value
 
 from shufflesum.experiments.data import Heartbeats
+from shufflesum.experiments.experiment import Experiment
+from shufflesum.experiments.measurements import Measurements
 from shufflesum.experiments.panels import DEFAULTS, panels, points
 from shufflesum.experiments.reproduction import Request, reproduce
-from shufflesum.experiments.results import Results, Store
+from shufflesum.mechanisms.replace import on_grid
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +58,17 @@ def test_the_error_at_the_defaults_is_the_known_one(folder: Path) -> None:
 @pytest.mark.parametrize("shift", [0.0, 0.05], ids=["as predicted", "noise predicted too high is refuted"])
 def test_observed_and_predicted_agree_at_every_point(folder: Path, real: Heartbeats, shift: float) -> None:
     """57 points share a false-alarm rate of 1e-6; with the prediction for 0.05 more noise the whole is refuted."""
-    results = Results(real, Store.open(folder, real, "paper", 0), 10, 0, workers=1)
+    experiment = Experiment(real, Measurements.open(folder, real, "paper", 0), 10, workers=1)
     chances = []
     for panel in panels(quick=False, rows=len(real.beats)):
         for point in points(panel, DEFAULTS, "paper"):
             assert point.trial is not None
-            summary = results.summary(point.trial)
-            trial = replace(point.trial, noise_probability=min(point.noise_probability + shift, 0.99))
-            chances.append(p_value(summary.mean_error, 10, results.predict(trial)))
+            measured = experiment.measured(point.trial)
+            other = replace(
+                point.trial.mechanism, noise_probability=on_grid(min(point.noise_probability + shift, 0.99))
+            )
+            trial = replace(point.trial, mechanism=other)
+            chances.append(p_value(measured.mean_error, 10, experiment.predict(trial)))
     assert len(chances) == 57
     assert (min(chances) > FALSE_ALARM / len(chances)) == (shift == 0.0)
 
@@ -79,13 +84,13 @@ def test_the_certified_plan_keeps_its_promise(folder: Path) -> None:
 
 
 def test_the_authors_encoding_agrees_with_its_prediction_too(real: Heartbeats, tmp_path: Path) -> None:
-    results = Results(real, Store.open(tmp_path, real, "authors", 0), 5, 0, workers=2)
+    experiment = Experiment(real, Measurements.open(tmp_path, real, "authors", 0), 5, workers=2)
     found = [
         point.trial
         for panel in panels(quick=True, rows=len(real.beats))
         for point in points(panel, DEFAULTS, "authors")
         if point.trial is not None
     ]
-    results.run(found, lambda: None)
-    chances = [p_value(results.summary(trial).mean_error, 5, results.predict(trial)) for trial in found]
+    experiment.run(found, lambda: None)
+    chances = [p_value(experiment.measured(trial).mean_error, 5, experiment.predict(trial)) for trial in found]
     assert min(chances) > FALSE_ALARM / len(chances)

@@ -12,9 +12,9 @@ import pytest
 
 from shufflesum.errors import DataError, FileError
 from shufflesum.experiments.data import Heartbeats, synthetic
-from shufflesum.experiments.report import versions
-from shufflesum.experiments.reproduction import LEAST_ROWS, Outcome, Request, reproduce
-from shufflesum.experiments.results import FILE_NAME
+from shufflesum.experiments.measurements import FILE_NAME
+from shufflesum.experiments.page import versions
+from shufflesum.experiments.reproduction import LEAST_ROWS, Reproduction, Request, reproduce
 
 FIGURES = {
     "by_t",
@@ -36,7 +36,7 @@ class Finished:
     folder: Path
     data: Heartbeats
     request: Request
-    outcome: Outcome
+    reproduction: Reproduction
     percents: list[int]
 
     @property
@@ -96,7 +96,7 @@ def test_the_report_names_the_command_the_versions_and_the_data(finished: Finish
         assert library in finished.page
         assert version in finished.page
     assert finished.data.fingerprint in finished.page
-    for line in finished.outcome.summary:
+    for line in finished.reproduction.summary:
         assert html.escape(line) in finished.page
 
 
@@ -170,20 +170,20 @@ def test_a_second_run_measures_nothing_and_a_failed_one_keeps_the_report(
     finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = finished.page
-    monkeypatch.setattr("shufflesum.experiments.results.measure", None)
+    monkeypatch.setattr("shufflesum.experiments.experiment.measure", None)
 
-    def fail(spec: object) -> object:
+    def fail(chart: object) -> object:
         raise RuntimeError("no picture")
 
     with monkeypatch.context() as broken:
-        broken.setattr("shufflesum.experiments.reproduction.render", fail)
+        broken.setattr("shufflesum.experiments.reproduction.rendered", fail)
         with pytest.raises(RuntimeError, match="no picture"):
             reproduce(finished.data, finished.request, lambda percent: None)
     assert finished.page == page
     assert {path.name for path in finished.folder.iterdir()} == {"figures", "report.html", FILE_NAME}
     again = reproduce(finished.data, finished.request, lambda percent: None)
-    assert (again.measured, again.summary) == (0, finished.outcome.summary)
-    assert again.reused == finished.outcome.measured
+    assert (again.measured, again.summary) == (0, finished.reproduction.summary)
+    assert again.reused == finished.reproduction.measured
     assert "0 made" in finished.page
 
 
@@ -193,6 +193,6 @@ def test_too_few_rows_and_a_folder_of_other_data_are_refused(finished: Finished)
         reproduce(few, finished.request, lambda percent: None)
     kept = (finished.folder / FILE_NAME).read_bytes()
     enough = replace(finished.data, beats=finished.data.beats[:LEAST_ROWS], labels=None)
-    with pytest.raises(FileError, match="results of another data"):
+    with pytest.raises(FileError, match="measurements of another data"):
         reproduce(enough, finished.request, lambda percent: None)
     assert (finished.folder / FILE_NAME).read_bytes() == kept

@@ -19,7 +19,7 @@ def expected_table(users: int) -> NDArray[np.int64]:
     """One report of each user for each coordinate."""
     table = np.ones((2, users + 1), dtype=np.int64)
     table[:, users] = 0
-    return table
+    return table.reshape(-1)
 
 
 def check_rounds(counted: list[CountedBatch], rounds: int, users: int) -> None:

@@ -17,6 +17,6 @@ from shufflesum.service.shuffler.release import permuted
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES
 
-_PLAN = unprotected_plan(users=1, shape=2, reports=2, levels=2)
+_PLAN = unprotected_plan(users=1, shape=2, coordinates=2, levels=2)
 Analyzer(_PLAN).analyze(shuffle(Randomizer(_PLAN, clip=True).randomize(np.zeros((1, 2)))))
 list(permuted([bytes(2 * SEALED_BYTES)], 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.forks import wait_until
 from tests.service.processes import ServerProcess
 
-from shufflesum.contract import Plan
+from shufflesum.plans import Plan
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import SEALED_BYTES, Task, Upload, generate_private_key, write_key_pair
 
@@ -42,9 +42,7 @@ class Deployment:
 
     @staticmethod
     def small(folder: Path, *, users: int = 5, reports: int = 1, rounds: int = 1, **rest: Any) -> Deployment:
-        plan = unprotected_plan(users=users, shape=max(reports, 4), reports=reports, levels=3)
-        if rounds > 1:
-            plan = replace(plan, rounds=rounds)
+        plan = unprotected_plan(users=users, shape=max(reports, 4), coordinates=reports, levels=3, rounds=rounds)
         return Deployment(folder, plan, **rest)
 
     @cached_property

@@ -38,7 +38,7 @@ class Trial:
 
     def __init__(self, folder: Path, seed: int, store: str | None, stack: ExitStack) -> None:
         self.random = random.Random(seed)
-        plan = replace(unprotected_plan(users=USERS, shape=2, reports=2, levels=USERS), rounds=10**6)
+        plan = unprotected_plan(users=USERS, shape=2, coordinates=2, levels=USERS, rounds=10**6)
         outside = stack.enter_context(LossyProxy(lambda: self.shuffler.port, loss=0.4, seed=seed + 1))
         between = stack.enter_context(LossyProxy(lambda: self.analyzer.port, loss=0.5, seed=seed + 2))
         self.proxies = (outside, between)
@@ -144,15 +144,15 @@ def test_nothing_is_lost_through_a_hundred_kills_on_postgresql(tmp_path: Path, p
 @pytest.mark.parametrize("change", [-1, 1])
 def test_one_report_lost_or_doubled_would_be_noticed(change: int) -> None:
     table = expected_table(USERS)
-    check_rounds([CountedBatch(1, "a", USERS, 0, table)], 1, USERS)
-    table[1, 5] += change
+    check_rounds([CountedBatch(1, "a", USERS, 0, 0, table)], 1, USERS)
+    table[USERS + 1 + 5] += change
     with pytest.raises(AssertionError):
-        check_rounds([CountedBatch(1, "a", USERS, 0, table)], 1, USERS)
+        check_rounds([CountedBatch(1, "a", USERS, 0, 0, table)], 1, USERS)
 
 
 def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHUFFLESUM_CONTRIBUTIONS", str(tmp_path / "contributions"))
-    plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, reports=1)
+    plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, coordinates=1)
     rows = np.random.default_rng(3).uniform((0.1, 0.6), (0.3, 0.8), (300, 2))
     np.save(tmp_path / "rows.npy", rows)
     with LossyProxy(lambda: shuffler.port, loss=0, seed=0) as front:

@@ -4,34 +4,36 @@ import json
 import os
 import stat
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from pyarrow import parquet as arrow_parquet
+from tests.replaced import with_guarantee
 
-from shufflesum.domain import Domain, Span
+from shufflesum.domain import Span
 from shufflesum.errors import FileError, MissingExtraError
-from shufflesum.estimation import Estimate, estimate
-from shufflesum.protocol import Counts
+from shufflesum.estimate import Estimate
+from shufflesum.release import release
+from shufflesum.reports import Counts
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 from shufflesum.testing import unprotected_plan
 
 
 def estimated(shape: Any, table: list[list[int]], rejected: int = 0) -> Estimate:
-    """The estimate from a table of counts of a plan without noise: values 0 and 1, bounds 0 and 10."""
-    plan = replace(unprotected_plan(users=1, shape=shape, levels=1), domain=Domain.of(shape, (0.0, 10.0)))
+    """The estimate from counts of values 0 and 1, without noise, bounds 0 and 10, with nine honest users of ten."""
+    plan = with_guarantee(unprotected_plan(users=1, shape=shape, bounds=(0.0, 10.0)), honest_fraction=0.9)
     counts = Counts(plan)
-    counts.table[:] = table
+    counts.table[:] = np.reshape(table, -1)
     counts.rejected = rejected
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nobody reported one of the entries
-        return estimate(counts)
+        return release(counts, without_guarantee=True)
 
 
 MATRIX = estimated((2, 3), [[3, 1], [0, 0], [1, 1], [4, 4], [1, 3], [5, 5]], rejected=2)
+BROKEN = estimated((2, 3), [[1, 1]] * 6, rejected=4)
 NUMBER = estimated((), [[1, 1]])
 PLAN = MATRIX.plan.summary()
 
@@ -40,8 +42,8 @@ def test_json_keeps_the_shape_and_turns_nan_into_null() -> None:
     found = estimate_to_json(MATRIX, 0.5)
     assert np.isnan(MATRIX.mean[0, 1])
     assert found["mean"] == [[2.5, None, 5.0], [5.0, 7.5, 5.0]]
-    assert found["sum"] == [[70.0, None, 140.0], [140.0, 210.0, 140.0]]
-    assert (found["users"], found["rejected_reports"], found["confidence_level"]) == (28, 2, 0.5)
+    assert found["sum"] == [[75.0, None, 150.0], [150.0, 225.0, 150.0]]
+    assert (found["users"], found["rejected_reports"], found["confidence_level"]) == (30, 2, 0.5)
     assert found["report_counts"] == [[4, 0, 2], [8, 4, 10]]
     lower, upper = MATRIX.confidence_interval(0.5)
     for told, true in zip(
@@ -78,7 +80,7 @@ def test_csv_and_parquet_have_one_row_per_entry(tmp_path: Path) -> None:
         "index_0": 1,
         "index_1": 1,
         "mean": 7.5,
-        "sum": 210.0,
+        "sum": 225.0,
         "standard_error": MATRIX.standard_error[1, 1],
         "lower": lower[1, 1],
         "upper": upper[1, 1],
@@ -113,8 +115,25 @@ def test_npz_keeps_the_shape_and_needs_no_pickle(tmp_path: Path) -> None:
         assert np.array_equal(arrays["mean"], MATRIX.mean, equal_nan=True)
         assert np.array_equal(arrays["upper"], MATRIX.confidence_interval(0.9)[1], equal_nan=True)
         assert np.array_equal(arrays["report_counts"], MATRIX.report_counts)
-        assert (arrays["users"], arrays["confidence_level"], arrays["rejected_reports"]) == (28, 0.9, 2)
+        assert (arrays["users"], arrays["confidence_level"], arrays["rejected_reports"]) == (30, 0.9, 2)
         assert json.loads(str(arrays["plan"])) == PLAN
+
+
+def test_every_format_says_that_the_guarantee_does_not_hold(tmp_path: Path) -> None:
+    assert BROKEN.broken is not None
+    for suffix in WRITABLE:
+        write_estimate(tmp_path / f"broken{suffix}", BROKEN)
+        write_estimate(tmp_path / f"whole{suffix}", MATRIX)
+    documents = [json.loads((tmp_path / f"{name}.json").read_text())["estimate"] for name in ("broken", "whole")]
+    assert [document["guarantee_holds"] for document in documents] == [False, True]
+    assert [document.get("why_broken") for document in documents] == [BROKEN.broken, None]
+    with np.load(tmp_path / "broken.npz") as broken, np.load(tmp_path / "whole.npz") as whole:
+        assert (bool(broken["guarantee_holds"]), bool(whole["guarantee_holds"])) == (False, True)
+    tables = [arrow_parquet.read_table(tmp_path / f"{name}.parquet") for name in ("broken", "whole")]
+    assert [table.schema.metadata[b"guarantee_holds"] for table in tables] == [b"false", b"true"]
+    with (tmp_path / "broken.csv").open(newline="") as file:
+        assert [row["guarantee_holds"] for row in csv.DictReader(file)] == ["False"] * 6
+    assert "guarantee_holds" not in (tmp_path / "whole.csv").read_text()
 
 
 def test_writing_to_an_unknown_suffix_or_a_missing_folder_is_refused(tmp_path: Path) -> None:

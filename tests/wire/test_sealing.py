@@ -6,8 +6,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shufflesum.contract import REPORT_BYTES, SEAL_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ReportsError
+from shufflesum.plans import SEAL_BYTES
 from shufflesum.wire import SEALED_BYTES, Opened, generate_private_key, open_many, seal_info, seal_many
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -64,8 +65,8 @@ def test_ephemeral_keys_of_low_order_are_rejected(point: int) -> None:
         b"",
         seal_info("5a" * 32, 2),
         seal_info("5b" + "5a" * 31, 1),
-        INFO.replace(b"\x00\x01\x01\x03", b"\x00\x02\x01\x03"),  # wire version
-        INFO.replace(b"\x00\x01\x01\x03", b"\x00\x01\x03\x01"),  # roles
+        INFO.replace(b"\x00\x02\x01\x03", b"\x00\x01\x01\x03"),  # wire version
+        INFO.replace(b"\x00\x02\x01\x03", b"\x00\x02\x03\x01"),  # roles
     ],
 )
 def test_a_seal_opens_only_for_its_version_roles_task_and_round(info: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.replaced import with_guarantee, with_mechanism
 
 from shufflesum.errors import FileError, ParameterError, PlanError
 from shufflesum.testing import unprotected_plan
@@ -40,7 +41,7 @@ def test_the_id_is_the_hash_of_the_canonical_content() -> None:
 def test_a_task_offers_what_its_plan_covers() -> None:
     assert TASK.smallest_batch == TASK.plan.users == 1000
     assert TASK.rounds == TASK.plan.rounds == 2
-    assert TASK.upload_bytes == 54 + 54 * TASK.plan.reports
+    assert TASK.upload_bytes == 54 + 52 * TASK.plan.reports
     assert TASK.public_key.public_bytes_raw() == TASK.analyzer_key
 
 
@@ -51,7 +52,7 @@ def test_a_task_offers_what_its_plan_covers() -> None:
         {"shuffler": "http://localhost:8080"},
         {"expires": TASK.expires + timedelta(seconds=1)},
         {"analyzer_key": X25519PrivateKey.generate().public_key().public_bytes_raw()},
-        {"plan": replace(TASK.plan, users=TASK.plan.users + 1)},
+        {"plan": with_guarantee(TASK.plan, users=TASK.plan.users + 1)},
     ],
 )
 def test_everything_in_a_task_enters_its_id(change: dict[str, Any]) -> None:
@@ -190,7 +191,7 @@ def test_a_plan_without_a_guarantee_cannot_be_put_in_a_task() -> None:
 
 def test_a_plan_that_claims_too_much_cannot_be_put_in_a_task() -> None:
     with pytest.raises(PlanError):
-        replace(TASK, plan=replace(TASK.plan, noise_probability=2.0**-10))
+        replace(TASK, plan=with_mechanism(TASK.plan, noise_probability=2.0**-10))
 
 
 def test_the_wrong_private_key_is_noticed_before_anything_is_rejected() -> None:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.chances import FALSE_ALARM, chi_square
+from tests.replaced import coordinates_of, reports_of
 
 from shufflesum import Randomizer, Reports
 from shufflesum.errors import ReportsError
@@ -29,34 +30,33 @@ class NoiselessTask(Task):
 
 NOISELESS = NoiselessTask(
     name="noiseless",
-    plan=unprotected_plan(users=1, shape=3, reports=3, levels=10),
+    plan=unprotected_plan(users=1, shape=3, coordinates=3, levels=10),
     analyzer_key=KEY.public_key().public_bytes_raw(),
     shuffler="http://127.0.0.1:1",
     expires=datetime(2099, 1, 1, tzinfo=UTC),
 )
 
 
-def reports_of(task: Task, *row: float) -> Reports:
+def randomized(task: Task, *row: float) -> Reports:
     return Randomizer(task.plan).randomize(np.array([row]))
 
 
 def test_an_upload_carries_one_users_reports_to_the_analyzer() -> None:
-    data = Upload.seal(NOISELESS, reports_of(NOISELESS, 0.0, 0.3, 1.0), 1).encode()
+    data = Upload.seal(NOISELESS, randomized(NOISELESS, 0.0, 0.3, 1.0), 1).encode()
     upload = Upload.decode(data, NOISELESS)
     reports, rejected = NOISELESS.open_reports(upload.sealed, upload.round_number, Opener(KEY, processes=1))
     assert rejected == 0
-    cells = zip(reports.coordinates.tolist(), reports.values.tolist(), strict=True)
-    assert sorted(cells) == [(0, 0), (1, 3), (2, 10)]
+    assert sorted(reports.cells.tolist()) == reports_of(NOISELESS.plan, [(0, 0), (1, 3), (2, 10)]).cells.tolist()
 
 
 @given(st.lists(st.floats(-1, 1), min_size=4, max_size=4), st.integers(1, 2))
 def test_every_upload_of_a_task_has_the_same_size(row: list[float], round_number: int) -> None:
-    data = Upload.seal(TASK, reports_of(TASK, *row), round_number).encode()
-    assert len(data) == TASK.upload_bytes == 162
+    data = Upload.seal(TASK, randomized(TASK, *row), round_number).encode()
+    assert len(data) == TASK.upload_bytes == 158
     assert Upload.decode(data, TASK).round_number == round_number
 
 
-@given(st.integers(1, 2), st.binary(min_size=16, max_size=16), st.binary(min_size=108, max_size=108))
+@given(st.integers(1, 2), st.binary(min_size=16, max_size=16), st.binary(min_size=104, max_size=104))
 def test_decoding_undoes_encoding(round_number: int, upload_id: bytes, sealed: bytes) -> None:
     upload = Upload(TASK.id, round_number, upload_id, sealed)
     assert Upload.decode(upload.encode(), TASK) == upload
@@ -69,16 +69,16 @@ def test_arbitrary_bytes_are_refused_by_name(data: bytes) -> None:
     assert refused.value.problem in ("wrong-length", "wrong-version", "wrong-task")
 
 
-@given(st.integers(0, 400).filter(lambda size: size != 162))
+@given(st.integers(0, 400).filter(lambda size: size != 158))
 def test_any_other_length_is_refused(size: int) -> None:
-    good = Upload(TASK.id, 1, bytes(16), bytes(108)).encode()
-    with pytest.raises(UploadError, match="every upload of this task has 162") as refused:
+    good = Upload(TASK.id, 1, bytes(16), bytes(104)).encode()
+    with pytest.raises(UploadError, match="every upload of this task has 158") as refused:
         Upload.decode((good + bytes(400))[:size], TASK)
     assert refused.value.problem == "wrong-length"
 
 
 def test_no_two_uploads_share_an_id_or_bytes() -> None:
-    reports = reports_of(NOISELESS, 0.5, 0.5, 0.5)
+    reports = randomized(NOISELESS, 0.5, 0.5, 0.5)
     uploads = [Upload.seal(NOISELESS, reports, 1) for _ in range(20)]
     assert len({upload.upload_id for upload in uploads}) == 20
     assert len({upload.sealed for upload in uploads}) == 20
@@ -88,12 +88,12 @@ def test_no_two_uploads_share_an_id_or_bytes() -> None:
 def order_law(monkeypatch: pytest.MonkeyPatch) -> float:
     """p-value of: three reports leave in each of the six orders equally often. Seals are left out, for speed."""
     monkeypatch.setattr("shufflesum.wire.task.seal_many", lambda encoded, *_: encoded)
-    reports = reports_of(NOISELESS, 0.0, 0.0, 0.0)
+    reports = randomized(NOISELESS, 0.0, 0.0, 0.0)
     place = {order: i for i, order in enumerate(permutations(range(3)))}
     observed = np.zeros(6)
     for _ in range(6000):
-        sealed = np.frombuffer(Upload.seal(NOISELESS, reports, 1).sealed, dtype=np.uint8).reshape(3, 6)
-        observed[place[tuple(decode_reports(sealed, "").coordinates.tolist())]] += 1
+        sealed = np.frombuffer(Upload.seal(NOISELESS, reports, 1).sealed, dtype=np.uint8).reshape(3, -1)
+        observed[place[tuple(coordinates_of(NOISELESS.plan, decode_reports(sealed, "")).tolist())]] += 1
     return chi_square(observed, np.full(6, 1 / 6))
 
 
@@ -106,8 +106,7 @@ def test_reports_that_are_only_rotated_would_be_noticed(monkeypatch: pytest.Monk
     generator = np.random.default_rng(4)
 
     def rotated(reports: Reports) -> Reports:
-        by = int(generator.integers(3))
-        return Reports(reports.plan_id, np.roll(reports.coordinates, by), np.roll(reports.values, by))
+        return Reports(reports.plan_id, np.roll(reports.cells, int(generator.integers(3))))
 
     monkeypatch.setattr("shufflesum.wire.task.shuffle", rotated)
     assert order_law(monkeypatch) < FALSE_ALARM
@@ -115,20 +114,20 @@ def test_reports_that_are_only_rotated_would_be_noticed(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4])
 def test_anything_but_the_reports_of_one_user_is_refused(count: int) -> None:
-    reports = Reports(TASK.plan.id, np.zeros(count, np.uint32), np.zeros(count, np.uint16))
+    reports = Reports(TASK.plan.id, np.zeros(count, np.uint32))
     with pytest.raises(ReportsError, match=f"{count} reports; an upload carries exactly the 2 reports of one user"):
         Upload.seal(TASK, reports, 1)
 
 
 def test_reports_of_another_plan_are_refused() -> None:
     with pytest.raises(ReportsError, match="randomize with the task's plan"):
-        Upload.seal(TASK, reports_of(NOISELESS, 0.0, 0.0, 0.0), 1)
+        Upload.seal(TASK, randomized(NOISELESS, 0.0, 0.0, 0.0), 1)
 
 
 @pytest.mark.parametrize("round_number", [-1, 0, 3])
 def test_rounds_the_plan_does_not_cover_cannot_be_sealed_for(round_number: int) -> None:
     with pytest.raises(UploadError) as refused:
-        Upload.seal(TASK, reports_of(TASK, 0.0, 0.0, 0.0, 0.0), round_number)
+        Upload.seal(TASK, randomized(TASK, 0.0, 0.0, 0.0, 0.0), round_number)
     assert refused.value.problem == "wrong-round"
 
 

@@ -17,8 +17,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from shufflesum.contract import REPORT_BYTES
-from shufflesum.protocol import Reports
+from shufflesum.cells import REPORT_BYTES
+from shufflesum.reports import Reports
 from shufflesum.wire import (
     SEALED_BYTES,
     Opener,
@@ -110,12 +110,9 @@ def test_what_the_library_seals_the_reference_opens(private_key: X25519PrivateKe
 def test_golden_reports_have_their_bytes() -> None:
     golden = vector("golden_reports")["reports"]
     rows = np.array([list(bytes.fromhex(report["bytes"])) for report in golden], dtype=np.uint8)
-    coordinates = np.array([report["coordinate"] for report in golden], dtype=np.uint32)
-    values = np.array([report["value"] for report in golden], dtype=np.uint16)
-    np.testing.assert_array_equal(encode_reports(Reports("plan", coordinates, values)), rows)
-    decoded = decode_reports(rows, "plan")
-    np.testing.assert_array_equal(decoded.coordinates, coordinates)
-    np.testing.assert_array_equal(decoded.values, values)
+    cells = np.array([report["cell"] for report in golden], dtype=np.uint32)
+    np.testing.assert_array_equal(encode_reports(Reports("plan", cells)), rows)
+    np.testing.assert_array_equal(decode_reports(rows, "plan").cells, cells)
 
 
 def test_the_golden_task_keeps_its_id(task: Task) -> None:
@@ -128,7 +125,7 @@ def test_the_golden_upload_is_what_the_specification_makes_of_its_reports(task: 
     info = seal_info(task.id, golden["round"])
     assert info.hex() == golden["info"]
     for report in golden["reports"]:
-        plain = struct.pack(">IH", report["coordinate"], report["value"])
+        plain = struct.pack(">I", report["cell"])
         ephemeral = bytes.fromhex(report["ephemeral_private_key"])
         assert reference_seal(plain, task.analyzer_key, ephemeral, info).hex() == report["sealed"]
     upload = Upload(
@@ -147,8 +144,7 @@ def test_the_golden_upload_opens(task: Task, private_key: X25519PrivateKey) -> N
     reports, rejected = task.open_reports(upload.sealed, upload.round_number, Opener(private_key, processes=1))
     assert rejected == 0
     assert reports.plan_id == task.plan.id
-    assert reports.coordinates.tolist() == [report["coordinate"] for report in golden["reports"]]
-    assert reports.values.tolist() == [report["value"] for report in golden["reports"]]
+    assert reports.cells.tolist() == [report["cell"] for report in golden["reports"]]
 
 
 @pytest.mark.parametrize("name", names("bad_upload_*"))

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 from tests.forks import start_forked, wait_until
 
-from shufflesum.contract import REPORT_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ParameterError
 from shufflesum.wire import SEALED_BYTES, Opener, Sealer, open_many, seal_info, seal_many
 

@@ -1,4 +1,4 @@
-"""What a file of reports says about itself: its columns, and whose reports they are, in the schema's metadata."""
+"""What reports say about themselves, in a file's metadata or a frame's: whose they are, and how far they have come."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from shufflesum._checks import check_choice, check_size
-from shufflesum.contract import REPORT_BYTES, SEAL_BYTES, Plan
+from shufflesum.batch.kinds import PLAIN, SEALED, ReportKind
 from shufflesum.errors import ParameterError, ReportsError
+from shufflesum.plans import Plan
 
 if TYPE_CHECKING:
     from shufflesum.wire import Task
@@ -21,7 +22,7 @@ __all__ = ["FORMAT", "METADATA_KEY", "Identity", "Stage", "fresh_id"]
 
 Stage = Literal["reports", "shuffled"]
 
-FORMAT = "shufflesum-reports-1"
+FORMAT = "shufflesum-reports-2"
 METADATA_KEY = "shufflesum"
 
 _SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
@@ -38,10 +39,10 @@ def fresh_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose reports a file holds, and how far they have come: randomized, or shuffled as well.
+    """Whose reports these are, and how far they have come: randomized, or shuffled as well.
 
     `users` and `reports` are the plan's, so that a shuffler needs no plan to refuse a batch that is too small.
-    `batch_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
+    `contribution_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
     shuffler. Sealed reports know their task and round too. `names_id` stands for the names of the users' columns, in
     order, where they had some: a coordinate must mean the same to everybody.
     """
@@ -50,7 +51,7 @@ class Identity:
     plan_id: str
     users: int
     reports: int
-    batch_ids: tuple[str, ...]
+    contribution_ids: tuple[str, ...]
     shuffle_id: str | None = None
     task_id: str | None = None
     round_number: int | None = None
@@ -62,20 +63,23 @@ class Identity:
         check_size("users", self.users, 1, _MOST)
         check_size("reports", self.reports, 1, _MOST)
         _check_id("plan_id", self.plan_id, _LONG_ID)
-        if not self.batch_ids or list(self.batch_ids) != sorted(set(self.batch_ids)):
+        if not self.contribution_ids or list(self.contribution_ids) != sorted(set(self.contribution_ids)):
             raise ParameterError(
-                f"batch_ids has {len(self.batch_ids)} ids; at least one, each once, in order, is needed"
+                "malformed",
+                f"contribution_ids has {len(self.contribution_ids)} ids; at least one, each once, in order, is needed",
             )
-        for batch_id in self.batch_ids:
-            _check_id("batch_ids", batch_id, _SHORT_ID)
+        for contribution in self.contribution_ids:
+            _check_id("contribution_ids", contribution, _SHORT_ID)
         if (self.shuffle_id is not None) != (self.stage == "shuffled"):
             raise ParameterError(
-                f"shuffle_id is {self.shuffle_id!r} at stage {self.stage!r}; shuffled reports have one"
+                "malformed", f"shuffle_id is {self.shuffle_id!r} at stage {self.stage!r}; shuffled reports have one"
             )
         if self.shuffle_id is not None:
             _check_id("shuffle_id", self.shuffle_id, _SHORT_ID)
         if (self.task_id is None) != (self.round_number is None):
-            raise ParameterError("task_id and round_number belong together; sealed reports have both, others neither")
+            raise ParameterError(
+                "malformed", "task_id and round_number belong together; sealed reports have both, others neither"
+            )
         if self.task_id is not None and self.round_number is not None:
             _check_id("task_id", self.task_id, _LONG_ID)
             check_size("round_number", self.round_number, 1, (1 << 32) - 1)
@@ -84,29 +88,33 @@ class Identity:
 
     @classmethod
     def for_plan(cls, plan: Plan, names: Sequence[str] | None = None) -> Self:
-        """A new batch of plain reports, from columns of these names."""
+        """A new contribution of plain reports, from columns of these names."""
         return cls("reports", plan.id, plan.users, plan.reports, (fresh_id(),), names_id=_names_id(names))
 
     @classmethod
     def for_task(cls, task: Task, round_number: int, names: Sequence[str] | None = None) -> Self:
-        """A new batch of reports sealed for a round of a task."""
+        """A new contribution of reports sealed for a round of a task."""
         task.check_round(round_number)
         return replace(cls.for_plan(task.plan, names), task_id=task.id, round_number=round_number)
 
     @property
-    def sealed(self) -> bool:
-        """Whether only the analyzer can read the reports."""
-        return self.task_id is not None
+    def kind(self) -> ReportKind:
+        """Plain, or sealed for a task."""
+        return PLAIN if self.task_id is None else SEALED
 
     @property
     def least_reports(self) -> int:
         """Reports (not users) below which nothing may be released."""
         return self.users * self.reports
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return ("sealed",) if self.sealed else ("coordinate", "value")
+    def check_enough(self, reports: int) -> None:
+        """Refuse a batch with fewer reports than the plan's smallest."""
+        if reports < self.least_reports:
+            raise ReportsError(
+                "too-few-users",
+                f"there are {reports} reports, but the plan hides a user among {self.users} users with {self.reports} "
+                f"reports each; wait for {self.least_reports - reports} more reports",
+            )
 
     def shuffled(self) -> Self:
         """The identity of these reports after a new shuffle."""
@@ -114,24 +122,28 @@ class Identity:
 
     def merge(self, other: Identity) -> Self:
         """The identity of both together; an error names what keeps them apart."""
-        if self.sealed != other.sealed:
-            raise ReportsError("some reports are sealed and some are not; keep them in folders of their own")
+        if self.kind is not other.kind:
+            raise ReportsError(
+                "mixed-reports", "some reports are sealed and some are not; keep them in folders of their own"
+            )
         for name, word in {"stage": "stage", **_WORDS}.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise ReportsError(
+                    "mixed-reports",
                     f"reports of {word} {_short(mine)} and of {word} {_short(theirs)} cannot be mixed; "
-                    "keep them in folders of their own"
+                    "keep them in folders of their own",
                 )
         if (self.users, self.reports) != (other.users, other.reports):
             raise ReportsError(
+                "changed-afterwards",
                 f"the same plan is said to be for {self.users} users with {self.reports} reports each, and for "
-                f"{other.users} with {other.reports}; one of the files was changed"
+                f"{other.users} with {other.reports}; one of the files was changed",
             )
         self.check_names(other.names_id)
         return replace(
             self,
-            batch_ids=tuple(sorted({*self.batch_ids, *other.batch_ids})),
+            contribution_ids=tuple(sorted({*self.contribution_ids, *other.contribution_ids})),
             names_id=self.names_id or other.names_id,
         )
 
@@ -139,8 +151,9 @@ class Identity:
         """Refuse reports from columns of other names, or in another order; what had no names goes with anything."""
         if None not in (self.names_id, other) and self.names_id != other:
             raise ReportsError(
+                "mixed-reports",
                 "the reports come from columns of different names, or in different order, so that their coordinates "
-                "do not mean the same; give the files the same header, in the same order, and randomize again"
+                "do not mean the same; give the files the same header, in the same order, and randomize again",
             )
 
     def to_json(self) -> str:
@@ -152,74 +165,75 @@ class Identity:
         """Read `to_json` back; anything else is refused."""
         try:
             document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ReportsError(f"the description of the reports is no JSON ({error}); the file was changed") from error
+            found = document.pop("format")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ReportsError(
+                "malformed",
+                f"the description of the reports is no JSON object with a format ({error}); the file was changed",
+            ) from error
+        if found != FORMAT:
+            raise ReportsError(
+                "other-format",
+                f"the reports have format {str(found)[:80]!r}, but this version reads {FORMAT!r}: randomize again",
+            )
         names = {field.name for field in fields(cls)}
-        if not isinstance(document, dict) or document.keys() != {"format"} | names:
-            raise ReportsError(f"the description of the reports does not have the fields of {FORMAT!r}")
-        if (found := document.pop("format")) != FORMAT:
-            raise ReportsError(f"the reports have format {found!r}; this version reads {FORMAT!r}")
-        if not isinstance(document["batch_ids"], list) or not all(isinstance(x, str) for x in document["batch_ids"]):
-            raise ReportsError("the description of the reports has no list of batch ids; the file was changed")
+        if document.keys() != names:
+            raise ReportsError("malformed", f"the description of the reports does not have the fields of {FORMAT!r}")
+        ids = document["contribution_ids"]
+        if not isinstance(ids, list) or not all(isinstance(x, str) for x in ids):
+            raise ReportsError(
+                "malformed", "the description of the reports has no list of contribution ids; the file was changed"
+            )
         try:
-            return cls(**{**document, "batch_ids": tuple(document["batch_ids"])})
+            return cls(**{**document, "contribution_ids": tuple(ids)})
         except ParameterError as error:
-            raise ReportsError(f"the description of the reports is not valid: {error}") from error
+            raise ReportsError("malformed", f"the description of the reports is not valid: {error}") from error
 
     def arrow_schema(self) -> Any:
-        """The columns of a file of these reports, with the identity in the metadata."""
+        """The column of a file of these reports, with the identity in the metadata."""
         import pyarrow as pa
 
-        if self.sealed:
-            columns = [pa.field("sealed", pa.binary(REPORT_BYTES + SEAL_BYTES), nullable=False)]
-        else:
-            columns = [
-                pa.field("coordinate", pa.uint32(), nullable=False),
-                pa.field("value", pa.uint16(), nullable=False),
-            ]
-        return pa.schema(columns, metadata={METADATA_KEY: self.to_json()})
+        return pa.schema([self.kind.field], metadata={METADATA_KEY: self.to_json()})
 
     @classmethod
     def from_arrow(cls, schema: Any, where: str) -> Self:
         """The identity in an Arrow schema, or in what Spark's columns say in files that Spark wrote.
 
-        Columns are checked as well: they must be there and have a type that reports can be read from.
+        The column is checked as well: it must be there and have a type that reports can be read from.
         """
         texts = _descriptions(schema)
         if not texts:
             raise ReportsError(
+                "malformed",
                 f"{where}: holds no reports: its metadata has no {METADATA_KEY!r}; give files written by "
-                "shufflesum randomize or shufflesum shuffle"
+                "shufflesum randomize or shufflesum shuffle",
             )
         try:
             identity = cls.from_json(texts[0])
             for text in texts[1:]:
                 if cls.from_json(text) != identity:
-                    raise ReportsError("its columns say that they are of different batches; the file was changed")
+                    raise ReportsError(
+                        "mixed-reports", "its columns say that they are of different runs; the file was changed"
+                    )
         except ReportsError as error:
-            raise ReportsError(f"{where}: {error}") from error
-        identity._check_columns(schema, where)
+            raise ReportsError(error.problem, f"{where}: {error}") from error
+        identity.check_columns(list(schema.names), where)
+        found = schema.field(identity.kind.column).type
+        if not identity.kind.accepts(found):
+            raise ReportsError(
+                "wrong-type",
+                f"{where}: column {identity.kind.column!r} has type {found}; it must hold {identity.kind.wanted}",
+            )
         return identity
 
-    def _check_columns(self, schema: Any, where: str) -> None:
-        from pyarrow import types
-
-        if sorted(schema.names) != sorted(self.columns):
+    def check_columns(self, names: Sequence[str], where: str) -> None:
+        """Refuse columns that reports of this kind do not have."""
+        if list(names) != [self.kind.column]:
             raise ReportsError(
-                f"{where}: has the columns {', '.join(map(repr, schema.names[:10])) or 'none'}; "
-                f"these reports have exactly {' and '.join(map(repr, self.columns))}"
+                "unknown-column",
+                f"{where}: has the columns {', '.join(map(repr, names[:10])) or 'none'}; these reports have exactly "
+                f"one, {self.kind.column!r}",
             )
-        for name in self.columns:
-            kind = schema.field(name).type
-            if self.sealed:
-                size = REPORT_BYTES + SEAL_BYTES
-                good = types.is_binary(kind) or types.is_large_binary(kind)
-                good = good or (types.is_fixed_size_binary(kind) and kind.byte_width == size)
-                wanted = f"binary of {size} bytes"
-            else:
-                good, wanted = types.is_integer(kind), "integers"
-            if not good:
-                raise ReportsError(f"{where}: column {name!r} has type {kind}; it must hold {wanted}")
 
 
 def _descriptions(schema: Any) -> list[str | bytes]:
@@ -242,7 +256,9 @@ def _names_id(names: Sequence[str] | None) -> str | None:
 
 def _check_id(name: str, value: object, pattern: re.Pattern[str]) -> None:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ParameterError(f"{name} is {str(value)[:80]!r}; it must be lower-case hexadecimal of the usual length")
+        raise ParameterError(
+            "malformed", f"{name} is {str(value)[:80]!r}; it must be lower-case hexadecimal of the usual length"
+        )
 
 
 def _short(value: object) -> str:

@@ -2,54 +2,66 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from typing import NoReturn
 
 import click
 
-from shufflesum.cli import (
-    analyze,
-    audit,
-    demo,
-    estimate,
-    keygen,
-    plan,
-    privacy,
-    randomize,
-    reproduce,
-    run,
-    send,
-    serve,
-    shuffle,
-    statement,
-    task,
-    tokens,
-)
+from shufflesum._compiled import tell_before_compiling
 from shufflesum.errors import ShufflesumError
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
+
+# Each command is a module of this package, imported when it is called; so that help imports none, its line is here.
+COMMANDS = {
+    "analyze": "Private mean and sum of shuffled reports.",
+    "audit": "Attack the running randomizer and compare with the certified bound.",
+    "demo": "Aggregate a synthetic crowd privately and draw the result.",
+    "estimate": "Ask a task's analyzer for its estimate.",
+    "keygen": "Make the analyzer's key pair.",
+    "plan": "Choose reports, levels and noise for a privacy target.",
+    "privacy": "The certified guarantee of given protocol parameters.",
+    "randomize": "Users' rows in files to a folder of reports.",
+    "reproduce": "Repeat the paper's experiments, and compare with a certified guarantee.",
+    "run": "Private mean and sum of the rows of a file.",
+    "send": "Randomize rows on this machine and send them to a task's shuffler.",
+    "serve": "Run a server of a deployment: shuffler or analyzer.",
+    "shuffle": "Folders of reports to one in random order.",
+    "statement": "A plan's privacy on one page, in plain language.",
+    "task": "Make or show the contract of a deployment.",
+    "tokens": "Make upload tokens, so that one person is one user.",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"shufflesum.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="shufflesum")
 def _group() -> None:
     """Private sums and means of vectors, matrices and tensors: the shuffle model of differential privacy."""
-
-
-for _module in (
-    *(run, plan, privacy, statement, audit, reproduce),
-    *(randomize, shuffle, analyze),
-    *(keygen, task, tokens, serve, send, estimate),
-    demo,
-):
-    _group.add_command(_module.command)
 
 
 def main() -> NoReturn:
     """Run a command; what a user can mend ends with one clear message and exit code 2."""
     # As an exception, a polite kill lets staged outputs be taken away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if sys.stderr.isatty():
+        tell_before_compiling(_say_compiling)
     try:
         result = _group(standalone_mode=False)
     except ShufflesumError as error:
@@ -64,6 +76,10 @@ def main() -> NoReturn:
     except OSError as error:  # files raise a ShufflesumError, so this is the terminal or the pipe
         _fail(f"the result cannot be printed: {error.strerror or error}; see where standard output goes")
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _say_compiling() -> None:
+    click.echo("note: compiling for this machine, some seconds; later commands find it done", err=True)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

@@ -13,17 +13,15 @@ import click
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, target_options
 from shufflesum.cli.options import console, progress_bar, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
-from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError, ReportsError
-from shufflesum.estimation import Estimate, estimate
-from shufflesum.honesty import refuse_broken
-from shufflesum.protocol import Counts
-from shufflesum.wire import Task, load_private_key
+from shufflesum.estimate import Estimate
+from shufflesum.plans import Plan
+from shufflesum.release import why_broken
+from shufflesum.reports import Counts
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    from shufflesum.batch.state import CountsState
+    from shufflesum.batch.once import Counted
+    from shufflesum.batch.targets import Target
 
 __all__ = ["command"]
 
@@ -42,6 +40,9 @@ class _NotYetError(Exception):
     type=click.Path(path_type=Path),
     help="Add to the counts in this file, and remember there what was counted.",
 )
+@click.option(
+    "--without-guarantee", is_flag=True, help="Insist on an estimate where the plan's guarantee cannot be confirmed."
+)
 @result_options
 @engine_options
 def command(
@@ -50,6 +51,7 @@ def command(
     task_file: Path | None,
     key_file: Path | None,
     state_file: Path | None,
+    without_guarantee: bool,
     as_json: bool,
     output: Path | None,
     plot: Path | None,
@@ -62,41 +64,48 @@ def command(
     """Estimate mean and sum from SHUFFLED, a folder of shufflesum shuffle or one of its files.
 
     Files that come day by day are counted with --state counts.json, which grows by all of SHUFFLED or by nothing, and
-    never takes a file or a batch a second time. As long as it has too few reports there is no estimate. Without
-    SHUFFLED, --state shows what it has.
+    never takes a file or a batch a second time. As long as it has too few reports there is no estimate, and none where
+    the reports contradict the plan's honest users or are only some of a batch's. Without SHUFFLED, --state shows what
+    it has.
 
     \b
     Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
     """
     results = Results(as_json, output, plot, confidence)
     check_engine(engine, master)
-    target = load_target(plan_file, task_file)
+    target = load_target(plan_file, task_file, key_file=key_file)
     if (key_file is None) != (task_file is None):
-        raise ParameterError("--task and --key belong together: sealed reports need both, others neither")
+        raise ParameterError(
+            "conflicting-arguments", "--task and --key belong together: sealed reports need both, others neither"
+        )
     if engine == "spark" and task_file is not None:
-        raise ParameterError("sealed reports are opened by --engine local; leave --engine spark out")
-    private_key = None if key_file is None else load_private_key(key_file)
-    plan = target if isinstance(target, Plan) else target.plan
+        raise ParameterError(
+            "conflicting-arguments", "sealed reports are opened by --engine local; leave --engine spark out"
+        )
+    plan = target.plan
     if shuffled is None and (state_file is None or not state_file.exists()):
         missing = "" if state_file is None else f"{state_file} does not exist; "
         raise ParameterError(
-            f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before"
+            "missing-argument",
+            f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before",
         )
-    work = _Work(engine, master, memory, workers)
-    from shufflesum.batch.state import CountsState
+    work = _Work(engine, master, memory, workers, without_guarantee)
+    from shufflesum.batch.count import release_files
+    from shufflesum.batch.once import Counted
 
     found: Estimate | None = None
-    with nullcontext() if state_file is None else CountsState(state_file, plan) as state:
+    with nullcontext() if state_file is None else Counted(state_file, plan) as state:
         try:
             with results.staged(shuffled, plan_file, task_file, key_file, state_file) as write, warnings_as_notes():
+                whole = True
                 if shuffled is not None:
-                    counts = _count(shuffled, target, private_key, state, work)
+                    counts, whole = _count(shuffled, target, state, work)
                 if state is not None:
-                    counts = state.counts
+                    counts, whole = state.counts, state.whole
                 _note(counts, state)
-                if state is not None and counts.accepted < plan.least_reports:
+                if state is not None and counts.users < plan.users:
                     raise _NotYetError
-                found = estimate(counts)
+                found = release_files(counts, whole=whole, without_guarantee=without_guarantee)
                 write(found, (shuffled or state_file or Path()).name, None)
         except _NotYetError:
             pass
@@ -110,28 +119,23 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Where the counting is done."""
+    """Where the counting is done, and whether somebody insists on it."""
 
     engine: str
     master: str | None
     memory: int
     workers: int | None
+    without_guarantee: bool
 
 
-def _count(
-    shuffled: Path,
-    target: Plan | Task,
-    private_key: X25519PrivateKey | None,
-    state: CountsState | None,
-    work: _Work,
-) -> Counts:
-    """Count a folder, and add it to the state if there is one."""
-    from shufflesum.batch import local
-    from shufflesum.batch.datasets import open_dataset
+def _count(shuffled: Path, target: Target, state: Counted | None, work: _Work) -> tuple[Counts, bool]:
+    """Count a folder, and add it to the state if there is one; also whether it is all that a shuffle wrote."""
+    from shufflesum.batch.count import count, file_digests
+    from shufflesum.batch.files import open_dataset
 
-    plan = local.plan_of(target)
+    plan = target.plan
     dataset = open_dataset(shuffled, stage="shuffled")
-    local.check_target(dataset.identity, target)
+    target.check(dataset.identity)
     if state is not None:
         state.check(dataset.identity)
     else:
@@ -139,45 +143,31 @@ def _count(
     if work.engine == "spark":
         from shufflesum.batch import spark
 
-        digests = local.file_digests(dataset)
+        digests = file_digests(dataset)
         counts = spark.count_folder(dataset.path, plan, master=work.master)
     else:
         with progress_bar("reports", dataset.rows) as progress:
-            counts, digests = local.count(
-                dataset, target, private_key=private_key, memory=work.memory, workers=work.workers, progress=progress
-            )
-    if dataset.whole:
-        refuse_broken(counts, dataset.rows // plan.reports)
+            counts, digests = count(dataset, target, memory=work.memory, workers=work.workers, progress=progress)
     if state is not None:
+        if dataset.whole and not work.without_guarantee and (why := why_broken(counts)) is not None:
+            raise ReportsError("guarantee-broken", f"{why}; {state.path} stays as it was")
         parts = [file.part for file in dataset.files if file.rows]
-        state.add(counts, dataset.identity, digests, parts, judged=dataset.whole)
-    elif not dataset.whole:
-        _note_unjudged()
-    return counts
+        state.add(counts, dataset.identity, digests, parts, whole=dataset.whole)
+    return counts, dataset.whole
 
 
 def _refuse_few(reports: int, plan: Plan) -> None:
     if reports < plan.least_reports:
         raise ReportsError(
+            "too-few-users",
             f"{reports} reports, but the plan hides a user among {plan.users} users with {plan.reports} reports each: "
-            f"at least {plan.least_reports}; give all files, or collect them over days with --state counts.json"
+            f"at least {plan.least_reports}; give all files, or collect them over days with --state counts.json",
         )
 
 
-def _note_unjudged() -> None:
-    """Of parts of a batch, which have no manifest, nobody can say from how many honest users it came."""
-    click.echo(
-        "note: without the folder's _shufflesum.json nobody can see whether enough users were honest; "
-        "the guarantee rests on that",
-        err=True,
-    )
-
-
-def _note(counts: Counts, state: CountsState | None) -> None:
+def _note(counts: Counts, state: Counted | None) -> None:
     if counts.rejected:
-        click.echo(f"note: {counts.rejected} reports are unreadable or outside the domain, and were rejected", err=True)
-    if state is not None and not state.judged:
-        _note_unjudged()
+        click.echo(f"note: {counts.rejected} reports are unreadable or name no cell, and were rejected", err=True)
     rounds = counts.plan.rounds
     if state is not None and state.shuffles > rounds:
         click.echo(
@@ -188,9 +178,10 @@ def _note(counts: Counts, state: CountsState | None) -> None:
 
 
 def _show_missing(counts: Counts, as_json: bool) -> None:
-    missing = counts.plan.least_reports - counts.accepted
+    received = counts.received
+    missing = counts.plan.least_reports - received
     if as_json:
-        document = {"plan": counts.plan.summary(), "estimate": None, "reports": counts.accepted, "missing": missing}
+        document = {"plan": counts.plan.summary(), "estimate": None, "reports": received, "missing": missing}
         click.echo(json.dumps(document, allow_nan=False))
     else:
-        console.print(f"{counts.accepted:,} reports so far; {missing:,} more are needed before there is an estimate")
+        console.print(f"{received:,} reports so far; {missing:,} more are needed before there is an estimate")

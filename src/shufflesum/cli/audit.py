@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.audit import AuditResult, audit
 from shufflesum.cli.options import console, plan_options, progress_bar, warnings_as_notes
-from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
 from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
 
 __all__ = ["command"]
 
@@ -101,12 +101,11 @@ def _verdict(result: AuditResult) -> str:
 
 def _print_card(result: AuditResult) -> None:
     plan, reports, batches = result.plan, result.report_attack, result.batch_attack
-    protocol = f"{plan.reports:,} of {plan.dimension:,} coordinates ({plan.sampling}), in {plan.levels + 1} values"
     evidence = f"{reports.reports:,} reports, as at noise probability {upwards(reports.noise_probability, 6)}"
     apart = f"by telling {batches.batches:,} whole batches apart"
     spent = "" if batches.epsilon_lower else " (too few to show anything at this delta)"
     lines = {
-        "plan": f"{plan.users:,} users, each sends {protocol}, noise probability {plan.noise_probability:.6g}",
+        "plan": f"{plan.users:,} users, each sends {plan.mechanism.describe(plan.domain)}",
         "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.10g}:",
         "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
         "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence},",
@@ -117,7 +116,7 @@ def _print_card(result: AuditResult) -> None:
     if result.passed and result.epsilon_lower < result.epsilon_upper / 2:
         lines[" "] = "but much less is proved than certified: " + (
             "for uniform sampling no lower bound is known; the law of reports was tested"
-            if plan.privacy.subsets_overlap
+            if not result.lower_bound_known
             else "too few reports to notice small defects; give more --seconds"
         )
     console.print(f"[bold]Audit of plan {plan.id[:16]}[/bold]")

@@ -6,14 +6,17 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
-from shufflesum.wire import Task
+from shufflesum.plans import Plan
+from shufflesum.wire import Task, load_private_key
+
+if TYPE_CHECKING:
+    from shufflesum.batch.targets import Target
 
 __all__ = ["check_engine", "engine_options", "load_target", "memory_size", "taking_up", "target_options"]
 
@@ -42,15 +45,25 @@ def target_options(function: _F) -> _F:
     return function
 
 
-def load_target(plan_file: Path | None, task_file: Path | None) -> Plan | Task:
-    """The plan or the task; exactly one must be given."""
+def load_target(
+    plan_file: Path | None, task_file: Path | None, *, round_number: int | None = None, key_file: Path | None = None
+) -> Target:
+    """What the reports are made for; a plan or a task must be given, and only a task has rounds and a key."""
+    from shufflesum.batch.targets import PlainTarget, SealedTarget
+
     if (plan_file is None) == (task_file is None):
         given = "neither was" if plan_file is None else "both were"
-        raise ParameterError(f"--plan or --task must be given, and {given}; a task holds its plan")
+        raise ParameterError(
+            "missing-argument" if plan_file is None else "conflicting-arguments",
+            f"--plan or --task must be given, and {given}; a task holds its plan",
+        )
     if task_file is not None:
-        return Task.load(task_file)
+        key = None if key_file is None else load_private_key(key_file)
+        return SealedTarget(Task.load(task_file), 1 if round_number is None else round_number, key)
     assert plan_file is not None
-    return Plan.load(plan_file)
+    if round_number is not None:
+        raise ParameterError("conflicting-arguments", "--round is for --task; plain reports have no round")
+    return PlainTarget(Plan.load(plan_file))
 
 
 def engine_options(function: _F) -> _F:
@@ -77,17 +90,20 @@ def engine_options(function: _F) -> _F:
 def check_engine(engine: str, master: str | None) -> None:
     """Refuse options that the engine would not heed."""
     if engine == "local" and master is not None:
-        raise ParameterError("--master is for --engine spark; say so, or leave --master out")
+        raise ParameterError("conflicting-arguments", "--master is for --engine spark; say so, or leave --master out")
     context = click.get_current_context()
     for name in ("memory", "workers"):
         if engine == "spark" and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise ParameterError(f"--{name} is for --engine local; give Spark its own, with its configuration")
+            raise ParameterError(
+                "conflicting-arguments", f"--{name} is for --engine local; give Spark its own, with its configuration"
+            )
 
 
 @contextmanager
 def taking_up(output: Path, *, restart: bool) -> Iterator[None]:
     """Say where a run that is interrupted leaves its work, and that the next one has found it."""
-    from shufflesum.batch.datasets import is_interruption, partial_path
+    from shufflesum.batch.disk import is_interruption
+    from shufflesum.batch.files import partial_path
 
     partial = partial_path(output)
     if partial.exists() and not restart:

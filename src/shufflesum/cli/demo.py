@@ -8,8 +8,8 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from shufflesum._figures import upwards
-from shufflesum.aggregate import aggregate_batches
+from shufflesum._rounding import upwards
+from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.options import console, progress_bar, warnings_as_notes
 from shufflesum.cli.results import print_estimate
 from shufflesum.cli.service_demo import run_service_demo

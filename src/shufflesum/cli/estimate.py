@@ -11,9 +11,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.cli.options import console, task_option
-from shufflesum.cli.results import guarantee_of, print_table
+from shufflesum.cli.results import fallback, guarantee_of, print_table
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.client import fetch_estimate
 from shufflesum.tables import StagedOutputs
@@ -110,5 +110,5 @@ def _promise(task: Task, holds: bool) -> str:
     plan = task.plan
     return (
         f"guarantee for one user in all rounds: epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} "
-        f"({plan.accountant} accountant); if shuffler and analyzer collude: epsilon {upwards(plan.local_epsilon)}"
+        f"({plan.accountant} accountant); if shuffler and analyzer collude: {fallback(plan)}"
     )

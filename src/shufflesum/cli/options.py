@@ -44,8 +44,8 @@ def plan_options(function: _F) -> _F:
     for option in reversed(
         (
             click.option("--bounds", nargs=2, type=float, metavar="LO HI", help="Public bounds of all values.  [0 1]"),
-            click.option("--reports", type=int, metavar="T", help="Coordinates each user reports.  [chosen]"),
-            click.option("--max-reports", type=int, metavar="T", help="At most so many reports a user."),
+            click.option("--coordinates", type=int, metavar="T", help="Coordinates each user reports.  [chosen]"),
+            click.option("--max-reports", type=int, metavar="N", help="At most so many reports a user."),
             click.option("--levels", type=int, metavar="K", help="Rounding steps of a value.  [chosen]"),
             click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="[stratified]"),
             click.option(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import click
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.options import console, plan_options, warnings_as_notes
-from shufflesum.contract import Plan
+from shufflesum.cli.results import fallback
 from shufflesum.errors import ParameterError, ShufflesumError
-from shufflesum.planning import alternatives, plan_for_error
+from shufflesum.planning import alternatives, plan_for_error, published_plan
 from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
-from shufflesum.privacy import published
 from shufflesum.tables import StagedOutputs
 
 __all__ = ["command"]
@@ -104,8 +104,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
     lines = {
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
         "each sends": [
-            f"{plan.reports:,} of {plan.dimension:,} coordinates ({plan.sampling}), in {plan.levels + 1} values,",
-            f"replaced by a random one with probability {downwards(plan.noise_probability, 5)}",
+            *textwrap.wrap(plan.mechanism.describe(plan.domain), 88),
             f"{plan.bytes_per_user['raw']:,} bytes a user and round ({plan.bytes_per_user['sealed']:,} sealed)",
         ],
         "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
@@ -114,7 +113,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
             f"squared, all coordinates: {error.total:.4g} = {split}",
         ],
         "the paper": [_published(plan)],
-        "fallback": [f"epsilon {upwards(plan.local_epsilon)} if shuffler and analyzer collude"],
+        "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
     }
     if spread is not None:
         expected = plan.error_at_spread(spread)
@@ -143,25 +142,14 @@ def _published(plan: Plan) -> str:
     theirs, refusal = [], "there is nothing to compare"
     for epsilon in targets:
         try:
-            theirs.append(_published_plan(plan, epsilon))
+            theirs.append(published_plan(plan, epsilon))
         except ShufflesumError as error:
             refusal = str(error).split(",")[0]
     if not theirs:
         return f"offers nothing here: {refusal}"
     best = min(theirs, key=lambda other: other.expected_error.total)
     times = best.expected_error.total / plan.expected_error.total
-    return (
-        f"one report, {best.levels + 1} values, noise probability {best.noise_probability:.4f}: "
-        f"{times:.3g} times our squared error"
-    )
-
-
-def _published_plan(plan: Plan, epsilon: float) -> Plan:
-    levels = published.published_levels(
-        users=plan.honest_users, dimension=plan.dimension, reports=1, epsilon=epsilon, delta=plan.delta
-    )
-    theirs = replace(plan, reports=1, levels=levels, sampling="stratified", rounds=1)
-    return replace(theirs, noise_probability=theirs.privacy.published_noise_probability(epsilon, plan.delta))
+    return f"{best.mechanism.describe(best.domain)}: {times:.3g} times our squared error"
 
 
 def _draw(plan: Plan, path: Path) -> None:

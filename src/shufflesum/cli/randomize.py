@@ -10,11 +10,11 @@ import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
 from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, warnings_as_notes
-from shufflesum.contract import Plan
 from shufflesum.errors import ParameterError
+from shufflesum.plans import Plan
 
 if TYPE_CHECKING:
-    from shufflesum.batch.datasets import Dataset
+    from shufflesum.batch.files import Dataset
 
 __all__ = ["command"]
 
@@ -65,15 +65,14 @@ def command(
     Example: shufflesum randomize beats.parquet --plan plan.json -o reports
     """
     check_engine(engine, master)
-    target = load_target(plan_file, task_file)
-    if round_number is not None and task_file is None:
-        raise ParameterError("--round is for --task; plain reports have no round")
-    plan = target if isinstance(target, Plan) else target.plan
+    target = load_target(plan_file, task_file, round_number=round_number)
+    plan = target.plan
     if engine == "spark":
-        if not isinstance(target, Plan) or restart or format != "parquet" or header is not None or array is not None:
+        if task_file is not None or restart or format != "parquet" or header is not None or array is not None:
             raise ParameterError(
+                "conflicting-arguments",
                 "--task, --restart, --format arrow, --header and --array are for --engine local; leave them out, or "
-                "randomize there"
+                "randomize there",
             )
         from shufflesum.batch import spark
 
@@ -81,7 +80,7 @@ def command(
             dataset = spark.randomize_folder(
                 users,
                 output,
-                target,
+                plan,
                 master=master,
                 clip=clip,
                 missing=missing,
@@ -90,17 +89,16 @@ def command(
             )
             _say(output, dataset, plan)
         return
-    from shufflesum.batch import local
-    from shufflesum.batch.inputs import open_users
+    from shufflesum.batch.files.users import open_users
+    from shufflesum.batch.randomize import randomize
 
     with warnings_as_notes(), taking_up(output, restart=restart):
         rows = open_users(users, columns=columns, header=header, user_column=user_column, array=array)
         with progress_bar("rows", rows.rows) as progress:
-            dataset = local.randomize(
+            dataset = randomize(
                 rows,
                 output,
                 target,
-                round_number=round_number,
                 clip=clip,
                 missing=missing,
                 format=format,

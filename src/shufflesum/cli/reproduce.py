@@ -61,13 +61,13 @@ def command(data: Path | None, output: Path, repeats: int | None, quick: bool, e
     )
     try:
         with progress_bar("percent done", 100) as progress:
-            outcome = reproduce(beats, request, progress)
+            found = reproduce(beats, request, progress)
     except KeyboardInterrupt:
         click.echo(f"shufflesum: stopped; what was measured is kept, the same command goes on in {output}", err=True)
         sys.exit(130)
     console.print(f"data: {beats.name}, {len(beats.beats):,} rows", markup=False)
-    for line in outcome.summary:
+    for line in found.summary:
         console.print(f"- {line}", markup=False)
-    if outcome.reused:
-        console.print(f"{outcome.reused:,} measurements were kept from an earlier run, {outcome.measured:,} made")
-    console.print(f"report: {outcome.report}", markup=False)
+    if found.reused:
+        console.print(f"{found.reused:,} measurements were kept from an earlier run, {found.measured:,} made")
+    console.print(f"report: {found.page}", markup=False)

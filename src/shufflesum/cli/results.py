@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from shufflesum._figures import downwards, upwards
+from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
-from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimation import Estimate
+from shufflesum.estimate import Estimate
+from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 
-__all__ = ["Results", "guarantee_of", "print_estimate", "print_table", "result_options"]
+__all__ = ["Results", "fallback", "guarantee_of", "print_estimate", "print_table", "result_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _Names = tuple[str, ...] | None
@@ -78,7 +78,8 @@ class Results:
                     chart = estimate_chart(
                         estimate,
                         title=f"Private mean of {what}",
-                        subtitle=f"{estimate.users:,} users, {guarantee_of(estimate.plan)}",
+                        subtitle=f"{estimate.users:,} users, "
+                        + (guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"),
                         level=self.confidence,
                     )
                     save_chart(chart, staged_plot)
@@ -115,17 +116,22 @@ def guarantee_of(plan: Plan) -> str:
     return f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)}{rounds}{honest}"
 
 
+def fallback(plan: Plan) -> str:
+    """What is left of the guarantee without a shuffler."""
+    return "none" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
+
+
 def print_estimate(estimate: Estimate, level: float, names: tuple[str, ...] | None = None) -> None:
     """A few lines and a small table for a person."""
     plan = estimate.plan
-    console.print(
-        f"[bold]{estimate.users:,} users[/bold], each sending {plan.reports:,} of {plan.dimension:,} coordinates in "
-        f"{plan.levels + 1} values, replaced by noise with probability {downwards(plan.noise_probability, 4)}"
-    )
-    console.print(
-        f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); "
-        f"if the shuffler colludes: epsilon {upwards(plan.local_epsilon)}"
-    )
+    console.print(f"[bold]{estimate.users:,} users[/bold], each sending {plan.mechanism.describe(plan.domain)}")
+    if estimate.broken is None:
+        console.print(
+            f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); "
+            f"if the shuffler colludes: {fallback(plan)}"
+        )
+    else:
+        console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")
     interval = estimate.confidence_interval(level)
     print_table(estimate.mean, estimate.standard_error, interval, estimate.sum, level, names)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from shufflesum.aggregate import aggregate_batches
+from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.options import note_missing_header, plan_options, progress_bar, table_options, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
-from shufflesum.contract import Plan
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
 from shufflesum.tables import Table, check_shape, open_table
 
 __all__ = ["command"]

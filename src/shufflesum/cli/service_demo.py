@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum._figures import upwards
-from shufflesum.contract import Plan
+from shufflesum._rounding import upwards
 from shufflesum.errors import ShufflesumError
 from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client, RefusedError, fetch_estimate
 from shufflesum.service.client.web import web_client
@@ -33,7 +33,7 @@ from shufflesum.wire import SEALED_BYTES, Task, generate_private_key, load_publi
 
 __all__ = ["run_service_demo"]
 
-_SAMPLES, _REPORTS = 20, 4
+_SAMPLES, _COORDINATES = 20, 4
 _SECONDS = 120.0
 _SERVE = "from shufflesum.cli.serve import command; command(prog_name='shufflesum serve')"
 
@@ -63,7 +63,7 @@ class _Server:
 def run_service_demo(console: Console, *, users: int) -> None:
     """Start shuffler and analyzer, send a synthetic crowd, print the estimate and what each party saw, stop all."""
     require_service()
-    plan = make_plan(users=users, shape=_SAMPLES, epsilon=1.0, delta=1e-6, reports=_REPORTS)
+    plan = make_plan(users=users, shape=_SAMPLES, epsilon=1.0, delta=1e-6, coordinates=_COORDINATES)
     beats = heartbeats(users, _SAMPLES)
     with tempfile.TemporaryDirectory(prefix="shufflesum-demo-") as name:
         folder = Path(name)

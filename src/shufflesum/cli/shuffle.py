@@ -24,9 +24,9 @@ __all__ = ["command"]
 @click.option("--format", "kind", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
 @click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
 @click.option(
-    "--ledger",
+    "--released",
     type=click.Path(path_type=Path),
-    help="The shuffler's list of what it released.  [default: _released.json in each folder of REPORTS]",
+    help="The shuffler's list of the batches it released.  [default: _released.json in each folder of REPORTS]",
 )
 @engine_options
 def command(
@@ -35,7 +35,7 @@ def command(
     task_file: Path | None,
     kind: Any,
     restart: bool,
-    ledger: Path | None,
+    released: Path | None,
     memory: int,
     workers: int | None,
     engine: str,
@@ -47,7 +47,7 @@ def command(
     data owner: together they are one batch. With --task they may be folders of uploads as clients send them (*.upload).
     What does not fit into --memory is spilled beside the output and removed in the end. Nothing is written for a batch
     smaller than the plan's, nor for one that shares some but not all reports with an earlier one: late files wait for
-    the next batch, in a folder of their own, and --ledger names the list of what was released. A run that was
+    the next batch, in a folder of their own, and --released names the list of what was released. A run that was
     interrupted goes on where it was when the same command is given again.
 
     \b
@@ -59,16 +59,16 @@ def command(
     if engine == "spark":
         if task is not None or restart or kind != "parquet":
             raise ParameterError(
-                "--task, --restart and --format arrow are for --engine local; leave them out, or shuffle there"
+                "conflicting-arguments",
+                "--task, --restart and --format arrow are for --engine local; leave them out, or shuffle there",
             )
         from shufflesum.batch import spark
 
         with warnings_as_notes():
-            dataset = spark.shuffle_folder(reports, output, master=master, ledger=ledger)
+            dataset = spark.shuffle_folder(reports, output, master=master, released=released)
         _say(output, dataset.rows, len(dataset.files))
         return
-    from shufflesum.batch.permute import shuffle_source
-    from shufflesum.batch.sources import FileSource, open_source
+    from shufflesum.batch.shuffle import FileSource, open_source, shuffle_source
 
     with warnings_as_notes(), taking_up(output, restart=restart):
         source = open_source(*reports, task=task)
@@ -82,7 +82,7 @@ def command(
                 workers=workers,
                 format=kind,
                 restart=restart,
-                ledger=ledger,
+                released=released,
                 progress=progress,
             )
     if done.repeated:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shufflesum.contract import Plan
+from shufflesum.plans import Plan
 from shufflesum.statement import statement
 from shufflesum.tables import StagedOutputs
 

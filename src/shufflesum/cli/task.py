@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
-from shufflesum.contract import Plan
+from shufflesum.cli.results import fallback
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.plans import Plan
 from shufflesum.tables import StagedOutputs
 from shufflesum.wire import Task, load_public_key, parse_time
 
@@ -96,6 +97,6 @@ def card(task: Task, *, expired: bool = False) -> str:
         "each sends": f"one upload of {task.upload_bytes:,} bytes a round: {plan.reports:,} sealed reports",
         "guarantee": f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user in {rounds} "
         f"({plan.accountant} accountant), computed again just now",
-        "fallback": f"epsilon {upwards(plan.local_epsilon)} if shuffler and analyzer collude",
+        "fallback": f"{fallback(plan)} if shuffler and analyzer collude",
     }
     return "\n".join([f"Task {task.name}", *(f"  {label:<12} {text}" for label, text in lines.items())])

@@ -40,13 +40,13 @@ _MAX_DIMENSION = 2**31 - 1  # a report numbers d * K < 2**32 cells, and K is at 
 def real_array(values: ArrayLike, error: type[DataError | ParameterError | PlanError], what: str) -> Floats:
     """Native, aligned, C-contiguous single or double precision; copies only what is not so already."""
     if isinstance(values, np.ma.MaskedArray):
-        raise error(f"{what}: a masked array would lose its mask; pass values.filled(np.nan)")
+        raise error("not-numbers", f"{what}: a masked array would lose its mask; pass values.filled(np.nan)")
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as problem:
-        raise error(f"{what}: not a rectangular array of numbers ({problem})") from None
+        raise error("not-numbers", f"{what}: not a rectangular array of numbers ({problem})") from None
     if array.dtype.kind not in "biuf":
-        raise error(f"{what}: {array.dtype} values are not real numbers; convert them, dtype=float")
+        raise error("not-numbers", f"{what}: {array.dtype} values are not real numbers; convert them, dtype=float")
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused as such
         return np.require(array, np.float32 if single else np.float64, ["C", "A"])
@@ -75,17 +75,18 @@ def check_stack(stacked: Rows, shape: tuple[int, ...]) -> None:
         expected = "(" + ", ".join(["m", *map(str, shape)]) + ("," if not shape else "") + ")"
         hint = "; for a single user pass array[None]" if stacked.shape == shape else ""
         raise DataError(
+            "wrong-shape",
             f"arrays has shape {stacked.shape}, but {expected} is expected, one array of shape {shape} for "
-            f"each of m users{hint}; reshape the arrays, or plan with another shape"
+            f"each of m users{hint}; reshape the arrays, or plan with another shape",
         )
     if len(stacked) == 0:
-        raise DataError(f"arrays has shape {stacked.shape}: no rows; pass at least one user's array")
+        raise DataError("no-rows", f"arrays has shape {stacked.shape}: no rows; pass at least one user's array")
 
 
 def one_or_all(values: NDArray[np.float64], dimension: int, otherwise: str) -> NDArray[np.float64]:
     """One number per coordinate, from one number for all or one each."""
     if values.ndim > 0 and values.shape != (dimension,):
-        raise ParameterError(f"shape {values.shape} does not fit: give one number, or {otherwise}")
+        raise ParameterError("wrong-shape", f"shape {values.shape} does not fit: give one number, or {otherwise}")
     return np.array(np.broadcast_to(values, (dimension,)))
 
 
@@ -98,10 +99,11 @@ def checked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         checked = tuple(operator.index(size) for size in sizes)
     except TypeError:
         raise ParameterError(
-            f"shape {shape!r} is not allowed: give an int, a tuple of ints, Symmetric(size) or Span(vectors)"
+            "wrong-type",
+            f"shape {shape!r} is not allowed: give an int, a tuple of ints, Symmetric(size) or Span(vectors)",
         ) from None
     if any(size < 1 for size in checked):
-        raise ParameterError(f"shape {shape!r} is not allowed: every size must be at least 1")
+        raise ParameterError("out-of-range", f"shape {shape!r} is not allowed: every size must be at least 1")
     return checked
 
 
@@ -109,8 +111,9 @@ def check_dimension(dimension: int, what: str) -> None:
     """Refuse more coordinates than reports can number."""
     if dimension > _MAX_DIMENSION:
         raise ParameterError(
+            "too-many-cells",
             f"{what} has {dimension} coordinates, but reports can number at most {_MAX_DIMENSION}; "
-            "plan with a smaller shape"
+            "plan with a smaller shape",
         )
 
 

@@ -37,8 +37,9 @@ class Bounds:
         lower, upper = _numbers(self.lower, "lower"), _numbers(self.upper, "upper")
         if lower.shape != upper.shape or lower.ndim > 1 or lower.size == 0:
             raise ParameterError(
+                "bad-bounds",
                 f"lower and upper bounds have shapes {lower.shape} and {upper.shape}: "
-                "give two numbers, or two tuples with one number per coordinate"
+                "give two numbers, or two tuples with one number per coordinate",
             )
         _check(lower, upper, "coordinate {}".format)
         if lower.ndim and (lower == lower[0]).all() and (upper == upper[0]).all():
@@ -61,15 +62,17 @@ class Bounds:
             return bounds
         if isinstance(bounds, list) and all(isinstance(pair, tuple) for pair in bounds):
             raise ParameterError(
+                "bad-bounds",
                 f"bounds is {str(bounds)[:80]}, a list of pairs; give all lower ones, then all upper ones: "
-                "([lo, ...], [hi, ...])"
+                "([lo, ...], [hi, ...])",
             )
         try:
             low, high = bounds
         except (TypeError, ValueError):
             raise ParameterError(
+                "bad-bounds",
                 f"bounds must be a pair (lo, hi), or ([lo, ...], [hi, ...]) with one for each coordinate, not "
-                f"{str(bounds)[:80]}"
+                f"{str(bounds)[:80]}",
             ) from None
         lower, upper = _numbers(low, "lower"), _numbers(high, "upper")
         if lower.ndim or upper.ndim:
@@ -86,8 +89,9 @@ class Bounds:
         """Refuse bounds made for another number of coordinates."""
         if not self.uniform and len(self.lower_values) != dimension:
             raise ParameterError(
+                "bad-bounds",
                 f"bounds hold {len(self.lower_values)} pairs, but the arrays have {dimension} coordinates; "
-                "give one pair, or one per coordinate"
+                "give one pair, or one per coordinate",
             )
 
     def lower_array(self, dimension: int) -> NDArray[np.float64]:
@@ -110,13 +114,13 @@ class Bounds:
                 return cls(tuple(lower), tuple(upper))
             case [int() | float() as low, int() | float() as high]:
                 return cls(low, high)
-        raise PlanError(f"bounds must be [lower, upper], two numbers or two lists, not {str(value)[:80]}")
+        raise PlanError("malformed", f"bounds must be [lower, upper], two numbers or two lists, not {str(value)[:80]}")
 
 
 def _numbers(values: ArrayLike, which: str) -> NDArray[np.float64]:
     array = real_array(values, ParameterError, f"{which} bound")
     if np.asarray(values).dtype.kind == "b":
-        raise ParameterError(f"{which} bound: {str(values)[:80]} is true or false; give numbers")
+        raise ParameterError("bad-bounds", f"{which} bound: {str(values)[:80]} is true or false; give numbers")
     return array.astype(np.float64) + 0.0  # -0.0 and 0.0 are one bound and must be one in JSON
 
 
@@ -124,7 +128,7 @@ def _fit(values: NDArray[np.float64], structure: Structure) -> NDArray[np.float6
     try:
         return structure.per_coordinate(values)
     except ParameterError as error:
-        raise ParameterError(f"bounds: {error}") from None
+        raise ParameterError("bad-bounds", f"bounds: {error}") from None
 
 
 def _check(lower: NDArray[np.float64], upper: NDArray[np.float64], describe: Callable[[int], str]) -> None:
@@ -144,4 +148,6 @@ def _check(lower: NDArray[np.float64], upper: NDArray[np.float64], describe: Cal
         rule = "the lower bound must be below the upper one"
     else:
         rule = f"upper - lower must lie between {least:g} and {most:g}; change the unit of the values"
-    raise ParameterError(f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=, --bounds LO HI)")
+    raise ParameterError(
+        "bad-bounds", f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=, --bounds LO HI)"
+    )

@@ -195,7 +195,9 @@ def _object_numbers(values: NDArray[Any], where: str, rows: NDArray[np.intp]) ->
     try:
         floats[present] = values[present].astype(np.float64)
     except (OverflowError, ValueError, TypeError) as problem:
-        raise DataError(f"arrays: {where} holds a number that no float can hold ({problem}); scale it") from None
+        raise DataError(
+            "not-numbers", f"arrays: {where} holds a number that no float can hold ({problem}); scale it"
+        ) from None
     return floats
 
 
@@ -223,21 +225,25 @@ def _common_length(where: str, lengths: NDArray[np.integer[Any]]) -> int:
     """The length all lists share; -1 stands for a null."""
     present = np.flatnonzero(lengths >= 0)
     if not present.size:
-        raise DataError(f"arrays: {where} holds nothing but nulls, so nobody can say how long its lists are")
+        raise DataError(
+            "missing-value", f"arrays: {where} holds nothing but nulls, so nobody can say how long its lists are"
+        )
     length = int(lengths[present[0]])
     wrong = present[lengths[present] != length]
     if wrong.size:
         raise DataError(
+            "wrong-shape",
             f"arrays: {where}, {_row(wrong[0])} has {lengths[wrong[0]]} values, row {present[0]} has {length}; "
-            "all lists must be equally long"
+            "all lists must be equally long",
         )
     if length == 0:
-        raise DataError(f"arrays: {where} holds empty lists; each must hold one user's numbers")
+        raise DataError("wrong-shape", f"arrays: {where} holds empty lists; each must hold one user's numbers")
     return length
 
 
 def _refuse(where: str, kind: object) -> NoReturn:
     raise DataError(
+        "not-numbers",
         f"arrays: {where} has type {kind}; allowed are numbers and lists of numbers: convert it, "
-        "or pass only the columns that are to be aggregated"
+        "or pass only the columns that are to be aggregated",
     )

@@ -97,16 +97,18 @@ def frame_rows(values: object) -> FrameRows | None:
     named, as_column, is_table = opened
     if not named or len(named[0][1]) == 0:
         raise DataError(
+            "no-rows",
             f"arrays: the {type(values).__name__} has no {'rows' if named else 'columns'}; one row of numbers for each "
-            "of at least one user is expected"
+            "of at least one user is expected",
         )
     rows = len(named[0][1])
     columns = tuple(as_column(column, where) for where, column in named)
     lists = [column for column in columns if column.width is not None]
     if lists and len(columns) > 1:
         raise DataError(
+            "wrong-shape",
             f"arrays: {lists[0].where} holds lists and there are {len(columns) - 1} other columns; "
-            "pass it alone, or leave it out"
+            "pass it alone, or leave it out",
         )
     shape = (rows, lists[0].width or 0) if lists else (rows, len(columns)) if is_table else (rows,)
     table = FrameRows(columns, shape)
@@ -130,12 +132,12 @@ def _open_polars(values: Any) -> _Opened:
     import polars
 
     if isinstance(values, polars.LazyFrame):
-        raise DataError("arrays: a LazyFrame has no rows yet; pass frame.collect()")
+        raise DataError("no-rows", "arrays: a LazyFrame has no rows yet; pass frame.collect()")
     if isinstance(values, polars.DataFrame):
         return _data(zip(values.columns, values.get_columns(), strict=True)), polars_column, True
     if isinstance(values, polars.Series):
         return [_alone(values, values.name)], polars_column, False
-    raise DataError(f"arrays: a Polars {type(values).__name__} holds no rows; pass a DataFrame or a Series")
+    raise DataError("no-rows", f"arrays: a Polars {type(values).__name__} holds no rows; pass a DataFrame or a Series")
 
 
 def _open_arrow(values: Any) -> _Opened:
@@ -146,8 +148,9 @@ def _open_arrow(values: Any) -> _Opened:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return [_alone(values, None)], arrow_column, False
     raise DataError(
+        "wrong-type",
         f"arrays: a PyArrow {type(values).__name__} is not read; pass a Table (reader.read_all(), dataset.to_table()), "
-        "a RecordBatch, an Array or a ChunkedArray"
+        "a RecordBatch, an Array or a ChunkedArray",
     )
 
 

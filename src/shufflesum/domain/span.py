@@ -39,24 +39,30 @@ class Span:
         """Reduce a public spanning set; refuse one that is empty, zero or ill-conditioned."""
         given = real_array(vectors, ParameterError, "the vectors of Span").astype(np.float64)
         if given.ndim == 0 or given.size == 0:
-            raise ParameterError(f"Span needs vectors of shape (r, *shape) with r >= 1, not shape {given.shape}")
+            raise ParameterError(
+                "bad-span", f"Span needs vectors of shape (r, *shape) with r >= 1, not shape {given.shape}"
+            )
         flat = given.reshape(len(given), -1) + 0.0  # -0.0 and 0.0 are one value and must be one in JSON
         if not np.isfinite(flat).all():
             index = int(np.flatnonzero(~np.isfinite(flat).all(axis=1))[0])
-            raise ParameterError(f"vector {index} of Span holds NaN or infinity; all entries must be finite")
+            raise ParameterError(
+                "bad-span", f"vector {index} of Span holds NaN or infinity; all entries must be finite"
+            )
         least, most = _SPAN_MAGNITUDES
         if not least <= np.abs(flat).max() <= most:
             raise ParameterError(
+                "bad-span",
                 f"the largest entry of Span's vectors is {np.abs(flat).max():g}, allowed is {least:g} to "
-                f"{most:g}; scale the vectors (they must not all be zero)"
+                f"{most:g}; scale the vectors (they must not all be zero)",
             )
         kept = _independent_rows(flat)
         flat = np.ascontiguousarray(flat[kept])
         condition = float(np.linalg.cond(flat))
         if not condition <= _MAX_CONDITION:
             raise ParameterError(
+                "bad-span",
                 f"the {len(kept)} independent vectors of Span have condition number {condition:.2g}, above "
-                f"{_MAX_CONDITION:g}: scale them to similar lengths, or leave out nearly dependent ones"
+                f"{_MAX_CONDITION:g}: scale them to similar lengths, or leave out nearly dependent ones",
             )
         orthonormal, triangle = np.linalg.qr(flat.T)
         inverse = np.ascontiguousarray(np.linalg.solve(triangle, orthonormal.T).T)
@@ -89,8 +95,9 @@ class Span:
         if not finite.all():
             row, entry = np.argwhere(~finite)[0]
             raise DataError(
+                "missing-value",
                 f"row {first_row + row}, {describe_entry(self.shape, int(entry))}: the value is "
-                f"{entries[row, entry]}, but a Span needs every entry finite; fill it in or leave the row out"
+                f"{entries[row, entry]}, but a Span needs every entry finite; fill it in or leave the row out",
             )
         # Powers of two scale each row to about 1, exactly, so that no norm below over- or underflows.
         exponents = np.frexp(np.abs(entries).max(axis=1))[1][:, None]
@@ -102,9 +109,10 @@ class Span:
         if outside.any():
             row = int(np.flatnonzero(outside)[0])
             raise DataError(
+                "outside-span",
                 f"row {first_row + row}: the array lies outside the span of {self.dimension} public vectors, "
                 f"relative residual {residuals[row] / norms[row]:.3g}, allowed {ROUNDING:g}; project arrays "
-                "onto the span first, or add the missing directions to Span(vectors)"
+                "onto the span first, or add the missing directions to Span(vectors)",
             )
         with np.errstate(over="ignore"):  # an infinite coefficient is refused with the bounds in hand
             return np.asarray(np.ldexp(coefficients, exponents), dtype=np.float64)
@@ -143,13 +151,16 @@ def span_from_json(shape: tuple[int, ...], kept: list[Any], vectors: list[Any]) 
     indices = all(type(index) is int and index >= 0 for index in kept)
     if not indices or kept != sorted(set(kept)) or flat.shape != (len(kept), math.prod(shape)):
         raise PlanError(
+            "malformed",
             f"a span of shape {shape} needs increasing indices 'kept' and as many vectors of "
-            f"{math.prod(shape)} numbers, not {len(kept)} indices and numbers of shape {flat.shape}"
+            f"{math.prod(shape)} numbers, not {len(kept)} indices and numbers of shape {flat.shape}",
         )
     span = Span(flat.reshape(len(kept), *shape))
     # A condition number within _MAX_CONDITION keeps every pivot far above _RANK_TOLERANCE.
     if span.dimension != len(kept):
-        raise PlanError(f"the {len(kept)} vectors of the span are dependent: their rank is {span.dimension}")
+        raise PlanError(
+            "malformed", f"the {len(kept)} vectors of the span are dependent: their rank is {span.dimension}"
+        )
     object.__setattr__(span, "kept", tuple(kept))
     return span
 

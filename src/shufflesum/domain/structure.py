@@ -61,8 +61,9 @@ class Dense:
             return np.ascontiguousarray(np.broadcast_to(values, self.shape)).reshape(self.dimension)
         except ValueError:
             raise ParameterError(
+                "wrong-shape",
                 f"an array of shape {values.shape} does not fit shape {self.shape}: "
-                "give one number, or an array that broadcasts to that shape"
+                "give one number, or an array that broadcasts to that shape",
             ) from None
 
     def restore(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -86,7 +87,9 @@ class Symmetric:
     def __post_init__(self) -> None:
         """Check the size."""
         if isinstance(self.size, tuple | list):
-            raise ParameterError(f"Symmetric({self.size!r}) is not allowed: give one int, the number of rows")
+            raise ParameterError(
+                "wrong-type", f"Symmetric({self.size!r}) is not allowed: give one int, the number of rows"
+            )
         object.__setattr__(self, "size", checked_shape(self.size)[0])
         check_dimension(self.dimension, f"Symmetric({self.size})")
 
@@ -114,9 +117,10 @@ class Symmetric:
             row, pair = np.argwhere(~same)[0]
             i, j = rows[pair], columns[pair]
             raise DataError(
+                "not-symmetric",
                 f"row {first_row + row}: entries [{i}, {j}] = {upper[row, pair]} and [{j}, {i}] = "
                 f"{lower[row, pair]} differ, but Symmetric({self.size}) allows only rounding (relative "
-                f"{ROUNDING:g}); pass (a + a.T) / 2, or plan with shape={self.shape} for other matrices"
+                f"{ROUNDING:g}); pass (a + a.T) / 2, or plan with shape={self.shape} for other matrices",
             )
         return np.ascontiguousarray(upper)
 
@@ -131,7 +135,9 @@ class Symmetric:
             try:
                 return self.coordinates(values[None]).astype(np.float64).reshape(-1)
             except DataError:
-                raise ParameterError(f"a matrix for Symmetric({self.size}) must itself be symmetric") from None
+                raise ParameterError(
+                    "not-symmetric", f"a matrix for Symmetric({self.size}) must itself be symmetric"
+                ) from None
         return one_or_all(
             values, self.dimension, f"a symmetric matrix of shape {self.shape}, or {self.dimension} numbers"
         )
@@ -171,6 +177,7 @@ def structure_from_json(value: object) -> Structure:
         case {"kind": "span", "shape": list(shape), "kept": list(kept), "vectors": list(vectors), **rest} if not rest:
             return span_from_json(checked_shape(shape), kept, vectors)
     raise PlanError(
+        "malformed",
         'a structure must be {"kind": "dense", "shape"}, {"kind": "symmetric", "size"} or '
-        f'{{"kind": "span", "shape", "kept", "vectors"}}, not {str(value)[:80]}'
+        f'{{"kind": "span", "shape", "kept", "vectors"}}, not {str(value)[:80]}',
     )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from shufflesum.accuracy import coordinate_error
+from shufflesum._search import bisect, geometric_mean
+from shufflesum.mechanisms import Replace
+from shufflesum.mechanisms.replace import on_grid
+from shufflesum.mechanisms.replace.error import coordinate_error
 
 __all__ = ["curator_error", "gaussian_noise", "local_choice", "local_delta", "local_noise_probability"]
+
+_TOLERANCE = 1e-12
 
 
 def gaussian_noise(epsilon: float, delta: float) -> float:
@@ -18,11 +22,11 @@ def gaussian_noise(epsilon: float, delta: float) -> float:
     It solves Phi(1/(2 s) - epsilon s) - e^epsilon Phi(-1/(2 s) - epsilon s) = delta.
     """
 
-    def excess(deviation: float) -> float:
+    def enough(deviation: float) -> bool:
         half, shift = 1 / (2 * deviation), epsilon * deviation
-        return _normal(half - shift) - math.exp(epsilon) * _normal(-half - shift) - delta
+        return _normal(half - shift) - math.exp(epsilon) * _normal(-half - shift) <= delta
 
-    return _falling_root(excess, 1e-3, 1e6)
+    return bisect(enough, 1e-3, 1e6, tolerance=_TOLERANCE, middle=geometric_mean)[1]
 
 
 def curator_error(users: int, dimension: int, epsilon: float, delta: float) -> float:
@@ -34,7 +38,7 @@ def curator_error(users: int, dimension: int, epsilon: float, delta: float) -> f
     return dimension * deviation**2
 
 
-def local_delta(levels: int, reports: int, noise_probability: float, epsilon: float) -> float:
+def local_delta(levels: int, coordinates: int, noise_probability: float, epsilon: float) -> float:
     """The exact delta of a user's reports when nobody shuffles them: the t-fold composition of randomized response.
 
     Of two values one report speaks for the first, for the second, or (another value) for neither; so the privacy loss
@@ -43,39 +47,35 @@ def local_delta(levels: int, reports: int, noise_probability: float, epsilon: fl
     other = noise_probability / (levels + 1)
     same = 1 - noise_probability + other
     law = np.array([other, (levels - 1) * other, same])
-    composed, power, left = np.ones(1), law, reports
+    composed, power, left = np.ones(1), law, coordinates
     while left:
         if left % 2:
             composed = np.convolve(composed, power)
         power, left = np.convolve(power, power), left // 2
-    losses = np.arange(-reports, reports + 1) * math.log(same / other)
+    losses = np.arange(-coordinates, coordinates + 1) * math.log(same / other)
     return float(np.sum(composed * -np.expm1(np.minimum(epsilon - losses, 0.0))))
 
 
-def local_noise_probability(levels: int, reports: int, epsilon: float, delta: float) -> float:
+def local_noise_probability(levels: int, coordinates: int, epsilon: float, delta: float) -> float:
     """The least noise probability for (epsilon, delta) without a shuffler."""
-    return _falling_root(lambda gamma: local_delta(levels, reports, gamma, epsilon) - delta, 1e-9, 1.0)
+
+    def enough(noise_probability: float) -> bool:
+        return local_delta(levels, coordinates, noise_probability, epsilon) <= delta
+
+    return bisect(enough, 1e-9, 1.0, tolerance=_TOLERANCE, middle=geometric_mean)[1]
 
 
-def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> tuple[int, int, float]:
-    """Reports, levels and noise probability with the least worst-case error without a shuffler."""
+def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> Replace:
+    """The mechanism with the least worst-case error without a shuffler."""
 
-    def error(choice: tuple[int, int, float]) -> float:
-        reports, levels, gamma = choice
-        return coordinate_error(users, reports / dimension, levels, gamma).total
+    def error(choice: Replace) -> float:
+        sampled = choice.coordinates / dimension
+        return coordinate_error(users, sampled, choice.levels, choice.noise_probability).total
 
     counts = sorted({max(1, round(dimension / divisor)) for divisor in (1, 2, 5, 10, 20, 50, dimension)})
-    choices = [(t, k, local_noise_probability(k, t, epsilon, delta)) for t in counts for k in (1, 2, 3)]
+    choices = (Replace(t, k, on_grid(local_noise_probability(k, t, epsilon, delta))) for t in counts for k in (1, 2, 3))
     return min(choices, key=error)
 
 
 def _normal(x: float) -> float:
     return math.erfc(-x / math.sqrt(2)) / 2
-
-
-def _falling_root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """By bisection, on the side where the function is at most 0."""
-    while high / low > 1 + 1e-12:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
-    return high

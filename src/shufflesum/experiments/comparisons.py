@@ -5,15 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from shufflesum.contract import Plan
 from shufflesum.errors import PrivacyError
 from shufflesum.experiments.baselines import curator_error, local_choice
+from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.panels import Defaults
-from shufflesum.experiments.results import Results, Row
+from shufflesum.experiments.rows import Row
 from shufflesum.experiments.trials import Trial
 from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
 
 __all__ = [
     "CERTIFIED_DELTA",
@@ -22,8 +24,8 @@ __all__ = [
     "NO_PRIVACY",
     "PLANNED",
     "Sweep",
+    "by_coordinates",
     "by_epsilon",
-    "by_reports",
     "by_users",
     "certified_plan",
     "parts_table",
@@ -59,16 +61,17 @@ class Sweep:
 def published_plan(setting: Defaults, delta: float, levels: int | None = None) -> Plan | None:
     """The paper's choice, with its own number of levels unless given; None where its noise probability reaches 1."""
     try:
-        return _plan(setting, delta, reports=1, levels=levels, accountant="paper")
+        return _plan(setting, delta, coordinates=1, levels=levels, accountant="paper")
     except PrivacyError:
         return None
 
 
-def certified_plan(setting: Defaults, *, reports: int | None = None, levels: int | None = None) -> Plan:
+def certified_plan(setting: Defaults, *, coordinates: int | None = None, levels: int | None = None) -> Plan:
     """A plan with the certified guarantee at delta = 1e-6; what is not given is chosen by the planner."""
-    return _plan(setting, CERTIFIED_DELTA, reports=reports, levels=levels, accountant="exact")
+    return _plan(setting, CERTIFIED_DELTA, coordinates=coordinates, levels=levels, accountant="exact")
 
 
+@cache  # several figures show the default setting
 def _plan(setting: Defaults, delta: float, **choices: object) -> Plan:
     arguments: dict[str, object] = {
         "users": setting.users, "shape": setting.dimension, "epsilon": setting.epsilon, "delta": delta
@@ -76,10 +79,6 @@ def _plan(setting: Defaults, delta: float, **choices: object) -> Plan:
     with warnings.catch_warnings():  # a line that is worse than guessing is part of the picture
         warnings.simplefilter("ignore", UninformativePlanWarning)
         return make_plan(**arguments, **choices)  # type: ignore[arg-type]
-
-
-def _trial(plan: Plan) -> Trial:
-    return Trial(plan.users, plan.dimension, plan.levels, plan.reports, plan.noise_probability, plan.sampling)
 
 
 def by_users(values: Sequence[Defaults], progress: Callable[[], None]) -> Sweep:
@@ -103,20 +102,20 @@ def _sweep(
     found: list[dict[str, Trial | None]] = []
     for setting in settings:
         paper = published_plan(setting, CERTIFIED_DELTA)
-        reports, levels, gamma = local_choice(setting.users, setting.dimension, setting.epsilon, CERTIFIED_DELTA)
+        local = local_choice(setting.users, setting.dimension, setting.epsilon, CERTIFIED_DELTA)
         found.append(
             {
-                LOCAL: Trial(setting.users, setting.dimension, levels, reports, gamma, "stratified"),
-                PAPER: None if paper is None else _trial(paper),
-                ONE_REPORT: _trial(certified_plan(setting, reports=1, levels=_ONE_REPORT_LEVELS)),
-                PLANNED: _trial(certified_plan(setting)),
+                LOCAL: Trial(setting.users, setting.dimension, local),
+                PAPER: None if paper is None else Trial.of(paper),
+                ONE_REPORT: Trial.of(certified_plan(setting, coordinates=1, levels=_ONE_REPORT_LEVELS)),
+                PLANNED: Trial.of(certified_plan(setting)),
             }
         )
         progress()
     return Sweep(name, symbol, axis, tuple(settings), tuple(values), tuple(found))
 
 
-def sweep_table(sweep: Sweep, results: Results) -> list[Row]:
+def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
     """A row for each value and line; no privacy means the exact mean, whose only error is against everybody else."""
     rows: list[Row] = []
     for value, setting, trials in zip(sweep.values, sweep.settings, sweep.trials, strict=True):
@@ -126,53 +125,46 @@ def sweep_table(sweep: Sweep, results: Results) -> list[Row]:
                 trial = trials[line]
                 row["possible"] = trial is not None
                 if trial is not None:
-                    summary = results.summary(trial)
-                    row |= {"t": trial.reports, "k": trial.levels, "gamma": trial.noise_probability}
-                    row |= {"measured": summary.mean_error, "standard error": summary.standard_error}
-                    row["predicted"] = summary.prediction.parts.total
+                    measured = experiment.measured(trial)
+                    row |= _parameters(trial)
+                    row |= {"measured": measured.mean_error, "standard error": measured.standard_error}
+                    row["predicted"] = measured.prediction.parts.total
             elif line == CURATOR:
                 error = curator_error(setting.users, setting.dimension, setting.epsilon, CERTIFIED_DELTA)
                 row |= {"possible": True, "predicted": error}
             else:
-                row |= {"possible": True, "predicted": _population_error(setting, results)}
+                row |= {"possible": True, "predicted": _population_error(setting, experiment)}
             rows.append(row)
     return rows
 
 
-def _population_error(setting: Defaults, results: Results) -> float:
+def _parameters(trial: Trial) -> Row:
+    used = trial.mechanism
+    return {"t": used.coordinates, "k": used.levels, "gamma": used.noise_probability}
+
+
+def _population_error(setting: Defaults, experiment: Experiment) -> float:
     """S^2 / n, summed: how far the exact mean of n users is from the mean of the population they come from."""
-    beats = results.data.beats[: setting.users, : setting.dimension]
+    beats = experiment.data.beats[: setting.users, : setting.dimension]
     return float(beats.var(axis=0, dtype="float64", ddof=1).sum()) / setting.users
 
 
-def by_reports(setting: Defaults, values: Sequence[int], progress: Callable[[], None]) -> list[Trial]:
-    """The certified protocol at the paper's levels for each number of reports."""
+def by_coordinates(setting: Defaults, values: Sequence[int], progress: Callable[[], None]) -> list[Trial]:
+    """The certified protocol at the paper's levels for each number of coordinates."""
     trials = []
-    for reports in values:
-        trials.append(_trial(certified_plan(setting, reports=reports, levels=setting.levels)))
+    for coordinates in values:
+        trials.append(Trial.of(certified_plan(setting, coordinates=coordinates, levels=setting.levels)))
         progress()
     return trials
 
 
-def parts_table(trials: Sequence[Trial], results: Results) -> list[Row]:
-    """Where the error comes from at each number of reports, and what the paper's metric makes of it."""
+def parts_table(trials: Sequence[Trial], experiment: Experiment) -> list[Row]:
+    """Where the error comes from at each number of coordinates, and what the paper's metric makes of it."""
     rows: list[Row] = []
     for trial in trials:
-        summary = results.summary(trial)
-        parts = summary.prediction.parts
-        rows.append(
-            {
-                "t": trial.reports,
-                "k": trial.levels,
-                "gamma": trial.noise_probability,
-                "sampling": parts.sampling,
-                "rounding": parts.rounding,
-                "noise": parts.noise,
-                "predicted": parts.total,
-                "measured": summary.mean_error,
-                "standard error": summary.standard_error,
-                "predicted, paper's metric": summary.prediction.paper_error,
-                "measured, paper's metric": summary.paper_error,
-            }
-        )
+        measured = experiment.measured(trial)
+        parts = measured.prediction.parts
+        about = _parameters(trial)
+        split: Row = {"sampling": parts.sampling, "rounding": parts.rounding, "noise": parts.noise}
+        rows.append(about | split | measured.row)
     return rows

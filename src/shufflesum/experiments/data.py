@@ -43,7 +43,7 @@ class Heartbeats:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the beats and labels in their order: results of other data never mix."""
+        """SHA-256 of the beats and labels in their order: measurements of other data never mix."""
         digest = hashlib.sha256(str(self.beats.shape).encode())
         digest.update(np.ascontiguousarray(self.beats).data)
         if self.labels is not None:

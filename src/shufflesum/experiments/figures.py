@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from shufflesum._figures import upwards
-from shufflesum.experiments import charts
+from shufflesum._rounding import upwards
 from shufflesum.experiments.comparisons import CERTIFIED_DELTA, LINES, PLANNED, Sweep, parts_table, sweep_table
 from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.panels import Defaults, Fit, Panel, Point, fit_power, table
+from shufflesum.experiments.experiment import Experiment
+from shufflesum.experiments.panels import Defaults, Fit, Panel, Point, curves, fit_power, table
 from shufflesum.experiments.portraits import OURS, PAPER, ClassContrast
-from shufflesum.experiments.results import Results, Row
+from shufflesum.experiments.rows import Row, least, number
 from shufflesum.experiments.trials import Trial
-from shufflesum.experiments.vega import Spec
+from shufflesum.plots import beats_chart, panel_chart, parts_chart, sweep_chart
+
+if TYPE_CHECKING:
+    import altair as alt
 
 __all__ = ["Figure", "beat_figure", "class_figure", "panel_figure", "parts_figure", "sweep_figure"]
 
@@ -26,36 +30,38 @@ class Figure:
     title: str
     caption: str
     rows: list[Row]
-    chart: Spec
+    chart: alt.VConcatChart
     fits: tuple[Fit, Fit] | None = None
 
 
-def panel_figure(panel: Panel, points: Sequence[Point], results: Results, defaults: Defaults) -> Figure:
+def panel_figure(panel: Panel, points: Sequence[Point], experiment: Experiment, defaults: Defaults) -> Figure:
     """One panel of the paper."""
-    rows = table(panel, points, results)
+    rows = table(panel, points, experiment)
     possible = [row for row in rows if row["possible"]]
-    fits = _fits(panel, possible)
+    fits = _fits(panel, possible) if panel.exponents else None
     others = [
         f"{symbol} = {value:,}"
         for symbol, name, value in (
             ("d", "dimension", defaults.dimension),
             ("k", "levels", defaults.levels),
             ("n", "users", defaults.users),
-            ("t", "reports", defaults.reports),
+            ("t", "coordinates", defaults.coordinates),
             ("ε", "epsilon", defaults.epsilon),
             ("δ", "delta", defaults.delta),
         )
         if name != panel.parameter
     ]
-    about = ", ".join(others) + (", the authors' encoding" if results.store.content.encoding == "authors" else "")
+    about = ", ".join(others) + (
+        ", the authors' encoding" if experiment.measurements.content.encoding == "authors" else ""
+    )
     caption = (
-        f"Squared error of the mean of all users, summed over the coordinates (blue; {results.repeats} runs each), "
+        f"Squared error of the mean of all users, summed over the coordinates (blue; {experiment.repeats} runs each), "
         f"at the noise probability γ that the paper publishes for {about}. The black line is our exact prediction "
         "from the data; diamonds show the same runs in the paper's metric, which compares with the sampled values "
         "only and divides by (n/d)² for every t; the published bound is for that metric, at the paper's own k."
     )
     if possible:
-        best = min(possible, key=lambda row: float(row["measured"] or 0))
+        best = least(possible, "measured")
         caption += f" The least error, {best['measured']:.4g}, is at {panel.symbol} = {best[panel.symbol]:,}."
     if panel.name == "by_k":
         caption += " The bound presumes the k that the paper derives; at other k the error may exceed it."
@@ -64,7 +70,7 @@ def panel_figure(panel: Panel, points: Sequence[Point], results: Results, defaul
             " t = 1 wins here because the published γ for t > 1 comes from a much weaker theorem (composition); at "
             "equal guarantee, certified, more reports are better (see the figure with the three parts)."
         )
-    if fits and panel.exponents:
+    if fits:
         named = " and ".join(name for _, name in panel.exponents)
         caption += (
             f" Fitted power of {panel.symbol}: {_power(fits[0])} for the error of the mean and {_power(fits[1])} "
@@ -73,33 +79,34 @@ def panel_figure(panel: Panel, points: Sequence[Point], results: Results, defaul
     impossible = [f"{row[panel.symbol]:,}" for row in rows if not row["possible"]]
     if impossible:
         caption += f" Impossible, because the published γ is 1 or more: {panel.symbol} = {', '.join(impossible)}."
-    chart = charts.panel_chart(
-        panel,
+    chart = panel_chart(
         rows,
-        fits[0] if fits and panel.exponents else None,
-        results.repeats,
-        panel.title,
-        [about, results.data.note],
+        symbol=panel.symbol,
+        axis=panel.axis,
+        logarithmic=panel.logarithmic,
+        repeats=experiment.repeats,
+        curves=curves(panel, fits[0], possible) if fits else {},
+        title=panel.title,
+        subtitle=[about, experiment.data.note],
     )
-    return Figure(panel.name, panel.title, caption, rows, chart, fits if panel.exponents else None)
+    return Figure(panel.name, panel.title, caption, rows, chart, fits)
 
 
 def _fits(panel: Panel, rows: Sequence[Row]) -> tuple[Fit, Fit] | None:
-    values = [float(row[panel.symbol] or 0) for row in rows]
-    found = [
-        fit_power(values, [float(row[column] or 0) for row in rows])
-        for column in ("measured", "measured, paper's metric")
-    ]
-    return (found[0], found[1]) if found[0] and found[1] else None
+    values = [number(row, panel.symbol) for row in rows]
+    mean, paper = (
+        fit_power(values, [number(row, column) for row in rows]) for column in ("measured", "measured, paper's metric")
+    )
+    return (mean, paper) if mean and paper else None
 
 
 def _power(fit: Fit) -> str:
     return f"{fit.exponent:.2f} (± {2 * fit.standard_error:.2f})"
 
 
-def sweep_figure(sweep: Sweep, results: Results) -> Figure:
+def sweep_figure(sweep: Sweep, experiment: Experiment) -> Figure:
     """Error against n or epsilon, with everything one could do instead."""
-    rows = sweep_table(sweep, results)
+    rows = sweep_table(sweep, experiment)
     fixed = sweep.settings[0]
     other = f"ε = {fixed.epsilon}" if sweep.symbol == "n" else f"n = {fixed.users:,}"
     title = f"Error by {sweep.symbol} at δ = {upwards(CERTIFIED_DELTA)}: same trust, certified"
@@ -107,29 +114,28 @@ def sweep_figure(sweep: Sweep, results: Results) -> Figure:
     last = ours[-1]
     caption = (
         f"Squared error of the mean, summed over {fixed.dimension} coordinates, at {other}: lines are predicted "
-        f"from the data, points measured ({results.repeats} runs). The planner lets each user send {last['t']} "
+        f"from the data, points measured ({experiment.repeats} runs). The planner lets each user send {last['t']} "
         f"reports at {sweep.symbol} = {last[sweep.symbol]:,}. The paper's formula (with its own k) is drawn where "
         "its γ is below 1. The trusted curator sees all data and adds Gaussian noise once (its line is exact, not "
         "measured). The local model is the same randomizer without a shuffler, its reports composed exactly. "
         "Without privacy the mean of these users has error 0; the line shows S²/n, how far even that exact mean is "
         "from the mean of the population."
     )
-    chart = charts.sweep_chart(
-        sweep.symbol,
-        sweep.axis,
+    chart = sweep_chart(
         rows,
-        LINES,
-        title,
-        [f"{other}, d = {fixed.dimension}; lines predicted, points measured", results.data.note],
+        symbol=sweep.symbol,
+        axis=sweep.axis,
+        lines=LINES,
+        title=title,
+        subtitle=[f"{other}, d = {fixed.dimension}; lines predicted, points measured", experiment.data.note],
     )
     return Figure(sweep.name, title, caption, rows, chart)
 
 
-def parts_figure(trials: Sequence[Trial], setting: Defaults, results: Results) -> Figure:
+def parts_figure(trials: Sequence[Trial], setting: Defaults, experiment: Experiment) -> Figure:
     """Error against t, with its parts."""
-    rows = parts_table(trials, results)
-    best = min(rows, key=lambda row: float(row["measured"] or 0))
-    paper_best = min(rows, key=lambda row: float(row["measured, paper's metric"] or 0))
+    rows = parts_table(trials, experiment)
+    best, paper_best = least(rows, "measured"), least(rows, "measured, paper's metric")
     title = "More reports are better: where the error comes from, by t"
     about = (
         f"certified at ε = {setting.epsilon}, δ = {upwards(CERTIFIED_DELTA)}; n = {setting.users:,}, "
@@ -141,7 +147,8 @@ def parts_figure(trials: Sequence[Trial], setting: Defaults, results: Results) -
         f"error, {best['measured']:.3g}, is at t = {best['t']}; the paper's metric leaves the sampling part out "
         f"and does not divide by t, so it is least at t = {paper_best['t']}."
     )
-    return Figure("error_parts_by_t", title, caption, rows, charts.parts_chart(rows, title, [about, results.data.note]))
+    chart = parts_chart(rows, title=title, subtitle=[about, experiment.data.note])
+    return Figure("error_parts_by_t", title, caption, rows, chart)
 
 
 def beat_figure(rows: list[Row], setting: Defaults, data: Heartbeats) -> Figure:
@@ -157,9 +164,7 @@ def beat_figure(rows: list[Row], setting: Defaults, data: Heartbeats) -> Figure:
         if any(row["setting"] == name for row in rows)
     }
     errors = {
-        name: sum(
-            (float(row["estimate"] or 0) - float(row["truth"] or 0)) ** 2 for row in rows if row["setting"] == name
-        )
+        name: sum((number(row, "estimate") - number(row, "truth")) ** 2 for row in rows if row["setting"] == name)
         for name in headings
     }
     caption = (
@@ -168,7 +173,8 @@ def beat_figure(rows: list[Row], setting: Defaults, data: Heartbeats) -> Figure:
         f"certified: {errors[OURS]:.3g}."
     )
     about = f"{setting.users:,} beats, ε = {setting.epsilon}; bands hold 95 % at each sample"
-    return Figure("mean_beat", title, caption, rows, charts.beats_chart(groups, [], title, [about, data.note]))
+    chart = beats_chart(groups, [], title=title, subtitle=[about, data.note])
+    return Figure("mean_beat", title, caption, rows, chart)
 
 
 def class_figure(contrast: ClassContrast, setting: Defaults, data: Heartbeats) -> Figure:
@@ -182,8 +188,10 @@ def class_figure(contrast: ClassContrast, setting: Defaults, data: Heartbeats) -
         if apart is None or plan is None:
             words.append(f"{name} ({budget}) is impossible with so few beats: the published γ is 1 or more.")
             continue
+        mechanism = Trial.of(plan).mechanism
         heading = (
-            f"{name}, {budget}, t = {plan.reports}, k = {plan.levels}: apart at {apart} of {setting.dimension} samples"
+            f"{name}, {budget}, t = {mechanism.coordinates}, k = {mechanism.levels}: apart at {apart} of "
+            f"{setting.dimension} samples"
         )
         groups[heading] = [row for row in contrast.rows if row["setting"] == name]
         words.append(f"{name} ({budget}): the bands are disjoint at {apart} of {setting.dimension} samples.")
@@ -193,5 +201,5 @@ def class_figure(contrast: ClassContrast, setting: Defaults, data: Heartbeats) -
         f"say that the classes differ. {' '.join(words)}"
     )
     about = f"{contrast.users:,} beats of each class, ε = {setting.epsilon}; all bands of a plot hold together, 95 %"
-    chart = charts.beats_chart(groups, list(contrast.names), title, [about, data.note])
+    chart = beats_chart(groups, contrast.names, title=title, subtitle=[about, data.note])
     return Figure("classes", title, caption, contrast.rows, chart)

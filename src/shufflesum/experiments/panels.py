@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.experiments.results import Results, Row
+from shufflesum.experiments.experiment import Experiment
+from shufflesum.experiments.rows import Row, number
 from shufflesum.experiments.trials import Encoding, Trial
+from shufflesum.mechanisms import Replace
+from shufflesum.mechanisms.replace import on_grid
 from shufflesum.privacy import published
 
-__all__ = ["DEFAULTS", "Defaults", "Fit", "Panel", "Point", "fit_power", "panels", "points", "table"]
+__all__ = ["DEFAULTS", "Defaults", "Fit", "Panel", "Point", "curves", "fit_power", "panels", "points", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Defaults:
     users: int = 50_000
     dimension: int = 100
     levels: int = 3
-    reports: int = 1
+    coordinates: int = 1
     epsilon: float = 0.95
     delta: float = 0.5
 
@@ -80,7 +83,7 @@ def panels(*, quick: bool, rows: int) -> list[Panel]:
     high = [1 + 0.5 * i for i in range(10)]
     return [
         Panel(
-            "by_t", "reports", "t", "Error by number of coordinates t that each user reports", "Reports t of each user",
+            "by_t", "coordinates", "t", "Error by number of coordinates t that each user reports", "Coordinates t",
             some(range(1, 11), 0, 1, 4, 9), logarithmic=True,
         ),
         Panel("by_k", "levels", "k", "Error by number of levels k", "Levels k", some(range(1, 11), 0, 1, 2, 3, 9)),
@@ -113,14 +116,14 @@ def _varied(defaults: Defaults, parameter: str, value: float) -> Defaults:
 
 
 def _point(value: float, setting: Defaults, encoding: Encoding) -> Point:
-    n, d, k, t = setting.users, setting.dimension, setting.levels, setting.reports
+    n, d, k, t = setting.users, setting.dimension, setting.levels, setting.coordinates
     epsilon, delta = setting.epsilon, setting.delta
     one_report = t == 1  # the paper has tighter formulas for it
     if one_report:
         gamma = published.improved_noise_probability(users=n, dimension=d, levels=k, epsilon=epsilon, delta=delta)
     else:
         gamma = published.theorem_main_noise_probability(
-            users=n, dimension=d, levels=k, reports=t, epsilon=epsilon, delta=delta
+            users=n, dimension=d, levels=k, coordinates=t, epsilon=epsilon, delta=delta
         )
     if gamma >= 1:
         return Point(value, gamma, None, None)
@@ -128,9 +131,9 @@ def _point(value: float, setting: Defaults, encoding: Encoding) -> Point:
         bound = published.improved_mse(users=n, dimension=d, epsilon=epsilon, delta=delta, noise_probability=gamma)
     else:
         bound = published.theorem_mse(
-            users=n, dimension=d, reports=t, epsilon=epsilon, delta=delta, noise_probability=gamma
+            users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta, noise_probability=gamma
         )
-    return Point(value, gamma, bound, Trial(n, d, k, t, gamma, sampling="uniform", encoding=encoding))
+    return Point(value, gamma, bound, Trial(n, d, Replace(t, k, on_grid(gamma), "uniform"), encoding))
 
 
 def fit_power(values: Sequence[float], errors: Sequence[float]) -> Fit | None:
@@ -145,21 +148,26 @@ def fit_power(values: Sequence[float], errors: Sequence[float]) -> Fit | None:
     return Fit(math.exp(constant), float(exponent), math.sqrt(variance))
 
 
-def table(panel: Panel, found: Sequence[Point], results: Results) -> list[Row]:
+def curves(panel: Panel, fit: Fit, rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The fitted curve over the values of the rows, and the paper's powers through its centre: only slopes differ."""
+    values = [number(row, panel.symbol) for row in rows]
+    grid = np.linspace(values[0], values[-1], 60).tolist()
+    centre = math.exp(np.mean(np.log(values)))
+    drawn = {f"fitted: {panel.symbol} to the power {fit.exponent:.2f}": fit}
+    for exponent, name in panel.exponents:
+        power = Fit(fit.at(centre) / centre**exponent, exponent, 0.0)
+        drawn[f"the paper's power {name}, same centre"] = power
+    return {words: [{panel.symbol: v, "error": curve.at(v)} for v in grid] for words, curve in drawn.items()}
+
+
+def table(panel: Panel, found: Sequence[Point], experiment: Experiment) -> list[Row]:
     """The table behind a panel, a row for each value; empty cells where nothing can be measured."""
     rows = []
     for point in found:
         row: Row = {panel.symbol: point.value, "gamma": point.noise_probability, "possible": point.trial is not None}
         if point.trial is not None:
-            summary = results.summary(point.trial)
-            row |= {
-                "measured": summary.mean_error,
-                "standard error": summary.standard_error,
-                "predicted": summary.prediction.parts.total,
-                "predicted standard error": summary.predicted_standard_error,
-                "measured, paper's metric": summary.paper_error,
-                "predicted, paper's metric": summary.prediction.paper_error,
-                "published bound": point.bound,
-            }
+            measured = experiment.measured(point.trial)
+            row |= measured.row
+            row |= {"predicted standard error": measured.predicted_standard_error, "published bound": point.bound}
         rows.append(row)
     return rows

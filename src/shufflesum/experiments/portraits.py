@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.aggregate import aggregate_batches
-from shufflesum.contract import Plan
-from shufflesum.estimation import Estimate
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.estimate import Estimate
 from shufflesum.experiments.comparisons import certified_plan, published_plan
 from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.panels import Defaults
-from shufflesum.experiments.results import Row
+from shufflesum.experiments.rows import Row
+from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
 
 __all__ = ["OURS", "PAPER", "ClassContrast", "class_contrast", "class_pair", "mean_beat_table"]

@@ -1,4 +1,4 @@
-"""The whole reproduction: measure what is missing, draw every figure, write the report."""
+"""The whole reproduction: measure what is missing, draw every figure, write the page."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from shufflesum._machine import cores
 from shufflesum.errors import DataError
 from shufflesum.experiments import comparisons, figures, panels, portraits
 from shufflesum.experiments.data import Heartbeats
+from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.figures import Figure
-from shufflesum.experiments.report import About, page
-from shufflesum.experiments.results import Results, Row, Store, writing
+from shufflesum.experiments.measurements import Measurements, writing
+from shufflesum.experiments.page import About, page
+from shufflesum.experiments.rows import Row, columns
 from shufflesum.experiments.summary import in_short
 from shufflesum.experiments.trials import Encoding
-from shufflesum.experiments.vega import render
-from shufflesum.plots import require_plots
+from shufflesum.plots import rendered, require_plots
 from shufflesum.tables import StagedOutputs
 
-__all__ = ["LEAST_ROWS", "Outcome", "Request", "reproduce"]
+__all__ = ["LEAST_ROWS", "Reproduction", "Request", "reproduce"]
 
 LEAST_ROWS = 10_000  # the smallest crowd of the paper's panels
 
@@ -40,77 +41,77 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Where the report is and what it says in short."""
+class Reproduction:
+    """Where the page is and what it says in short."""
 
-    report: Path
+    page: Path
     summary: list[str]
     measured: int
     reused: int
 
 
-def reproduce(data: Heartbeats, request: Request, progress: Callable[[int], None]) -> Outcome:
+def reproduce(data: Heartbeats, request: Request, progress: Callable[[int], None]) -> Reproduction:
     """Run everything; `progress` is called with the percentage done.
 
-    Measurements are kept in the folder as they come: the same request goes on where it was stopped. Figures and report
+    Measurements are kept in the folder as they come: the same request goes on where it was stopped. Figures and page
     appear together at the end.
     """
     require_plots()
     started = time.monotonic()
     if len(data.beats) < LEAST_ROWS:
         raise DataError(f"{data.name}: holds {len(data.beats):,} rows; at least {LEAST_ROWS:,} are needed")
-    store = Store.open(request.folder, data, request.encoding, request.seed)
-    results = Results(data, store, request.repeats, request.seed, workers=cores())
+    measurements = Measurements.open(request.folder, data, request.encoding, request.seed)
+    experiment = Experiment(data, measurements, request.repeats, workers=cores())
     defaults = replace(panels.DEFAULTS, users=min(panels.DEFAULTS.users, len(data.beats)))
     found = [
         (panel, panels.points(panel, defaults, request.encoding))
         for panel in panels.panels(quick=request.quick, rows=len(data.beats))
     ]
     trials = [point.trial for _, points in found for point in points if point.trial is not None]
-    missing = len(results.missing(trials))
-    results.run(trials, _steps(progress, 0, 35, missing))
+    missing = len(experiment.missing(trials))
+    experiment.run(trials, _steps(progress, 0, 35, missing))
 
     crowds, budgets, counts = _values(request.quick, len(data.beats), defaults)
     step = _steps(progress, 35, 50, len(crowds) + len(budgets) + len(counts))
     by_users = comparisons.by_users(crowds, step)
     by_epsilon = comparisons.by_epsilon(budgets, step)
-    by_reports = comparisons.by_reports(defaults, counts, step)
-    others = [*by_users.all_trials, *by_epsilon.all_trials, *by_reports]
-    missing_others = len(results.missing(others))
-    results.run(others, _steps(progress, 50, 75, missing_others))
+    by_coordinates = comparisons.by_coordinates(defaults, counts, step)
+    others = [*by_users.all_trials, *by_epsilon.all_trials, *by_coordinates]
+    missing_others = len(experiment.missing(others))
+    experiment.run(others, _steps(progress, 50, 75, missing_others))
     measured = missing + missing_others
     reused = len({*trials, *others}) * request.repeats - measured
 
     contrast = portraits.class_contrast(data, defaults, request.seed)
-    paper = [figures.panel_figure(panel, points, results, defaults) for panel, points in found]
+    paper = [figures.panel_figure(panel, points, experiment, defaults) for panel, points in found]
     ours = [
-        figures.sweep_figure(by_users, results),
-        figures.sweep_figure(by_epsilon, results),
-        figures.parts_figure(by_reports, defaults, results),
+        figures.sweep_figure(by_users, experiment),
+        figures.sweep_figure(by_epsilon, experiment),
+        figures.parts_figure(by_coordinates, defaults, experiment),
         figures.beat_figure(portraits.mean_beat_table(data, defaults, request.seed), defaults, data),
     ]
     if contrast is not None:
         ours.append(figures.class_figure(contrast, defaults, data))
-    summary = in_short(paper, by_users, results, defaults, contrast)
+    summary = in_short(paper, by_users, experiment, defaults, contrast)
     sections = {"The paper's six panels": paper, "What changes with a certified guarantee": ours}
     about = About(
         request.command,
         f"{data.name}, {len(data.beats):,} rows",
-        store.content.fingerprint,
+        measurements.content.fingerprint,
         data.note,
         time.monotonic() - started,
         request.repeats,
         reused,
         measured,
     )
-    report = _write(request.folder, summary, sections, about, _steps(progress, 75, 100, len(paper) + len(ours)))
-    return Outcome(report, summary, measured, reused)
+    written = _write(request.folder, summary, sections, about, _steps(progress, 75, 100, len(paper) + len(ours)))
+    return Reproduction(written, summary, measured, reused)
 
 
 def _values(
     quick: bool, rows: int, defaults: panels.Defaults
 ) -> tuple[list[panels.Defaults], list[panels.Defaults], list[int]]:
-    """The settings of the comparisons: crowds, budgets, and numbers of reports."""
+    """The settings of the comparisons: crowds, budgets, and numbers of coordinates."""
     users = [10_000, 50_000] if quick else [5_000, 10_000, 20_000, 50_000, 100_000]
     users = sorted({n for n in users if n <= rows} | {defaults.users})
     epsilons = [0.5, 0.95] if quick else [0.25, 0.5, 0.95, 1.25, 2.0, 4.0]
@@ -132,7 +133,7 @@ def _write(
     with writing(folder), StagedOutputs() as outputs:
         place.mkdir(exist_ok=True)
         for figure in (figure for group in sections.values() for figure in group):
-            svg, png = render(figure.chart)
+            svg, png = rendered(figure.chart)
             pictures[figure.name] = svg
             outputs.stage(place / f"{figure.name}.svg", (".svg",)).write_text(svg, encoding="utf-8")
             outputs.stage(place / f"{figure.name}.png", (".png",)).write_bytes(png)
@@ -144,8 +145,7 @@ def _write(
 
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, restval="")
+        writer = csv.DictWriter(file, columns(rows), restval="")
         writer.writeheader()
         writer.writerows(rows)

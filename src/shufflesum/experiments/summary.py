@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shufflesum._figures import upwards
+from shufflesum._rounding import upwards
 from shufflesum.experiments import comparisons, panels, portraits
+from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.figures import Figure
-from shufflesum.experiments.results import Results
-from shufflesum.privacy import Protocol
+from shufflesum.experiments.rows import least, number
+from shufflesum.privacy import Setting
 
 __all__ = ["in_short"]
 
@@ -16,7 +17,7 @@ __all__ = ["in_short"]
 def in_short(
     paper: Sequence[Figure],
     by_users: comparisons.Sweep,
-    results: Results,
+    experiment: Experiment,
     defaults: panels.Defaults,
     contrast: portraits.ClassContrast | None,
 ) -> list[str]:
@@ -26,8 +27,8 @@ def in_short(
     levels = {row["k"]: row for row in named["by_k"].rows if row["possible"]}
     standard = levels.get(defaults.levels)
     if standard is not None:
-        gamma, own = float(standard["gamma"] or 0), float(standard["measured, paper's metric"] or 0)
-        epsilon = Protocol(defaults.users, defaults.levels).epsilon(gamma, comparisons.CERTIFIED_DELTA).upper
+        gamma, own = number(standard, "gamma"), number(standard, "measured, paper's metric")
+        epsilon = Setting(defaults.users, defaults.levels).epsilon(gamma, comparisons.CERTIFIED_DELTA).upper
         lines.append(
             f"At the paper's defaults the squared error of the mean is {standard['measured']:.4f} (predicted from "
             f"the data: {standard['predicted']:.4f}; in the paper's own metric {own:.4f})."
@@ -37,14 +38,13 @@ def in_short(
             f"more noise than that needs: the certified guarantee of this very setting is ε = {upwards(epsilon)} at "
             f"δ = {upwards(comparisons.CERTIFIED_DELTA)}."
         )
-    least = []
+    best = []
     for name, symbol in (("by_t", "t"), ("by_k", "k")):
         rows = [row for row in named[name].rows if row["possible"]]
         if rows:
-            best = min(rows, key=lambda row: float(row["measured"] or 0))
-            least.append(f"{symbol} = {best[symbol]}")
-    if least:
-        lines.append(f"With the published noise the least error is at {' and '.join(least)}.")
+            best.append(f"{symbol} = {least(rows, 'measured')[symbol]}")
+    if best:
+        lines.append(f"With the published noise the least error is at {' and '.join(best)}.")
     names = {"by_d": "d", "by_n": "n", "by_epsilon_below_1": "ε below 1", "by_epsilon_from_1": "ε from 1"}
     fitted = [f"{names[figure.name]}: {figure.fits[0].exponent:.2f}" for figure in paper if figure.fits]
     if fitted:
@@ -52,12 +52,12 @@ def in_short(
             f"Fitted powers of the error are {', '.join(fitted)}; the paper names 8/3 for d, -7/6 (fitted) and -5/3 "
             "(proved) for n, -4/3 for ε."
         )
-    ours = _line_at(by_users, results, defaults.users)
+    ours = _line_at(by_users, experiment, defaults.users)
     if ours is not None and standard is not None:
         error, curator = ours
         lines.append(
             f"With a certified guarantee at δ = {upwards(comparisons.CERTIFIED_DELTA)}, and the number of reports "
-            f"chosen by the planner, the error is {error:.5f}: {float(standard['measured'] or 0) / error:.0f} "
+            f"chosen by the planner, the error is {error:.5f}: {number(standard, 'measured') / error:.0f} "
             f"times below the paper's setting, and {error / curator:.1f} times that of a curator whom everybody "
             f"would have to trust."
         )
@@ -75,9 +75,9 @@ def in_short(
     return lines
 
 
-def _line_at(sweep: comparisons.Sweep, results: Results, users: int) -> tuple[float, float] | None:
+def _line_at(sweep: comparisons.Sweep, experiment: Experiment, users: int) -> tuple[float, float] | None:
     """The planned line's measured error and the curator's at one number of users."""
-    rows = [row for row in comparisons.sweep_table(sweep, results) if row["n"] == users]
+    rows = [row for row in comparisons.sweep_table(sweep, experiment) if row["n"] == users]
     found = {str(row["line"]): row for row in rows}
     planned, curator = found[comparisons.PLANNED], found[comparisons.CURATOR]
-    return float(planned["measured"] or 0), float(curator["predicted"] or 0)
+    return number(planned, "measured"), number(curator, "predicted")

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.accuracy import ExpectedError, expected_inverse_count, rounding_variance
-from shufflesum.contract import Plan, Sampling
-from shufflesum.protocol.counts import Counts
+from shufflesum.domain import Box
+from shufflesum.errors import ParameterError
+from shufflesum.mechanisms import ExpectedError, Replace
+from shufflesum.mechanisms.replace.error import expected_inverse_count, rounding_variance
+from shufflesum.plans import Plan
 from shufflesum.protocol.randomizer import Randomizer
-from shufflesum.testing import SeededSource, unprotected_plan
+from shufflesum.reports import Counts
+from shufflesum.testing import SeededSource, no_guarantee
 
 __all__ = ["Encoding", "Errors", "Moments", "Prediction", "Trial", "measure", "predict"]
 
@@ -38,7 +41,7 @@ class Errors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Everything that the outcome of a run depends on, but for the beats and the seed.
+    """Everything that a run depends on, but for the beats and the seed.
 
     `encoding="authors"` is the choice of the paper's authors in their code: coordinates drawn with replacement, x sent
     as (1 + x)/2, and the estimate mapped back by 2z - 1.
@@ -46,57 +49,62 @@ class Trial:
 
     users: int
     dimension: int
-    levels: int
-    reports: int
-    noise_probability: float
-    sampling: Sampling = "uniform"
+    mechanism: Replace
     encoding: Encoding = "paper"
 
     @property
     def key(self) -> str:
         """A name for this trial that tells it from all others."""
+        used = self.mechanism
         return (
-            f"n={self.users} d={self.dimension} k={self.levels} t={self.reports} "
-            f"gamma={self.noise_probability!r} {self.sampling} {self.encoding}"
+            f"n={self.users} d={self.dimension} k={used.levels} t={used.coordinates} "
+            f"gamma={used.noise_probability!r} {used.sampling} {self.encoding}"
         )
 
     @property
     def passes(self) -> int:
         """How often the whole crowd is asked: drawing t times with replacement is asking for one report t times."""
-        return self.reports if self.encoding == "authors" else 1
+        return self.mechanism.coordinates if self.encoding == "authors" else 1
+
+    @staticmethod
+    def of(plan: Plan) -> Trial:
+        """What a plan would do, with the paper's encoding."""
+        if not isinstance(plan.mechanism, Replace):
+            raise ParameterError("wrong-type", f"a trial is of the mechanism replace, not {plan.mechanism.kind}")
+        return Trial(plan.users, plan.dimension, plan.mechanism)
+
+    @property
+    def one_pass(self) -> Replace:
+        """The mechanism of one pass over the crowd."""
+        return replace(self.mechanism, coordinates=self.mechanism.coordinates // self.passes)
 
     @property
     def plan(self) -> Plan:
         """The plan of one pass; the authors' encoding is that of bounds (-1, 1)."""
-        return unprotected_plan(
-            users=self.users,
-            shape=self.dimension,
-            bounds=(-1.0, 1.0) if self.encoding == "authors" else (0.0, 1.0),
-            reports=self.reports // self.passes,
-            levels=self.levels,
-            noise_probability=self.noise_probability,
-            sampling=self.sampling,
-        )
+        box = Box.of(self.dimension, (-1.0, 1.0) if self.encoding == "authors" else (0.0, 1.0))
+        return Plan(box, self.one_pass, no_guarantee(self.users))
 
 
 def measure(beats: _Beats, trial: Trial, seed: int, repeat: int) -> Errors:
     """Run the protocol once on the first users and coordinates of `beats`."""
     digest = hashlib.sha256(f"{seed}/{trial.key}/{repeat}".encode()).digest()
     source = SeededSource(int.from_bytes(digest[:8]))
-    plan = trial.plan
+    plan, mechanism = trial.plan, trial.one_pass
     rows = np.ascontiguousarray(beats[: trial.users, : trial.dimension])
     counts, sampled = Counts(plan), np.zeros(plan.dimension)
     for _ in range(trial.passes):
         start = 0
         for reports in Randomizer(plan, source=source).blocks(rows):
             counts.add(reports)
-            chosen = reports.coordinates.reshape(-1, plan.reports)
+            coordinates = reports.cells // mechanism.values
+            chosen = coordinates.reshape(-1, plan.reports)
             values = np.take_along_axis(rows[start : start + len(chosen)], chosen, axis=1)
-            sampled += np.bincount(reports.coordinates, weights=values.reshape(-1), minlength=plan.dimension)
+            sampled += np.bincount(coordinates, weights=values.reshape(-1), minlength=plan.dimension)
             start += len(chosen)
     # z = (v/k - gamma c/2) / (1 - gamma) in the unit interval, then back to the users' units (Algorithm 3).
-    gamma, reported = plan.noise_probability, counts.table.sum(axis=1)
-    total = counts.table @ np.arange(plan.levels + 1) / plan.levels
+    table = counts.table.reshape(plan.dimension, mechanism.values)
+    gamma, reported = mechanism.noise_probability, table.sum(axis=1)
+    total = table @ np.arange(mechanism.values) / mechanism.levels
     debiased = plan.domain.lower * reported + plan.domain.width * (total - gamma / 2 * reported) / (1 - gamma)
     truth = rows.mean(axis=0, dtype=np.float64)
     scale = trial.users / trial.dimension
@@ -128,7 +136,7 @@ class Moments:
         return Moments(mean, square, rounding, (square - mean**2) * len(beats) / (len(beats) - 1))
 
     def report_variance(self, levels: int, noise_probability: float) -> _Floats:
-        """Var of one debiased report, averaged over users: `accuracy.report_variance` is linear in these moments."""
+        """Var of one debiased report, averaged over users: `error.report_variance` is linear in these moments."""
         gamma, keep = noise_probability, 1 - noise_probability
         uniform_square = (2 * levels + 1) / (6 * levels)
         noise = gamma * (keep * (self.square - self.mean) + uniform_square - gamma / 4) / keep**2
@@ -158,9 +166,10 @@ def predict(moments: Moments, trial: Trial) -> Prediction:
     """(mean Var + S^2) E[1/c] - S^2/users for each coordinate, with the data's own Var and S^2."""
     plan, here = trial.plan, slice(trial.dimension)
     draws = trial.users * trial.passes
-    inverse_counts = {p: expected_inverse_count(draws, p) for p in np.unique(plan.sampling_probabilities)}
-    inverse = np.array([inverse_counts[p] for p in plan.sampling_probabilities])
-    variance = moments.report_variance(trial.levels, trial.noise_probability)[here]
+    sampled, mechanism = trial.one_pass.sampling_probabilities(plan.domain), trial.mechanism
+    inverse_counts = {p: expected_inverse_count(draws, p) for p in np.unique(sampled)}
+    inverse = np.array([inverse_counts[p] for p in sampled])
+    variance = moments.report_variance(mechanism.levels, mechanism.noise_probability)[here]
     spread, rounding = moments.spread[here], moments.rounding[here]
     # Asked t times, a user is t entries in the urn that the c reports are drawn from.
     sampling = spread * (inverse - 1 / draws)
@@ -170,6 +179,6 @@ def predict(moments: Moments, trial: Trial) -> Prediction:
         float(np.sum(unit * rounding * inverse)),
         float(np.sum(unit * (variance - rounding) * inverse)),
     )
-    expected_reports = draws * plan.sampling_probabilities
+    expected_reports = draws * sampled
     paper_error = float(np.sum(unit * variance * expected_reports)) / (trial.users / trial.dimension) ** 2
     return Prediction(parts, paper_error, unit * (sampling + variance * inverse))

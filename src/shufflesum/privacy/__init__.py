@@ -1,23 +1,19 @@
-"""Privacy accounting: numbers in, numbers out; no user data, no plan."""
+"""Privacy accounting: numbers in, numbers out; no user data, no plan.
+
+`guarantees` says what is guaranteed, `replace` holds the bounds of a mechanism, `engine` what they are computed with.
+"""
 
 from __future__ import annotations
 
-from shufflesum.privacy import blanket, composition, published
-from shufflesum.privacy.guarantees import (
-    Interval,
-    Protocol,
-    delta_bounds,
-    epsilon_bounds,
-    honest_users,
-    smallest_noise_probability,
-)
-from shufflesum.privacy.local import local_epsilon
+from shufflesum.privacy.guarantees import Accountant, Guarantee, Interval, honest_users
+from shufflesum.privacy.replace import Setting, local_epsilon, published
+from shufflesum.privacy.replace.setting import delta_bounds, epsilon_bounds, smallest_noise_probability
 
 __all__ = [
+    "Accountant",
+    "Guarantee",
     "Interval",
-    "Protocol",
-    "blanket",
-    "composition",
+    "Setting",
     "delta_bounds",
     "epsilon_bounds",
     "honest_users",

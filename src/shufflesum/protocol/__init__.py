@@ -1,9 +1,7 @@
-"""The paper's three algorithms: randomizer, shuffler, and the table of counts the analyzer works on."""
+"""The three roles, the same for every mechanism: randomizer, shuffler and analyzer (Algorithms 1 to 3 of the paper)."""
 
-from shufflesum.protocol.counts import Counts
+from shufflesum.protocol.analyzer import Analyzer
 from shufflesum.protocol.randomizer import Randomizer
-from shufflesum.protocol.randomness import RandomSource, SecureSource
-from shufflesum.protocol.reports import Reports
 from shufflesum.protocol.shuffler import permutation, shuffle
 
-__all__ = ["Counts", "RandomSource", "Randomizer", "Reports", "SecureSource", "permutation", "shuffle"]
+__all__ = ["Analyzer", "Randomizer", "permutation", "shuffle"]

@@ -84,7 +84,7 @@ class ArchiveTable:
 def open_npy(path: Path) -> MappedTable:
     """Open a .npy file of shape (users, *shape) without reading its data."""
     if zipfile.is_zipfile(path):
-        raise FileError(f"{path}: this is an .npz archive under another name; rename it to end in .npz")
+        raise FileError("other-format", f"{path}: this is an .npz archive under another name; rename it to end in .npz")
     try:
         array = npy_format.open_memmap(path, mode="r")
     except OSError:
@@ -120,12 +120,14 @@ def open_npz(path: Path, name: str | None) -> ArchiveTable | MappedTable:
 def _choose_member(path: Path, members: list[str], name: str | None) -> str:
     names = [member.removesuffix(".npy") for member in members if member.endswith(".npy")]
     if not names:
-        raise FileError(f"{path}: the archive holds no array; write it with numpy.savez(path, name=array)")
+        raise FileError("malformed", f"{path}: the archive holds no array; write it with numpy.savez(path, name=array)")
     listed = ", ".join(repr(known) for known in names)
     if name is None and len(names) > 1:
-        raise ParameterError(f"{path}: holds {len(names)} arrays; choose one with --array: {listed}")
+        raise ParameterError(
+            "missing-argument", f"{path}: holds {len(names)} arrays; choose one with --array: {listed}"
+        )
     if name is not None and name not in names:
-        raise ParameterError(f"{path}: holds no array {name!r}; --array may be {listed}")
+        raise ParameterError("unknown-choice", f"{path}: holds no array {name!r}; --array may be {listed}")
     return f"{names[0] if name is None else name}.npy"
 
 
@@ -139,15 +141,19 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
 def _check(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "biuf":
         raise FileError(
+            "not-numbers",
             f"{where}: holds values of type {dtype}; allowed are floats, integers and booleans: "
-            "convert it with array.astype(float)"
+            "convert it with array.astype(float)",
         )
     if not shape:
         raise FileError(
-            f"{where}: holds a single number; one row per user is needed: (users, *shape), e.g. (50000, 100)"
+            "wrong-shape",
+            f"{where}: holds a single number; one row per user is needed: (users, *shape), e.g. (50000, 100)",
         )
     if math.prod(shape) == 0:
-        raise FileError(f"{where}: is empty, its shape is {shape}; at least one user and one value are needed")
+        raise FileError(
+            "no-rows", f"{where}: is empty, its shape is {shape}; at least one user and one value are needed"
+        )
 
 
 def _rows_per_batch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
@@ -166,6 +172,7 @@ def _as_float(block: NDArray[Any]) -> NDArray[Any]:
 
 def _damaged(path: Path, reason: object) -> FileError:
     return FileError(
+        "damaged",
         f"{path}: cannot be read as a NumPy file of plain numbers ({reason}); it may be cut short, damaged "
-        "or hold Python objects: write it again with numpy.save or numpy.savez"
+        "or hold Python objects: write it again with numpy.save or numpy.savez",
     )

@@ -44,20 +44,25 @@ def choose_columns(
     if columns is None:
         data = tuple(position for position in range(width) if position != user)
         if not data:
-            raise FileError(f"{where}: no data column is left beside the user column {user_column!r}")
+            raise FileError("no-columns", f"{where}: no data column is left beside the user column {user_column!r}")
         return ColumnChoice(data, user)
     if not columns:
-        raise ParameterError("--columns is empty; name at least one column, or leave it out to take all of them")
+        raise ParameterError(
+            "missing-argument", "--columns is empty; name at least one column, or leave it out to take all of them"
+        )
     chosen: list[int] = []
     for text in columns:
         chosen.extend(_find_range(where, names, width, text))
     for position in chosen:
         if position == user:
-            raise ParameterError(f"--columns includes the user column {user_column!r}, which is not data; leave it out")
+            raise ParameterError(
+                "conflicting-arguments",
+                f"--columns includes the user column {user_column!r}, which is not data; leave it out",
+            )
     if len(set(chosen)) < len(chosen):
         twice = next(position for position in chosen if chosen.count(position) > 1)
         label = repr(names[twice]) if names else str(twice)
-        raise ParameterError(f"--columns names column {label} twice; name each column once")
+        raise ParameterError("conflicting-arguments", f"--columns names column {label} twice; name each column once")
     return ColumnChoice(tuple(chosen), user)
 
 
@@ -68,8 +73,9 @@ def _find_range(where: str, names: tuple[str, ...] | None, width: int, text: str
     start, stop = int(match[1] or 0), int(match[2] or width)
     if not 0 <= start < stop <= width:
         raise FileError(
+            "unknown-column",
             f"{where}: --columns {text} is no range of its {width} columns; "
-            f"give first:last+1 with 0 <= first < last+1 <= {width}"
+            f"give first:last+1 with 0 <= first < last+1 <= {width}",
         )
     return range(start, stop)
 
@@ -78,19 +84,24 @@ def _find(where: str, names: tuple[str, ...] | None, width: int, text: str, opti
     if names is None:
         if not is_position(text):
             raise FileError(
+                "unknown-column",
                 f"{where}: {option} {text!r} is a name, but the file has no header; "
-                f"give a position from 0 to {width - 1}, or say that the first line is a header (--header)"
+                f"give a position from 0 to {width - 1}, or say that the first line is a header (--header)",
             )
         if int(text) >= width:
-            raise FileError(f"{where}: {option} {text} is past its last column; positions go from 0 to {width - 1}")
+            raise FileError(
+                "unknown-column",
+                f"{where}: {option} {text} is past its last column; positions go from 0 to {width - 1}",
+            )
         return int(text)
     if text not in names:
         hint = f", or {text}:{int(text) + 1} for a position" if is_position(text) and option == "--columns" else ""
-        raise FileError(f"{where}: no column is named {text!r}; {option} may be {_some(names)}{hint}")
+        raise FileError("unknown-column", f"{where}: no column is named {text!r}; {option} may be {_some(names)}{hint}")
     if names.count(text) > 1:
         raise FileError(
+            "ambiguous-column",
             f"{where}: {names.count(text)} columns are named {text!r}; rename all but one, "
-            "or choose data columns by a range of positions such as --columns 0:3"
+            "or choose data columns by a range of positions such as --columns 0:3",
         )
     return names.index(text)
 

@@ -76,8 +76,9 @@ class DelimitedTable:
             yield block
         if rows != self.rows:
             raise FileError(
+                "changed-meanwhile",
                 f"{self.layout.path}: had {self.rows} rows when it was opened and now has {rows}; "
-                "it must not change while it is read: work on a copy"
+                "it must not change while it is read: work on a copy",
             )
 
     def users(self) -> Iterator[Any]:
@@ -96,15 +97,16 @@ def open_csv(path: Path, columns: Sequence[str] | None, header: bool | None, use
         nameless = [position for position in choice.data if not layout.header[position].strip()]
         if nameless:
             raise FileError(
+                "ambiguous-column",
                 f"{path}: column {nameless[0]} (counted from 0) has no name in the header and may be a row "
-                "number, not data; choose the data columns with --columns, by name or as a range such as 1:5"
+                "number, not data; choose the data columns with --columns, by name or as a range such as 1:5",
             )
     if choice.user is None:
         rows = sum(len(batch) for batch in _stream(layout, choice.data[:1], pa.binary()))
     else:
         rows = refuse_repeated_users(str(path), str(user_column), _users(layout, choice.user))
     if rows == 0:
-        raise FileError(f"{path}: has a header and no data; add at least one row of numbers below it")
+        raise FileError("no-rows", f"{path}: has a header and no data; add at least one row of numbers below it")
     return DelimitedTable(layout, choice.data, rows, choice.user)
 
 
@@ -122,9 +124,9 @@ def _find_layout(path: Path, header: bool | None, user_column: str | None) -> _L
         except UnicodeDecodeError as error:
             raise _not_text(path, error) from error
         except csv.Error as error:
-            raise FileError(f"{path}: line {reader.line_num} is no line of a CSV file: {error}") from error
+            raise FileError("malformed", f"{path}: line {reader.line_num} is no line of a CSV file: {error}") from error
     if first is None:
-        raise FileError(f"{path}: is empty; it must hold one row of numbers per user")
+        raise FileError("no-rows", f"{path}: is empty; it must hold one row of numbers per user")
     if header is None:
         by_position = user_column is not None and is_position(user_column) and user_column not in first
         user = int(user_column or 0) if by_position else None
@@ -133,13 +135,15 @@ def _find_layout(path: Path, header: bool | None, user_column: str | None) -> _L
         if 0 < numbers < len(filled):
             # Taken for names, somebody's values would be printed as such. Neither are they shown in this message.
             raise FileError(
+                "ambiguous-header",
                 f"{path}: the first line mixes numbers and other text, so it is not clear whether it is a header; "
-                "say --header or --no-header (and choose the data with --columns)"
+                "say --header or --no-header (and choose the data with --columns)",
             )
         if len(filled) > 2 and filled in (_counting(0, len(filled)), _counting(1, len(filled))):
             raise FileError(
+                "ambiguous-header",
                 f"{path}: the first line counts its columns, as programs write the names of columns without names; "
-                "say --header if it is one, or --no-header if it is somebody's data"
+                "say --header if it is one, or --no-header if it is somebody's data",
             )
         header = numbers < len(filled)
     line_bytes = sum(len(cell.encode()) + 3 for cell in first)
@@ -187,7 +191,7 @@ def _stream(layout: _Layout, positions: Sequence[int], value_type: Any) -> Itera
     except pa.ArrowInvalid as error:
         _explain(layout, positions, rows, error, numeric=pa.types.is_floating(value_type))
     except OSError as error:
-        raise FileError(f"{layout.path}: cannot be read to its end: {error}") from error
+        raise FileError("damaged", f"{layout.path}: cannot be read to its end: {error}") from error
 
 
 def _explain(
@@ -204,8 +208,8 @@ def _explain(
         except UnicodeDecodeError as error:
             raise _not_text(path, error) from error
         except csv.Error as error:
-            raise FileError(f"{path}: line {reader.line_num} is no line of a CSV file: {error}") from error
-    raise FileError(f"{path}: cannot be read as comma-separated numbers: {reason}") from reason
+            raise FileError("malformed", f"{path}: line {reader.line_num} is no line of a CSV file: {error}") from error
+    raise FileError("malformed", f"{path}: cannot be read as comma-separated numbers: {reason}") from reason
 
 
 def _check_row(layout: _Layout, row: list[str], positions: Sequence[int], line: int) -> None:
@@ -214,8 +218,9 @@ def _check_row(layout: _Layout, row: list[str], positions: Sequence[int], line: 
         at = min(len(row), layout.width)
         odd = f"the first one too many is {row[at]!r}" if len(row) > at else f"column {layout.label(at)} is missing"
         raise FileError(
+            "wrong-shape",
             f"{where}: has {len(row)} values, the first line has {layout.width}; {odd}. "
-            "Every line must have the same number of columns, separated by commas"
+            "Every line must have the same number of columns, separated by commas",
         )
     for position in positions:
         text = row[position]
@@ -223,14 +228,16 @@ def _check_row(layout: _Layout, row: list[str], positions: Sequence[int], line: 
             shown = text if len(text) <= 60 else text[:57] + "..."
             hint = " (columns are separated by commas)" if re.search("[;\t]", text) else ""
             raise FileError(
+                "not-numbers",
                 f"{where}, column {layout.label(position)}: {shown!r} is not a number{hint}; correct it, "
                 "leave the cell empty if the value is missing (see --missing), "
-                "or leave the column out with --columns"
+                "or leave the column out with --columns",
             )
 
 
 def _not_text(path: Path, error: UnicodeDecodeError) -> ShufflesumError:
     bad = error.object[error.start : error.start + 1].hex()
     return FileError(
-        f"{path}: is not UTF-8 text (it holds the byte 0x{bad}); save it again as CSV with the encoding UTF-8"
+        "not-text",
+        f"{path}: is not UTF-8 text (it holds the byte 0x{bad}); save it again as CSV with the encoding UTF-8",
     )

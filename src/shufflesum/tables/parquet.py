@@ -78,8 +78,9 @@ class ListTable:
             wrong = np.flatnonzero(lengths != self.length)
             if wrong.size:
                 raise FileError(
+                    "wrong-shape",
                     f"{self.path}, column {self.column!r}: row {rows + wrong[0]} (counted from 0) has "
-                    f"{lengths[wrong[0]]} values, earlier rows have {self.length}; all must be equally long"
+                    f"{lengths[wrong[0]]} values, earlier rows have {self.length}; all must be equally long",
                 )
             rows += len(lists)
             yield np.require(arrow_lists(lists, self.length), requirements="W")  # as kernels are compiled
@@ -97,28 +98,34 @@ def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | N
     with _opened(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
     if rows == 0:
-        raise FileError(f"{path}: has no rows; it must hold one row of numbers per user")
+        raise FileError("no-rows", f"{path}: has no rows; it must hold one row of numbers per user")
     choice = choose_columns(str(path), schema.names, columns, user_column)
     # pandas keeps its row labels under such names; they are data only if asked for.
     data = [p for p in choice.data if columns is not None or not PANDAS_INDEX.fullmatch(schema.names[p])]
     fields = [schema.field(position) for position in data]
     for field in fields:
         if schema.names.count(field.name) > 1:
-            raise FileError(f"{path}: several columns are named {field.name!r}; rename all but one of them")
+            raise FileError(
+                "ambiguous-column", f"{path}: several columns are named {field.name!r}; rename all but one of them"
+            )
         if not (is_arrow_number(field.type) or is_arrow_list(field.type)):
             raise FileError(
+                "not-numbers",
                 f"{path}: column {field.name!r} has type {field.type}; allowed are numbers and lists "
-                "of numbers: convert it, or choose other columns with --columns"
+                "of numbers: convert it, or choose other columns with --columns",
             )
     if user_column is not None:
         refuse_repeated_users(str(path), user_column, _users(path, user_column))
     lists = [field for field in fields if is_arrow_list(field.type)]
     if not fields:
-        raise FileError(f"{path}: has no data column; it must hold columns of numbers, or one of lists of numbers")
+        raise FileError(
+            "no-columns", f"{path}: has no data column; it must hold columns of numbers, or one of lists of numbers"
+        )
     if lists and len(fields) > 1:
         raise FileError(
+            "wrong-shape",
             f"{path}: column {lists[0].name!r} holds lists and there are {len(fields) - 1} other data "
-            f"columns; choose it alone with --columns {lists[0].name}, or leave it out"
+            f"columns; choose it alone with --columns {lists[0].name}, or leave it out",
         )
     if lists:
         return ListTable(path, lists[0].name, rows, _list_length(path, lists[0]), user_column)
@@ -166,12 +173,15 @@ def _list_length(path: Path, field: Any) -> int:
         )
         length = next((found[0].as_py() for found in lengths if len(found)), 0)
     if length == 0:
-        raise FileError(f"{path}, column {field.name!r}: its lists are empty; each must hold one user's numbers")
+        raise FileError(
+            "wrong-shape", f"{path}, column {field.name!r}: its lists are empty; each must hold one user's numbers"
+        )
     return length
 
 
 def _damaged(path: Path, error: Exception) -> FileError:
     return FileError(
+        "damaged",
         f"{path}: cannot be read as Parquet ({error}); it may be cut short, damaged or "
-        "of another format: write it again"
+        "of another format: write it again",
     )

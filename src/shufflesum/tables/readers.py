@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from shufflesum.contract import Plan
 from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError
+from shufflesum.plans import Plan
 from shufflesum.tables.arrays import open_npy, open_npz
 from shufflesum.tables.delimited import open_csv
 from shufflesum.tables.parquet import open_parquet
@@ -66,12 +66,15 @@ def open_table(
     path = Path(path)
     if path.is_dir():
         raise FileError(
+            "unreadable",
             f"{path}: is not a regular file but a folder; give the path of a {', '.join(READABLE)} file "
-            "(folders are for shufflesum randomize)"
+            "(folders are for shufflesum randomize)",
         )
     kind = path.suffix.lower()
     if kind not in READABLE:
-        raise FileError(f"{path}: files ending in {kind!r} cannot be read; allowed are {', '.join(READABLE)}")
+        raise FileError(
+            "unknown-file-type", f"{path}: files ending in {kind!r} cannot be read; allowed are {', '.join(READABLE)}"
+        )
     given = {"--columns": columns, "--header": header, "--user-column": user_column, "--array": array}
     useful = {
         ".csv": {"--columns", "--header", "--user-column"},
@@ -82,13 +85,15 @@ def open_table(
     for option, value in given.items():
         if value is not None and option not in useful:
             formats = {"--header": "CSV", "--array": ".npz"}.get(option, "CSV and Parquet")
-            raise ParameterError(f"{path}: {option} is for {formats} files; leave it out for {kind}")
+            raise ParameterError(
+                "impossible-combination", f"{path}: {option} is for {formats} files; leave it out for {kind}"
+            )
     try:
         if not path.is_file():
             problem = "is not a regular file" if path.exists() else "does not exist"
-            raise FileError(f"{path}: {problem}; give the path of a {', '.join(READABLE)} file")
+            raise FileError("unreadable", f"{path}: {problem}; give the path of a {', '.join(READABLE)} file")
         if path.stat().st_size == 0:
-            raise FileError(f"{path}: is empty; it must hold one row of numbers per user")
+            raise FileError("no-rows", f"{path}: is empty; it must hold one row of numbers per user")
         if kind == ".npy":
             return open_npy(path)
         if kind == ".npz":
@@ -100,7 +105,9 @@ def open_table(
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}; check its permissions") from error
+        raise FileError(
+            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
 
 
 def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], plan: Plan) -> None:
@@ -108,11 +115,12 @@ def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], plan: Pla
     entries = math.prod(plan.shape)
     if shape not in (plan.shape, (entries,)):
         raise DataError(
+            "wrong-shape",
             f"{where}: a row has shape {shape}, but the plan is for {plan.shape} ({entries} values); "
-            "choose --columns, or the right --plan or --task"
+            "choose --columns, or the right --plan or --task",
         )
 
 
 def _require_arrow(kind: str) -> None:
     if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtraError(f"reading {kind} files needs pyarrow: pip install 'shufflesum[files]'")
+        raise MissingExtraError("missing-extra", f"reading {kind} files needs pyarrow: pip install 'shufflesum[files]'")

@@ -44,8 +44,9 @@ def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int
         if array.null_count:
             row = rows + compute.index(compute.is_null(array), True).as_py()
             raise DataError(
+                "missing-value",
                 f"{where}: data row {row} (counted from 0) has no user in column {column!r}; "
-                "fill it in or remove the row: one row is one user"
+                "fill it in or remove the row: one row is one user",
             )
         kept.append(array)
         rows += len(array)
@@ -56,14 +57,16 @@ def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int
         counts = compute.value_counts(users)
     except pa.ArrowNotImplementedError as error:
         raise FileError(
+            "not-comparable",
             f"{where}: user column {column!r} has type {users.type}, which cannot be compared; "
-            "--user-column needs text or numbers"
+            "--user-column needs text or numbers",
         ) from error
     if len(counts) < rows:
         repeated = counts.filter(compute.greater(counts.field("counts"), 1))[0]
         raise DataError(
+            "repeated-user",
             f"{where}: user {repeated['values'].as_py()!r} has {repeated['counts'].as_py()} rows; with "
             f"--user-column {column} each user has one. Combine each user's rows first, by their average or "
-            f"sum (a group-by on {column!r}); leave --user-column out only if you want a guarantee per row"
+            f"sum (a group-by on {column!r}); leave --user-column out only if you want a guarantee per row",
         )
     return rows

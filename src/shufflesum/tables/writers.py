@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from shufflesum._machine import sync
 from shufflesum.errors import FileError, MissingExtraError
-from shufflesum.estimation import Estimate
+from shufflesum.estimate import Estimate
 
 __all__ = ["WRITABLE", "StagedOutputs", "estimate_to_json", "write_estimate"]
 
@@ -40,24 +40,26 @@ class StagedOutputs:
         given = Path(path)
         if given.suffix.lower() not in suffixes:
             raise FileError(
-                f"{given}: files ending in {given.suffix!r} cannot be written here; allowed are {', '.join(suffixes)}"
+                "unknown-file-type",
+                f"{given}: files ending in {given.suffix!r} cannot be written here; allowed are {', '.join(suffixes)}",
             )
         if given.suffix.lower() == ".parquet":
             _require_arrow()  # now, not after the work is done
         final = given.resolve()  # a link keeps pointing to the file that is replaced
         if final in self._moves:
-            raise FileError(f"{given}: is named for two outputs; give each its own file")
+            raise FileError("conflicting-arguments", f"{given}: is named for two outputs; give each its own file")
         if final.exists() and not (final.is_file() and os.access(final, os.W_OK)):
             problem = "is write-protected" if final.is_file() else "is not a regular file"
-            raise FileError(f"{given}: {problem}; choose another output file")
+            raise FileError("unwritable", f"{given}: {problem}; choose another output file")
         temporary = final.with_name(f".{final.stem[:100]}.{secrets.token_hex(6)}{final.suffix}")
         try:
             # Opened like any new file, so that it gets the permissions the user's umask asks for.
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         except OSError as error:
             raise FileError(
+                "unwritable",
                 f"{given}: cannot be written: {error.strerror}; choose an output in a folder that exists "
-                "and that you may write to"
+                "and that you may write to",
             ) from error
         self._moves[final] = temporary
         return temporary
@@ -98,30 +100,38 @@ class StagedOutputs:
 
     def _cannot_be_written(self, error: OSError) -> FileError:
         return FileError(
+            "unwritable",
             f"{', '.join(map(str, self._moves))}: cannot be written: {error.strerror or error}; "
-            "check the disk and its free space"
+            "check the disk and its free space",
         )
 
 
 def _require_arrow() -> None:
     if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtraError("writing .parquet files needs pyarrow: pip install 'shufflesum[files]'")
+        raise MissingExtraError(
+            "missing-extra", "writing .parquet files needs pyarrow: pip install 'shufflesum[files]'"
+        )
 
 
 def estimate_to_json(estimate: Estimate, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
     """The estimate as plain lists in the user's shape, ready for JSON; what is not finite is None."""
     lower, upper = estimate.confidence_interval(level)
     named = {} if names is None else {"names": list(names)}
-    return named | {
-        "mean": _as_lists(estimate.mean),
-        "sum": _as_lists(estimate.sum),
-        "users": int(estimate.users),
-        "standard_error": _as_lists(estimate.standard_error),
-        "confidence_interval": [_as_lists(lower), _as_lists(upper)],
-        "confidence_level": level,
-        "report_counts": np.asarray(estimate.report_counts).tolist(),
-        "rejected_reports": int(estimate.rejected),
-    }
+    return (
+        named
+        | {
+            "mean": _as_lists(estimate.mean),
+            "sum": _as_lists(estimate.sum),
+            "users": int(estimate.users),
+            "standard_error": _as_lists(estimate.standard_error),
+            "confidence_interval": [_as_lists(lower), _as_lists(upper)],
+            "confidence_level": level,
+            "report_counts": np.asarray(estimate.report_counts).tolist(),
+            "rejected_reports": int(estimate.rejected),
+            "guarantee_holds": estimate.guarantee_holds,
+        }
+        | ({} if estimate.broken is None else {"why_broken": estimate.broken})
+    )
 
 
 def write_estimate(
@@ -142,11 +152,16 @@ def write_estimate(
     writers = {".json": _write_json, ".csv": _write_csv, ".parquet": _write_parquet, ".npz": _write_npz}
     write = writers.get(path.suffix.lower())
     if write is None:
-        raise FileError(f"{path}: files ending in {path.suffix!r} cannot be written; allowed are {', '.join(WRITABLE)}")
+        raise FileError(
+            "unknown-file-type",
+            f"{path}: files ending in {path.suffix!r} cannot be written; allowed are {', '.join(WRITABLE)}",
+        )
     try:
         write(path, estimate, level, names)
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}; check the disk") from error
+        raise FileError(
+            "unwritable", f"{path}: cannot be written: {error.strerror or error}; check the disk"
+        ) from error
 
 
 def _write_json(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
@@ -175,6 +190,7 @@ def _write_parquet(path: Path, estimate: Estimate, level: float, names: Sequence
         "plan": json.dumps(estimate.plan.summary()),
         "users": str(int(estimate.users)),
         "confidence_level": str(level),
+        "guarantee_holds": str(estimate.guarantee_holds).lower(),
     }
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
@@ -194,6 +210,7 @@ def _write_npz(path: Path, estimate: Estimate, level: float, names: Sequence[str
             report_counts=estimate.report_counts,
             users=np.int64(estimate.users),
             rejected_reports=np.int64(estimate.rejected),
+            guarantee_holds=np.bool_(estimate.guarantee_holds),
             plan=np.array(json.dumps(estimate.plan.summary())),
         )
 
@@ -217,6 +234,8 @@ def _columns(estimate: Estimate, level: float, names: Sequence[str] | None) -> d
         "upper": np.asarray(upper),
         "report_count": counts,
     }
+    if not estimate.guarantee_holds:
+        columns["guarantee_holds"] = np.zeros(mean.shape, dtype=bool)
     return {name: np.ravel(column) for name, column in columns.items()}
 
 

@@ -15,12 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
-from shufflesum.contract import REPORT_BYTES, SEAL_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ReportsError
+from shufflesum.plans import SEAL_BYTES
 
 __all__ = ["SEALED_BYTES", "WIRE_VERSION", "Opened", "open_many", "seal_info", "seal_many", "whole_reports"]
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 SEALED_BYTES = REPORT_BYTES + SEAL_BYTES
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)

@@ -24,9 +24,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from shufflesum._documents import decode_once
-from shufflesum.contract import Plan
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
-from shufflesum.protocol import Reports, shuffle
+from shufflesum.plans import Plan
+from shufflesum.protocol import shuffle
+from shufflesum.reports import Reports
 from shufflesum.wire.codec import decode_reports, encode_reports
 from shufflesum.wire.keys import check_public_key
 from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, seal_info, seal_many
@@ -43,7 +44,7 @@ __all__ = [
     "parse_time",
 ]
 
-FORMAT = "shufflesum-task-1"
+FORMAT = "shufflesum-task-2"
 UPLOAD_ID_BYTES = 16
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -163,14 +164,11 @@ class Task:
         An expired task can be read: `expired_at` tells.
         """
         try:
-            file = decode_once(text, _TaskFile)
+            file = decode_once(text, _TaskFile, FORMAT)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise TaskError(f"not a task: {error}; make one with shufflesum task create") from error
-        if (file.format, file.wire_version) != (FORMAT, WIRE_VERSION):
-            raise TaskError(
-                f"task format {file.format!r} with wire version {file.wire_version} is not known; "
-                f"this version reads {FORMAT!r} with wire version {WIRE_VERSION}"
-            )
+        if file.wire_version != WIRE_VERSION:
+            raise TaskError(f"wire version {file.wire_version} is not known; this version reads {WIRE_VERSION}")
         try:
             task = cls(
                 name=file.name,

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from numpy.typing import NDArray
 
 from shufflesum._machine import cores, process_pool
-from shufflesum.contract import REPORT_BYTES
+from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ParameterError
 from shufflesum.wire.sealing import SEALED_BYTES, Opened, open_many, seal_many, whole_reports
 

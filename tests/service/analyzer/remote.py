@@ -7,7 +7,6 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +25,7 @@ __all__ = ["KEY", "SECRET", "TASK", "USERS", "Remote", "honest_cells", "plan_of"
 KEY = generate_private_key()
 SECRET = "a secret of both servers"
 USERS = 6
+LEVELS = 10
 
 
 def task_of(plan: Plan) -> Task:
@@ -39,8 +39,7 @@ def task_of(plan: Plan) -> Task:
 
 
 def plan_of(**changes: Any) -> Plan:
-    plan = unprotected_plan(users=USERS, shape=4, reports=2, levels=10)
-    return replace(plan, **changes)
+    return unprotected_plan(**{"users": USERS, "shape": 4, "coordinates": 2, "levels": LEVELS, **changes})
 
 
 TASK = task_of(plan_of(rounds=2))
@@ -48,7 +47,7 @@ TASK = task_of(plan_of(rounds=2))
 
 def sealed(task: Task, cells: list[tuple[int, int]], round_number: int = 1) -> bytes:
     coordinates, values = np.array(cells, dtype=np.uint32).T
-    reports = Reports(task.plan.id, coordinates, values.astype(np.uint16))
+    reports = Reports(task.plan.id, coordinates * np.uint32(LEVELS + 1) + values)
     info = seal_info(task.id, round_number)
     return seal_many(encode_reports(reports), KEY.public_key(), info).tobytes()
 

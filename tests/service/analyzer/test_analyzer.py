@@ -24,7 +24,7 @@ from tests.service.analyzer.remote import (
 from tests.service.postgres import Postgres
 
 from shufflesum.errors import ParameterError
-from shufflesum.estimation import estimate
+from shufflesum.release import release
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.tables import open_tables
 from shufflesum.wire import SEALED_BYTES, Opener, generate_private_key
@@ -202,9 +202,9 @@ def test_an_answer_is_computed_once(remote: Remote, monkeypatch: pytest.MonkeyPa
 
     def counted(*arguments: Any, **options: Any) -> Any:
         computed.append(arguments)
-        return estimate(*arguments, **options)
+        return release(*arguments, **options)
 
-    monkeypatch.setattr("shufflesum.service.analyzer.server.estimate", counted)
+    monkeypatch.setattr("shufflesum.service.analyzer.server.release", counted)
     body = sealed(TASK, honest_cells(USERS))
     assert remote.post(body)[0] == 201
     first = remote.estimate()

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.replaced import replace_of
+
 from shufflesum.service.http.problems import PROBLEMS
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import Opener, Task, Upload, generate_private_key
@@ -41,7 +43,8 @@ def _open(task: Task, body: bytes) -> list[tuple[int, int]]:
     upload = Upload.decode(body, task)
     reports, rejected = task.open_reports(upload.sealed, upload.round_number, Opener(KEY, processes=1))
     assert rejected == 0
-    return list(zip(reports.coordinates.tolist(), reports.values.tolist(), strict=True))
+    values = replace_of(task.plan).values
+    return [(cell // values, cell % values) for cell in reports.cells.tolist()]
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def running() -> Iterator[Shuffler]:
 
 
 def task_for(shuffler: Shuffler, **changes: Any) -> Task:
-    plan = unprotected_plan(users=1, shape=3, reports=3, levels=10)
+    plan = unprotected_plan(users=1, shape=3, coordinates=3, levels=10)
     arguments: dict[str, Any] = {
         "name": "client test",
         "plan": plan,

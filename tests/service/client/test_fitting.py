@@ -44,7 +44,7 @@ def test_what_is_no_array_of_numbers_is_refused_and_nothing_sent(
 
 
 def test_masked_matrices_keep_what_they_withhold(connect: Callable[..., Client], shuffler: Shuffler) -> None:
-    plan = unprotected_plan(users=1, shape=Symmetric(2), reports=3, levels=10)
+    plan = unprotected_plan(users=1, shape=Symmetric(2), coordinates=3, levels=10)
     client = connect(task_for(shuffler, plan=plan))
     with pytest.raises(DataError, match="would lose its mask"):
         client.upload_many(np.ma.masked_array([np.eye(2)], mask=[[[True, False], [False, False]]]), ["anna"])
@@ -55,7 +55,7 @@ def test_masked_matrices_keep_what_they_withhold(connect: Callable[..., Client],
 def test_an_array_outside_the_span_is_moved_onto_it(
     connect: Callable[..., Client], shuffler: Shuffler, row: list[float]
 ) -> None:
-    plan = unprotected_plan(users=1, shape=Span(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])), reports=2, levels=10)
+    plan = unprotected_plan(users=1, shape=Span(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])), coordinates=2, levels=10)
     spanned = task_for(shuffler, plan=plan)
     connect(spanned).upload(row)
     assert [coordinate for coordinate, _ in shuffler.reports(spanned)[0]] == [0, 1]
@@ -64,7 +64,7 @@ def test_an_array_outside_the_span_is_moved_onto_it(
 def test_a_matrix_that_is_not_symmetric_is_averaged_with_its_mirror(
     connect: Callable[..., Client], shuffler: Shuffler
 ) -> None:
-    plan = unprotected_plan(users=1, shape=Symmetric(2), reports=3, levels=10)
+    plan = unprotected_plan(users=1, shape=Symmetric(2), coordinates=3, levels=10)
     mirrored = task_for(shuffler, plan=plan)
     connect(mirrored).upload([[0.0, 0.2], [0.4, np.nan]])
     assert shuffler.reports(mirrored) == [[(0, 0), (1, 3), (2, 5)]]

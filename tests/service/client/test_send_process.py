@@ -6,7 +6,6 @@ import random
 import signal
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,7 @@ class Senders:
 
     def __init__(self, folder: Path, stack: ExitStack, *, users: int, rounds: int, loss: float = 0.0) -> None:
         self.folder = folder
-        plan = replace(unprotected_plan(users=users, shape=2, reports=2, levels=users), rounds=rounds)
+        plan = unprotected_plan(users=users, shape=2, coordinates=2, levels=users, rounds=rounds)
         self.front = stack.enter_context(LossyProxy(lambda: self.shuffler.port, loss=loss, seed=1))
         self.deployment = Deployment(folder, plan, shuffler_url=self.front.url)
         self.shuffler: ServerProcess

@@ -92,7 +92,9 @@ def test_an_answer_that_cannot_be_read_is_none(connect: Callable[..., Client], s
     shuffler.headers = {"Content-Encoding": "gzip"}
     shuffler.document = {"open_round": 1}
     with pytest.raises(UnreachableError):
-        connect(task_for(shuffler, plan=replace(task.plan, rounds=2)), timeout=1).open_round()
+        connect(
+            task_for(shuffler, plan=replace(task.plan, guarantee=replace(task.plan.guarantee, rounds=2))), timeout=1
+        ).open_round()
     with pytest.raises(UnreachableError):
         fetch_estimate(task, shuffler.url)
 

@@ -27,7 +27,7 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> str:
         return f"sqlite:{tmp_path}/analyzer.sqlite"
     database: Postgres = request.getfixturevalue("postgres")
     with psycopg.connect(database.address) as connection:
-        connection.execute("DROP TABLE IF EXISTS shufflesum_tables_1")
+        connection.execute("DROP TABLE IF EXISTS shufflesum_tables_2")
     return database.address
 
 
@@ -37,11 +37,11 @@ def tables(address: str) -> TableStore:
 
 
 def counted(round_number: int = 1, batch_id: str = "ab" * 16, number: int = 1) -> CountedBatch:
-    return CountedBatch(round_number, batch_id, USERS, 3, np.arange(44).reshape(4, 11) * number)
+    return CountedBatch(round_number, batch_id, USERS, 2, 3, np.arange(44) * number)
 
 
 def content(batches: list[CountedBatch]) -> list[Any]:
-    return [(b.round_number, b.batch_id, b.users, b.rejected, b.table.tolist()) for b in batches]
+    return [(b.round_number, b.batch_id, b.users, b.blanks, b.rejected, b.table.tolist()) for b in batches]
 
 
 def test_a_batch_is_kept_whole_and_once(tables: TableStore, address: str) -> None:
@@ -102,7 +102,7 @@ def test_a_store_of_another_version_is_refused(address: str) -> None:
         other = connect(address)
         with contextlib.closing(other), other:
             other.execute(f"CREATE TABLE {name} (task TEXT)")
-        with pytest.raises(WrongStoreError, match=rf"\({name}; this one reads shufflesum_tables_1\)"):
+        with pytest.raises(WrongStoreError, match=rf"\({name}; this one reads shufflesum_tables_2\)"):
             open_tables(address, TASK)
         other = connect(address)
         with contextlib.closing(other), other:

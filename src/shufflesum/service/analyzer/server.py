@@ -21,10 +21,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from shufflesum.errors import ParameterError
-from shufflesum.estimation import estimate
-from shufflesum.honesty import why_broken
-from shufflesum.protocol import Counts, Reports
+from shufflesum.errors import ParameterError, ReportsError
+from shufflesum.estimate import Estimate
+from shufflesum.release import release
+from shufflesum.reports import Counts, Reports
 from shufflesum.service.http.app import create_app
 from shufflesum.service.http.problems import Refusal
 from shufflesum.service.http.secret import check_bearer
@@ -54,22 +54,24 @@ class AnalyzerServer:
                 f"this private key belongs to the public key {opener.public_key.hex()}, but task {task.id[:12]} names "
                 f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)"
             )
-        if task.plan.noise_probability == 1:
+        if not math.isfinite(task.plan.expected_error.total):
             raise ParameterError(
-                "the task's noise probability is 1: every report is noise and there is nothing to estimate; "
-                "plan with more users or a larger epsilon"
+                "nothing-but-noise",
+                "every report of the task's plan is noise and there is nothing to estimate; plan with more users or a "
+                "larger epsilon",
             )
         self._task = task
         self._opener = opener
         self._store = store
         self._secret = secret
-        self._release_anyway = without_guarantee
+        self._without_guarantee = without_guarantee
         self._answering = asyncio.Lock()
         self._last_answer: tuple[list[str], bytes] | None = None
         self._taking = asyncio.Lock()  # one batch at a time has all cores, and a repetition finds it done
         self._registry = CollectorRegistry()
         self._batches = Counter("shufflesum_batches", "Batches counted", registry=self._registry)
         self._accepted = Counter("shufflesum_reports_accepted", "Reports counted", registry=self._registry)
+        self._blank = Counter("shufflesum_reports_blank", "Blank reports counted", registry=self._registry)
         self._rejected = Counter("shufflesum_reports_rejected", "Reports rejected", registry=self._registry)
 
     def app(self) -> Starlette:
@@ -125,10 +127,11 @@ class AnalyzerServer:
                 pass
             return JSONResponse({"batch": batch_id, "answer": "repeated"})
         counts = await self._count(request, round_number, size)
-        counted = CountedBatch(round_number, batch_id, users, counts.rejected, counts.table)
+        counted = CountedBatch(round_number, batch_id, users, counts.blanks, counts.rejected, counts.table)
         if await asyncio.to_thread(self._store.record, counted):
             self._batches.inc()
             self._accepted.inc(counts.accepted)
+            self._blank.inc(counts.blanks)
             self._rejected.inc(counts.rejected)
             log.info("batch counted", round=round_number, users=users, rejected=counts.rejected)
         return JSONResponse({"batch": batch_id, "answer": "counted"}, status_code=201)
@@ -186,27 +189,27 @@ class AnalyzerServer:
                     f"no report of round {batch.round_number} could be opened: its users sealed them to another key, "
                     "for another task or another round; see which task file they were given",
                 )
-        broken = {batch.round_number: why_broken(self._counts(batch), batch.users) for batch in counted}
-        for number, why in broken.items():
-            if why is not None and not self._release_anyway:
-                raise Refusal(
-                    "guarantee-broken",
-                    f"round {number}: {why}. The estimate is withheld; plan with a smaller honest fraction, or have "
-                    "the operator insist (--without-guarantee)",
-                )
-        holds = not any(broken.values())
-        return {"task": self._task.id, "rounds": [self._estimate(batch, holds) for batch in counted]}
+        estimates = [self._released(batch) for batch in counted]
+        holds = all(estimate.guarantee_holds for estimate in estimates)
+        rounds = [self._document(*pair, holds) for pair in zip(counted, estimates, strict=True)]
+        return {"task": self._task.id, "rounds": rounds}
 
-    def _counts(self, batch: CountedBatch) -> Counts:
+    def _released(self, batch: CountedBatch) -> Estimate:
         counts = Counts(self._task.plan)
-        counts.table, counts.rejected = batch.table, batch.rejected
-        return counts
+        counts.table, counts.blanks, counts.rejected = batch.table, batch.blanks, batch.rejected
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
+                return release(counts, without_guarantee=self._without_guarantee)
+        except ReportsError as error:
+            raise Refusal(
+                "batch-too-small" if error.problem == "too-few-users" else "guarantee-broken",
+                f"round {batch.round_number}: {error}; the analyzer's operator insists with --without-guarantee",
+            ) from error
 
-    def _estimate(self, batch: CountedBatch, holds: bool) -> dict[str, Any]:
+    def _document(self, batch: CountedBatch, estimate: Estimate, holds: bool) -> dict[str, Any]:
         plan = self._task.plan
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
-            document = estimate_to_json(estimate(self._counts(batch), users=batch.users), level=_LEVEL)
+        document = estimate_to_json(estimate, level=_LEVEL)
         return {
             "round": batch.round_number,
             "uploads": batch.users,

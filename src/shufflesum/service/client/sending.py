@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.domain import real_array
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
-from shufflesum.protocol import Randomizer, Reports
+from shufflesum.protocol import Randomizer
+from shufflesum.reports import Reports
 from shufflesum.service.client.contributions import Contributions, default_contributions
 from shufflesum.service.client.fitting import fitting
 from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ReportsError, ShufflesumError
 from shufflesum.protocol import permutation
-from shufflesum.protocol.randomness import SecureSource
+from shufflesum.randomness import SecureSource
 from shufflesum.service.http.addresses import trust, why_unreachable
 from shufflesum.service.http.problems import parse_problem
 from shufflesum.service.logs import log

@@ -23,12 +23,12 @@ from shufflesum.wire import Task
 
 __all__ = ["CountedBatch", "TableStore", "WrongBatchError", "open_tables"]
 
-FORMAT = "shufflesum_tables_1"  # the table's name in the database; those of other versions are refused
+FORMAT = "shufflesum_tables_2"  # the table's name in the database; those of other versions are refused
 
-_COLUMNS = "round, batch, users, rejected, counts"
+_COLUMNS = "round, batch, users, blanks, rejected, counts"
 _CREATE = (
     f"CREATE TABLE IF NOT EXISTS {FORMAT} (task TEXT NOT NULL, round INTEGER NOT NULL, batch TEXT NOT NULL, "
-    "users BIGINT NOT NULL, rejected BIGINT NOT NULL, counts {binary} NOT NULL, "
+    "users BIGINT NOT NULL, blanks BIGINT NOT NULL, rejected BIGINT NOT NULL, counts {binary} NOT NULL, "
     "PRIMARY KEY (task, round), UNIQUE (task, batch))"
 )
 _LOCK_SECONDS = 5
@@ -40,11 +40,12 @@ class WrongBatchError(ShufflesumError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedBatch:
-    """A batch after counting: its users as the shuffler counted them, rejected reports, and the table of counts."""
+    """A batch after counting: its users as the shuffler counted them, blank and rejected reports, and the table."""
 
     round_number: int
     batch_id: str
     users: int
+    blanks: int
     rejected: int
     table: NDArray[np.int64]
 
@@ -75,10 +76,13 @@ class TableStore:
 
     def record(self, counted: CountedBatch) -> bool:
         """Keep a counted batch, durably; False if it was kept before, `WrongBatchError` as for `is_counted`."""
-        values = (self._task.id, counted.round_number, counted.batch_id, counted.users, counted.rejected)
+        values = (
+            *(self._task.id, counted.round_number, counted.batch_id),
+            *(counted.users, counted.blanks, counted.rejected),
+        )
         with self._transaction() as connection:
             added = connection.execute(
-                f"INSERT INTO {FORMAT} (task, {_COLUMNS}) VALUES ({', '.join([self._mark] * 6)}) "
+                f"INSERT INTO {FORMAT} (task, {_COLUMNS}) VALUES ({', '.join([self._mark] * 7)}) "
                 "ON CONFLICT DO NOTHING",
                 (*values, counted.table.astype("<i8").tobytes()),
             ).rowcount
@@ -117,10 +121,9 @@ class TableStore:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM {FORMAT} WHERE task = {self._mark} ORDER BY round", (self._task.id,)
             ).fetchall()
-        shape = (self._task.plan.dimension, self._task.plan.levels + 1)
         return [
-            CountedBatch(number, batch, users, rejected, np.frombuffer(counts, "<i8").astype(np.int64).reshape(shape))
-            for number, batch, users, rejected, counts in rows
+            CountedBatch(number, batch, users, blanks, rejected, np.frombuffer(counts, "<i8").astype(np.int64))
+            for number, batch, users, blanks, rejected, counts in rows
         ]
 
     def check(self) -> None:

@@ -1,0 +1,120 @@
+"""The three roles in one process, for an organisation that already holds the data and wants to publish a private mean.
+
+Here reports go straight into the table of counts: a permutation cannot change that table, so counting shuffles
+perfectly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Unpack
+
+from numpy.typing import ArrayLike
+
+from shufflesum._checks import check_size
+from shufflesum._machine import cores
+from shufflesum._workers import Workers
+from shufflesum.domain import Missing, Structure
+from shufflesum.domain._arrays import Rows, users_rows
+from shufflesum.domain.frames import FrameRows
+from shufflesum.errors import DataError
+from shufflesum.estimate import Estimate
+from shufflesum.planning import PlanChoices
+from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
+from shufflesum.protocol.randomizer import Randomizer
+from shufflesum.randomness import RandomSource
+from shufflesum.release import release
+from shufflesum.reports import Counts
+
+__all__ = ["aggregate", "aggregate_batches"]
+
+_BATCH_VALUES = 1 << 22
+_SPARE_CELLS = 1 << 25
+
+
+def aggregate(
+    arrays: ArrayLike,
+    *,
+    epsilon: float,
+    delta: float,
+    shape: int | Sequence[int] | Structure | None = None,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    workers: int | None = None,
+    source: RandomSource | None = None,
+    **choices: Unpack[PlanChoices],
+) -> Estimate:
+    """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
+
+    `arrays` may also be a table of pandas, Polars or PyArrow, one row for each user: columns of numbers, or one column
+    of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
+    the matrix; otherwise `shape` is needed only for a structure (`Symmetric`, `Span`). The other arguments are those of
+    `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
+    """
+    rows = users_rows(arrays)
+    if rows.ndim == 0 or len(rows) == 0:
+        raise DataError(
+            "no-rows", f"arrays has shape {rows.shape}; one array for each of at least one user is expected"
+        )
+    plan = make_plan(
+        users=len(rows),
+        shape=rows.shape[1:] if shape is None else shape,
+        epsilon=epsilon,
+        delta=delta,
+        **choices,
+    )
+    rows = plan.domain.rows(rows)
+    size = max(1, _BATCH_VALUES // math.prod(plan.shape))
+    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
+    batches = (part(start, start + size) for start in range(0, len(rows), size))
+    return aggregate_batches(batches, plan, clip=clip, missing=missing, workers=workers, source=source)
+
+
+def aggregate_batches(
+    batches: Iterable[Rows],
+    plan: Plan,
+    *,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    workers: int | None = None,
+    source: RandomSource | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Estimate:
+    """The same for data that comes in batches of rows and need not fit in memory, under a plan made before.
+
+    `workers` threads share the work (all cores by default; one where a source is given, so that it stays repeatable).
+    `progress` is called with the number of rows done so far.
+    """
+    if workers is None:
+        # Each worker has a table of counts of its own; large tables are not worth the memory.
+        workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // plan.cells)
+    check_size("workers", workers, 1, 1 << 10)
+    states = [(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
+    done = 0
+    with Workers(states) as pool:
+        for rows in pool.map(_take, _numbered(batches)):
+            done += rows
+            if progress:
+                progress(done)
+    counts = states[0][1]
+    for _, others in states[1:]:
+        counts.merge(others)
+    return release(counts)
+
+
+def _take(state: tuple[Randomizer, Counts], job: tuple[Rows, int]) -> int:
+    randomizer, counts = state
+    rows, first_row = job
+    for reports in randomizer.blocks(rows, first_row=first_row):
+        counts.add(reports)
+    return len(rows)
+
+
+def _numbered(batches: Iterable[Rows]) -> Iterator[tuple[Rows, int]]:
+    """Batches of rows, each with the number of its first."""
+    first_row = 0
+    for rows in batches:
+        yield rows, first_row
+        first_row += len(rows)

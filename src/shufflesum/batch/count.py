@@ -1,0 +1,116 @@
+"""A folder of shuffled reports to a table of counts, on one machine, with all its cores and little memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from shufflesum._machine import cores
+from shufflesum._workers import Workers
+from shufflesum.batch.files import Dataset, ReportFile, read_records
+from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
+from shufflesum.batch.targets import Target, count_records
+from shufflesum.errors import FileError, ReportsError
+from shufflesum.estimate import Estimate
+from shufflesum.release import release
+from shufflesum.reports import Counts
+
+__all__ = ["count", "file_digests", "release_files"]
+
+_WORKER_BYTES = 32 << 20  # for each worker: a row group, as it is on disk and as columns
+_UNIT_ROWS = 1 << 22
+_PARTS_ONLY = (
+    "these files are not all that a shuffle wrote (there is no _shufflesum.json to say so), and of a part of a batch "
+    "nobody can see whether enough users were honest"
+)
+
+
+def count(
+    dataset: Dataset,
+    target: Target,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    workers: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Counts, dict[Path, str]]:
+    """The table of counts of all reports of a dataset, and its files' SHA-256.
+
+    `progress` is called with the number of reports done so far.
+    """
+    plan, identity = target.plan, dataset.identity
+    target.check(identity)
+    workers = workers_within(workers, memory, _WORKER_BYTES + 8 * plan.cells)
+    units = ((file, groups) for file in dataset.files for groups in _units(file))
+    done = 0
+    with (
+        target.opening(identity, workers) as open_records,
+        Workers(Counts(plan) for _ in range(workers)) as pool,
+    ):
+
+        def take(counts: Counts, unit: tuple[ReportFile, range]) -> int:
+            file, groups = unit
+            rows = 0
+            for records in read_records(file, identity.kind.rows_at_once, groups):
+                rows += len(records)
+                count_records(records, counts, open_records)
+            return rows
+
+        digests = _digests(dataset, pool)
+        for rows in pool.map(take, units):
+            done += rows
+            if progress:
+                progress(done)
+    if done != dataset.rows:
+        raise FileError(
+            "changed-meanwhile",
+            f"{dataset.path}: {dataset.rows} reports were announced and {done} read; copy the files again",
+        )
+    total, *others = pool.states
+    for counts in others:
+        total.merge(counts)
+    return total, digests
+
+
+def file_digests(dataset: Dataset, workers: int | None = None) -> dict[Path, str]:
+    """The SHA-256 of each file with reports in it."""
+    with Workers([None] * (workers or cores())) as pool:
+        return _digests(dataset, pool)
+
+
+def release_files(counts: Counts, *, whole: bool, without_guarantee: bool = False) -> Estimate:
+    """The estimate from counted files, or an error that says why there is none; see `shufflesum.release`.
+
+    `whole` says that they are all that one or several shuffles wrote. Of anything less the gate cannot see enough, so
+    that only who insists gets an estimate.
+    """
+    if whole:
+        return release(counts, without_guarantee=without_guarantee)
+    if not without_guarantee:
+        raise ReportsError(
+            "guarantee-broken",
+            f"{_PARTS_ONLY}; give whole folders (--without-guarantee, without_guarantee=True insist on an estimate)",
+        )
+    found = release(counts, without_guarantee=True)
+    return replace(found, broken=found.broken or _PARTS_ONLY)
+
+
+def _digests(dataset: Dataset, pool: Workers[Counts] | Workers[None]) -> dict[Path, str]:
+    paths = [file.path for file in dataset.files if file.rows]
+    return dict(zip(paths, pool.map(lambda _, path: _digest(path), paths), strict=True))
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError("unreadable", f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _units(file: ReportFile) -> Iterator[range]:
+    """Groups of a file that are worth a thread's while."""
+    step = max(1, -(-_UNIT_ROWS * file.groups // max(1, file.rows)))
+    for start in range(0, file.groups, step):
+        yield range(start, min(start + step, file.groups))

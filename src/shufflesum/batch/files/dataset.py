@@ -1,0 +1,83 @@
+"""Folders of report files that belong together, checked as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from shufflesum.batch.files.manifest import check_manifest
+from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths, require_arrow
+from shufflesum.batch.identity import Identity, Stage
+from shufflesum.batch.once import refuse_same_files, refuse_same_parts
+from shufflesum.errors import ReportsError
+
+__all__ = ["Dataset", "join_datasets", "open_dataset"]
+
+_WRONG_STAGE: dict[Stage, str] = {
+    "shuffled": "these reports were not shuffled; their order may tell whose they are: run shufflesum shuffle first",
+    "reports": "these reports are shuffled already; give the output of shufflesum randomize",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A folder of report files, or one such file, that belong together; `whole` if it is all that one run wrote."""
+
+    path: Path
+    files: tuple[ReportFile, ...]
+    identity: Identity
+    whole: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many reports there are (reports, not users)."""
+        return sum(file.rows for file in self.files)
+
+
+def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
+    """Open a folder of report files, or one file, at the stage expected; of most files only the footers are read.
+
+    Everything visible in the folder must be a readable file of the same plan and stage, and nothing there twice. Where
+    a manifest says what was written, exactly that must be there.
+    """
+    require_arrow()
+    path = Path(path)
+    opened = {file: open_report_file(file) for file in report_paths(path)}
+    for name, (_, identity) in opened.items():
+        if identity.stage != stage:
+            raise ReportsError("wrong-stage", f"{name}: {_WRONG_STAGE[stage]}")
+    try:
+        identity = reduce(Identity.merge, (identity for _, identity in opened.values()))
+    except ReportsError as error:
+        raise ReportsError(error.problem, f"{path}: {error}") from error
+    files = tuple(file for file, _ in opened.values())
+    whole = path.is_dir() and check_manifest(path, files, identity)
+    dataset = Dataset(path, files, identity, whole)
+    _refuse_repeats(files)
+    if dataset.rows == 0:
+        raise ReportsError("no-rows", f"{path}: its files hold no reports; nothing can be done with them")
+    return dataset
+
+
+def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
+    """Several folders, each checked by itself, as one; it goes by the path of the first."""
+    first, *others = datasets
+    identity = first.identity
+    for other in others:
+        try:
+            identity = identity.merge(other.identity)
+        except ReportsError as error:
+            raise ReportsError(error.problem, f"{first.path} and {other.path}: {error}") from error
+    files = tuple(file for dataset in datasets for file in dataset.files)
+    _refuse_repeats(files)
+    return Dataset(first.path, files, identity, whole=all(dataset.whole for dataset in datasets))
+
+
+def _refuse_repeats(files: Iterable[ReportFile]) -> None:
+    """No report twice; of files without any, as Spark writes them, several may be equal."""
+    filled = [file for file in files if file.rows]
+    refuse_same_parts((file.contribution_ids, file.part, file.path) for file in filled if file.part is not None)
+    refuse_same_files(file.path for file in filled)

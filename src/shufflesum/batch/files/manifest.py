@@ -1,0 +1,70 @@
+"""What was written into a folder of reports, so that a part of it cannot pass for the whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._machine import replace_file
+from shufflesum.batch.disk import writing
+from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths
+from shufflesum.batch.identity import Identity
+from shufflesum.errors import FileError, ReportsError
+
+__all__ = ["MANIFEST", "check_manifest", "write_manifest"]
+
+MANIFEST = "_shufflesum.json"
+_FORMAT = "shufflesum-folder-2"
+_MOST_BYTES = 1 << 28
+
+
+def write_manifest(folder: Path, identity: Identity) -> None:
+    """Say what is in a folder of reports, once all its files are there: from now on exactly that must be."""
+    files = [open_report_file(path) for path in report_paths(folder)]
+    document = {
+        "identity": json.loads(identity.to_json()),
+        "files": [{"name": file.path.name, "rows": file.rows, "bytes": file.bytes} for file, _ in files],
+    }
+    with writing(folder / MANIFEST, "check the disk"):
+        replace_file(folder / MANIFEST, encode_checked(_FORMAT, document))
+
+
+def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity) -> bool:
+    """Refuse a folder that does not hold exactly what its manifest says; False for one that has none."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return False
+    try:
+        with path.open("rb") as file:
+            document = decode_checked(file.read(_MOST_BYTES), _FORMAT)
+        written = {entry["name"]: (entry["rows"], entry["bytes"]) for entry in document["files"]}
+        identity_written = Identity.from_json(json.dumps(document["identity"]))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FileError(
+            "other-format" if isinstance(error, OtherFormatError) else "damaged",
+            f"{path}: the list of what was written cannot be read ({error}); copy the folder again, or write it anew",
+        ) from error
+    found = {file.path.name: (file.rows, file.bytes) for file in files}
+    for name in sorted(written.keys() - found.keys()):
+        raise ReportsError(
+            "changed-afterwards", f"{folder}: {name} is missing; {MANIFEST} lists it: copy the folder again, whole"
+        )
+    for name in sorted(found.keys() - written.keys()):
+        raise ReportsError(
+            "changed-afterwards", f"{folder}: {name} is not in {MANIFEST}, so it does not belong here; move it away"
+        )
+    for name, (rows, size) in found.items():
+        if (rows, size) != written[name]:
+            raise ReportsError(
+                "changed-afterwards",
+                f"{folder}: {name} has {rows} rows in {size} bytes, but {written[name][0]} in {written[name][1]} were "
+                "written; copy the folder again, whole",
+            )
+    if identity != identity_written:
+        raise ReportsError(
+            "changed-afterwards",
+            f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole",
+        )
+    return True

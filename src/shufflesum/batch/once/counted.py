@@ -1,0 +1,189 @@
+"""What an analyzer has counted: a file with the table of counts, and which files and batches are in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._machine import replace_file, try_lock
+from shufflesum.batch.disk import writing
+from shufflesum.batch.identity import Identity
+from shufflesum.errors import FileError, ReportsError
+from shufflesum.plans import Plan
+from shufflesum.reports import Counts
+
+__all__ = ["Counted"]
+
+_FORMAT = "shufflesum-counts-3"
+
+
+class Counted:
+    """Counts that grow day by day in a file such as counts.json, of one plan, locked while the block runs.
+
+    `check` before counting and `add` afterwards refuse what is in the table already. `save` replaces the file as a
+    whole; without it, or after any error, it stays as it was.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], plan: Plan) -> None:
+        self.path = Path(path)
+        self.counts = Counts(plan)
+        self.contributions: dict[str, str] = {}  # their ids -> the shuffle that they came in
+        self.files: dict[str, str] = {}  # SHA-256 -> the name it had
+        self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
+        self.whole = True  # whether all that was counted came in whole folders: of parts, honesty cannot be checked
+        self.names_id: str | None = None  # the columns that coordinates come from
+        self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
+        self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
+        self._lock_path = self._final.with_name(f".{self._final.name}.lock")
+        self._lock = -1
+
+    @property
+    def shuffles(self) -> int:
+        """How many batches were released to us."""
+        return len(set(self.contributions.values()))
+
+    def check(self, identity: Identity) -> None:
+        """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
+        if self.task not in ([], [identity.task_id, identity.round_number]):
+            raise ReportsError(
+                "mixed-reports",
+                f"{self.path} has counted reports of task {str(self.task[0])[:12]}, round {self.task[1]}, not of task "
+                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each",
+            )
+        identity.check_names(self.names_id)
+        for contribution in identity.contribution_ids:
+            if (known := self.contributions.get(contribution)) not in (None, identity.shuffle_id):
+                raise ReportsError(
+                    "counted-twice",
+                    f"{self.path} has counted contribution {contribution[:12]} in shuffle {str(known)[:12]}; shuffle "
+                    f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice",
+                )
+
+    def add(
+        self,
+        counts: Counts,
+        identity: Identity,
+        digests: Mapping[Path, str],
+        parts: Sequence[str | None] = (),
+        *,
+        whole: bool = True,
+    ) -> None:
+        """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
+        if identity.shuffle_id is None:
+            raise ReportsError("wrong-stage", "only shuffled reports can be counted; run shufflesum shuffle first")
+        self.check(identity)
+        self._refuse_known(digests)
+        known = self.parts.get(identity.shuffle_id, [])
+        for part in filter(None, parts):
+            if part in known:
+                raise ReportsError(
+                    "counted-twice",
+                    f"{self.path} has counted {part} of shuffle {identity.shuffle_id[:12]} already, perhaps before it "
+                    "was rewritten; no report counts twice: give only new files",
+                )
+        self.parts[identity.shuffle_id] = [*known, *filter(None, parts)]
+        self.counts.merge(counts)
+        self.files |= {digest: path.name for path, digest in digests.items()}
+        self.contributions |= dict.fromkeys(identity.contribution_ids, identity.shuffle_id)
+        self.task = [identity.task_id, identity.round_number]
+        self.whole = self.whole and whole
+        self.names_id = self.names_id or identity.names_id
+
+    def _refuse_known(self, digests: Mapping[Path, str]) -> None:
+        known = dict(self.files)
+        for path, digest in digests.items():
+            if digest in known:
+                raise ReportsError(
+                    "counted-twice",
+                    f"{path}: {self.path} has counted this file, or a copy of it, already ({known[digest]}); "
+                    "no report counts twice: give only new files",
+                )
+            known[digest] = path.name
+
+    def __enter__(self) -> Counted:
+        """Lock and read the file; where there is none the counts are zero."""
+        try:
+            self._take_lock()
+            if os.path.lexists(self.path):
+                self._load()
+        except OSError as error:
+            self._release()
+            if isinstance(error, FileError):
+                raise
+            raise FileError(
+                "unwritable",
+                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
+            ) from error
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        if not try_lock(self._lock, self._lock_path):
+            os.close(self._lock)
+            self._lock = -1
+            raise FileError("in-use", f"{self.path}: another run is adding to it; wait until that has ended")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let others at the file."""
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            self._lock_path.unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = -1
+
+    def save(self) -> None:
+        """Replace the file, whole."""
+        with writing(self.path, "it is as it was before"):
+            replace_file(self._final, encode_checked(_FORMAT, self._content()))
+
+    def _content(self) -> dict[str, Any]:
+        table = self.counts.table
+        cells = np.flatnonzero(table)
+        return {
+            "plan": self.counts.plan.id,
+            "cells": cells.tolist(),
+            "counts": table[cells].tolist(),
+            "blanks": self.counts.blanks,
+            "rejected": self.counts.rejected,
+            "files": self.files,
+            "contributions": self.contributions,
+            "parts": self.parts,
+            "task": self.task,
+            "whole": self.whole,
+            "names_id": self.names_id,
+        }
+
+    def _load(self) -> None:
+        try:
+            content = decode_checked(self.path.read_bytes(), _FORMAT)
+        except ValueError as error:
+            raise FileError(
+                "other-format" if isinstance(error, OtherFormatError) else "damaged",
+                f"{self.path}: is no file of counts that can be used ({error}); take a copy from before, or count all "
+                "files again into a new one",
+            ) from error
+        plan = self.counts.plan
+        if content["plan"] != plan.id:
+            raise ReportsError(
+                "other-plan",
+                f"{self.path}: holds counts of plan {str(content['plan'])[:12]}, not of plan {plan.id[:12]}; "
+                "name another --state for another plan",
+            )
+        self.counts.table[np.array(content["cells"], dtype=np.int64)] = content["counts"]
+        self.counts.blanks, self.counts.rejected = content["blanks"], content["rejected"]
+        self.files, self.contributions = content["files"], content["contributions"]
+        self.parts, self.task = content["parts"], content["task"]
+        self.whole, self.names_id = content["whole"], content["names_id"]

@@ -1,0 +1,116 @@
+"""Users' rows in files to a folder of reports, on one machine, with all its cores and little memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from shufflesum._workers import Workers
+from shufflesum.batch.files import Dataset, Format, StagedFolder, describe_inputs, open_dataset, write_part
+from shufflesum.batch.files.users import Piece, Users
+from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
+from shufflesum.batch.targets import Target, randomize_rows
+from shufflesum.domain import Missing
+from shufflesum.errors import DataError, FileError
+from shufflesum.protocol import Randomizer
+from shufflesum.randomness import RandomSource
+from shufflesum.tables import check_shape
+
+__all__ = ["randomize"]
+
+_PART_VALUES = 1 << 29  # the most values of users in a part, for wide rows with few reports
+_WORKER_BYTES = 95 << 20  # for each worker: pieces of rows on their way in, and a part on its way out
+
+
+def randomize(
+    users: Users,
+    output: str | os.PathLike[str],
+    target: Target,
+    *,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    format: Format = "parquet",
+    memory: int = DEFAULT_MEMORY,
+    workers: int | None = None,
+    restart: bool = False,
+    progress: Callable[[int], None] | None = None,
+    source: RandomSource | None = None,
+) -> Dataset:
+    """Write the reports of all users into a new folder: plain ones under a plan, sealed ones for a task's round.
+
+    Either every row is randomized or an error names the first that cannot be, and there is no folder. After an
+    interruption the same call keeps the parts that were finished: each has all reports of its range of users.
+    `progress` is called with the number of rows done so far.
+    """
+    plan, kind = target.plan, target.kind
+    check_shape(users.path, users.shape, plan)
+    identity = target.identity(users.names)
+    # A piece has at least one row; six of them are on their way at a time, for each worker.
+    workers = workers_within(workers, memory, _WORKER_BYTES + 48 * max(0, plan.dimension - (1 << 20)))
+    rows_per_part = max(1, min(kind.part_reports // plan.reports, _PART_VALUES // plan.dimension))
+    inputs = describe_inputs(users.paths)
+    work = {
+        "step": "randomize",
+        "inputs": inputs,
+        "selection": users.selection,
+        "clip": clip,
+        "missing": missing,
+        "format": format,
+        "rows_per_part": rows_per_part,
+    }
+    with (
+        StagedFolder(output, work, identity, restart=restart) as folder,
+        target.encoding(workers) as encode,
+        Workers(Randomizer(plan, clip=clip, missing=missing, source=source) for _ in range(workers)) as pool,
+    ):
+        finished = folder.parts
+
+        def make(randomizer: Randomizer, piece: Piece) -> tuple[Piece, Any]:
+            """The piece's reports as a record batch; None where its part was finished before."""
+            part = piece.row // rows_per_part
+            whole = min(rows_per_part, users.rows - part * rows_per_part) * plan.reports
+            if finished.get(_part_name(part)) == whole:
+                return piece, None
+            rows = piece.rows.reshape(len(piece.rows), *plan.shape)
+            try:
+                return piece, encode(randomize_rows(rows, randomizer, piece.row_in_file))
+            except DataError as error:
+                raise DataError(error.problem, f"{piece.path}: {error}") from error
+
+        def write(_: Randomizer, part: tuple[str, list[Any]]) -> int:
+            name, records = part
+            return write_part(folder.path, name, records, folder.identity, format)
+
+        pieces = users.pieces(rows_per_part, max(1, kind.piece_reports // plan.reports))
+        made = _with_progress(pool.map(make, pieces), progress)
+        for _ in pool.map(write, _parts(made, rows_per_part, users.rows), ahead=workers - 1):
+            pass
+        if describe_inputs(users.paths) != inputs:
+            raise FileError("changed-meanwhile", f"{users.path}: was changed while it was read; work on a copy")
+    return open_dataset(output, stage="reports")
+
+
+def _with_progress(
+    made: Iterable[tuple[Piece, Any]], progress: Callable[[int], None] | None
+) -> Iterator[tuple[Piece, Any]]:
+    for piece, records in made:
+        yield piece, records
+        if progress:
+            progress(piece.row + len(piece.rows))
+
+
+def _parts(made: Iterable[tuple[Piece, Any]], rows_per_part: int, rows: int) -> Iterator[tuple[str, list[Any]]]:
+    """Record batches put together to parts, each with its name; those that were finished before are left out."""
+    waiting: list[Any] = []
+    for piece, records in made:
+        if records is not None:
+            waiting.append(records)
+        end = piece.row + len(piece.rows)
+        if waiting and (end % rows_per_part == 0 or end == rows):
+            yield _part_name(piece.row // rows_per_part), waiting
+            waiting = []
+
+
+def _part_name(index: int) -> str:
+    return f"part-{index:06d}"

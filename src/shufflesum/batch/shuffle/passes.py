@@ -1,0 +1,272 @@
+"""The shuffler on files: a uniform permutation of all reports of a folder, however much larger than memory it is.
+
+Two passes, as `scatter` explains: reports go to random buckets, buckets are permuted and written one after another.
+What the output looks like (names, number and sizes of files, row groups) follows from the number of reports and the
+memory allowed; nothing in it comes from how the input was cut into files or in which order it came.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_choice
+from shufflesum._machine import cores
+from shufflesum._workers import Workers
+from shufflesum.batch.disk import writing
+from shufflesum.batch.files import Format, StagedFolder, write_part
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.kinds import SEALED, Items
+from shufflesum.batch.memory import DEFAULT_MEMORY
+from shufflesum.batch.once import Released, refuse_same_reports
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.scatter import as_bytes, permute, room, scatter
+from shufflesum.batch.shuffle.sources import ReportSource, Unit, folders_of, open_source, refuse_changed
+from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, Runs, spill, spilled_rows
+from shufflesum.errors import ReportsError
+from shufflesum.randomness import RandomSource, SecureSource
+from shufflesum.wire import Task
+
+__all__ = ["Shuffled", "run", "shuffle", "shuffle_source"]
+
+_SPILL, _BOOT = "_spill", "boot"
+_NO_ROOM = "make room on the disk and run the same again, or say --restart to begin anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    """What a shuffle wrote."""
+
+    path: Path
+    identity: Identity
+    reports: int
+    parts: int
+    repeated: int
+
+
+def shuffle(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    memory: int = DEFAULT_MEMORY,
+    workers: int | None = None,
+    format: Format = "parquet",
+    task: Task | None = None,
+    restart: bool = False,
+    released: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Shuffled:
+    """Write all reports of a folder to a new folder, in a uniformly random order; see `shuffle_source`.
+
+    `path` is a folder of report files, or one of a task's uploads, or several of either: one batch of all of them.
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    return shuffle_source(
+        open_source(*paths, task=task),
+        output,
+        memory=memory,
+        workers=workers,
+        format=format,
+        restart=restart,
+        released=released,
+        progress=progress,
+    )
+
+
+def shuffle_source(
+    source: ReportSource,
+    output: str | os.PathLike[str],
+    *,
+    memory: int = DEFAULT_MEMORY,
+    workers: int | None = None,
+    format: Format = "parquet",
+    restart: bool = False,
+    released: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Shuffled:
+    """Write all reports of a source to a new folder, in a uniformly random order.
+
+    At most `memory` bytes are held at a time (a little more for how Arrow reads and writes), by `workers` threads, by
+    default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
+    only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
+    `progress` is called with how many reports are done, from any thread. What was released is remembered in the file
+    `released`, by default `_released.json` in each input folder: see `once.Released` for what it refuses.
+    """
+    identity = source.identity
+    identity.check_enough(source.rows)
+    if identity.kind is SEALED:
+        refuse_same_reports(source.sealed, source.rows, memory)
+    workers = cores() if workers is None else workers
+    layout = Layout.plan(source.rows, identity.kind.item.itemsize, memory=memory, workers=workers)
+    return run(source, output, layout, format=format, restart=restart, released=released, progress=progress)
+
+
+def run(
+    source: ReportSource,
+    output: str | os.PathLike[str],
+    layout: Layout,
+    *,
+    format: Format = "parquet",
+    restart: bool = False,
+    released: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+    randomness: Callable[[], RandomSource] = SecureSource,
+) -> Shuffled:
+    """Shuffle by a given layout; `randomness` makes a source of random bits for each worker."""
+    check_choice("format", format, get_args(Format))
+    releases = Released(source.members(), folders_of(source), released)
+    releases.check()
+    work = {
+        "step": "shuffle",
+        "inputs": source.inputs,
+        "format": format,
+        "cut": [layout.buckets, layout.parts, layout.run_rows, layout.in_memory],
+    }
+    with (
+        StagedFolder(output, work, source.identity.shuffled(), restart=restart) as folder,
+        writing(folder.path, _NO_ROOM, "cannot be written or read"),
+        Workers(randomness() for _ in range(layout.workers)) as pool,
+    ):
+        step = _Step(source, layout, folder, format, progress, pool)
+        if layout.in_memory:
+            step.write(step.scatter_in_memory())
+        else:
+            with step.scatter_to_files() as runs:
+                step.write(runs)
+            # First of all what vouches for the rest: half of it must never be taken for the whole.
+            (folder.path / _SPILL / _BOOT).unlink()
+            shutil.rmtree(folder.path / _SPILL)
+        refuse_changed(source)
+        releases.record(folder.identity.shuffle_id)
+    return Shuffled(Path(output), folder.identity, layout.rows, layout.parts, source.repeated)
+
+
+class _Step:
+    """One run of the shuffler."""
+
+    def __init__(
+        self,
+        source: ReportSource,
+        layout: Layout,
+        folder: StagedFolder,
+        format: Format,
+        progress: Callable[[int], None] | None,
+        pool: Workers[RandomSource],
+    ) -> None:
+        self._source, self._layout, self._folder = source, layout, folder
+        self._format, self._progress, self._pool = format, progress, pool
+        self._kind = source.identity.kind
+        self._lock, self._moved = threading.Lock(), 0
+
+    def scatter_in_memory(self) -> MemoryRuns:
+        """The first pass, kept in memory; parts that an interrupted run wrote are of other buckets, and thrown away."""
+        self._forget()
+        runs = MemoryRuns(self._kind.item)
+        units = self._source.units(self._layout.unit_rows)
+        for found in self._pool.map(lambda randomness, unit: list(self._runs(unit, randomness)), units):
+            for items, ends in found:
+                runs.add(items, ends)
+        return runs
+
+    def scatter_to_files(self) -> FileRuns:
+        """The first pass, spilled to files; units that an interrupted run finished are kept.
+
+        Spill files are not forced onto the disk, so they are believed only until the machine starts anew.
+        """
+        spilled = self._folder.path / _SPILL
+        boot = spilled / _BOOT
+        if not boot.exists() or boot.read_bytes() != _boot_id().encode():
+            self._forget()
+            spilled.mkdir(mode=0o700)
+            boot.write_bytes(_boot_id().encode())
+        units = self._source.units(self._layout.unit_rows)
+        done = {
+            unit: rows
+            for unit in range(len(units))
+            if (rows := spilled_rows(spilled, unit, self._layout.buckets)) is not None
+        }
+        self._count(sum(done.values()))
+
+        def scatter_unit(randomness: RandomSource, number: int) -> int:
+            return spill(spilled, number, self._runs(units[number], randomness), self._layout.buckets)
+
+        for _ in self._pool.map(scatter_unit, [unit for unit in range(len(units)) if unit not in done]):
+            pass
+        return FileRuns(spilled, len(units), self._kind.item, self._layout.buckets)
+
+    def write(self, runs: Runs) -> None:
+        """The second pass: every part that is not there yet."""
+        if runs.rows != self._layout.rows:
+            raise ReportsError(
+                "changed-meanwhile",
+                f"{runs.rows} reports were read where {self._layout.rows} were announced; the input was changed",
+            )
+        finished = self._folder.parts
+        self._count(sum(finished.values()))
+
+        def write(randomness: RandomSource, part: int) -> int:
+            records = self._permuted(runs, self._layout.buckets_of(part), randomness)
+            return write_part(self._folder.path, _part_name(part), records, self._folder.identity, self._format)
+
+        todo = [part for part in range(self._layout.parts) if _part_name(part) not in finished]
+        rows = sum(finished.values()) + sum(self._pool.map(write, todo))
+        if rows != self._layout.rows:
+            raise ReportsError(
+                "changed-meanwhile", f"{rows} reports were written where {self._layout.rows} were read; say --restart"
+            )
+
+    def _forget(self) -> None:
+        shutil.rmtree(self._folder.path / _SPILL, ignore_errors=True)
+        for path in self._folder.path.glob("part-*"):
+            path.unlink()
+
+    def _runs(self, unit: Unit, randomness: RandomSource) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
+        """A unit's reports, a run at a time, sorted into random buckets."""
+        size = self._layout.run_rows
+        waiting, filled = room(size, self._kind.item), 0
+        for items in self._source.read(unit, min(size, self._kind.rows_at_once)):
+            taken = 0
+            while taken < len(items):
+                fitting = min(len(items) - taken, size - filled)
+                as_bytes(waiting[filled : filled + fitting])[:] = as_bytes(items[taken : taken + fitting])
+                taken, filled = taken + fitting, filled + fitting
+                if filled == size:
+                    yield scatter(waiting, self._layout.buckets, randomness)
+                    self._count(filled)
+                    filled = 0
+        if filled:
+            yield scatter(waiting[:filled], self._layout.buckets, randomness)
+            self._count(filled)
+
+    def _permuted(self, runs: Runs, buckets: Iterable[int], randomness: RandomSource) -> Iterator[Any]:
+        for bucket in buckets:
+            items = permute(runs.bucket(bucket), randomness)
+            yield self._kind.records(items)
+            self._count(len(items))
+
+    def _count(self, rows: int) -> None:
+        with self._lock:
+            self._moved += rows
+            if self._progress:
+                self._progress(self._moved // 2)  # every report moves twice
+
+
+def _part_name(part: int) -> str:
+    return f"part-{part:05d}"
+
+
+def _boot_id() -> str:
+    """The same until the machine starts anew; where that cannot be known, never the same."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return secrets.token_hex(16)

@@ -1,0 +1,35 @@
+"""The three roles on Spark: on data frames, and on folders that the local engine shares."""
+
+from __future__ import annotations
+
+from shufflesum.errors import MissingExtraError
+
+try:
+    from shufflesum.batch.spark.folders import (
+        analyze_folder,
+        count_folder,
+        randomize_folder,
+        read,
+        shuffle_folder,
+        write,
+    )
+    from shufflesum.batch.spark.roles import analyze, count, randomize, shuffle
+    from shufflesum.batch.spark.session import session
+except ImportError as error:
+    raise MissingExtraError(
+        "missing-extra", f"Spark is not installed ({error}): pip install 'shufflesum[spark]'"
+    ) from error
+
+__all__ = [
+    "analyze",
+    "analyze_folder",
+    "count",
+    "count_folder",
+    "randomize",
+    "randomize_folder",
+    "read",
+    "session",
+    "shuffle",
+    "shuffle_folder",
+    "write",
+]

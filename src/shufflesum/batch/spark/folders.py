@@ -1,0 +1,189 @@
+"""The roles on folders that Spark shares with the local engine, and on users' rows in Parquet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+
+from shufflesum._machine import sync
+from shufflesum.batch.count import release_files
+from shufflesum.batch.files import Dataset, StagedFolder, open_dataset
+from shufflesum.batch.identity import Identity, Stage
+from shufflesum.batch.once import Released
+from shufflesum.batch.shuffle.sources import FileSource, folders_of, open_source, refuse_changed
+from shufflesum.batch.shuffle.uploads import holds_uploads
+from shufflesum.batch.spark.frames import identity_of, quoted, report_schema
+from shufflesum.batch.spark.jobs import PARTS, exact_path, materialise, spark_job
+from shufflesum.batch.spark.roles import count, not_empty, randomized, shuffled_to
+from shufflesum.batch.spark.session import session
+from shufflesum.batch.targets import PlainTarget
+from shufflesum.domain import Missing
+from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.estimate import Estimate
+from shufflesum.plans import Plan
+from shufflesum.reports import Counts
+from shufflesum.tables.columns import choose_columns
+
+__all__ = ["analyze_folder", "count_folder", "randomize_folder", "read", "shuffle_folder", "write"]
+
+_STAGE = "_spark"
+
+
+def read(spark: SparkSession, path: str | os.PathLike[str], stage: Stage) -> DataFrame:
+    """A folder of report files (Parquet) of either engine, checked as a whole, as a frame."""
+    return frame_of(spark, open_dataset(path, stage=stage))
+
+
+def write(frame: DataFrame, path: str | os.PathLike[str]) -> Dataset:
+    """Write a frame of reports to a new folder that either engine reads; it appears whole or not at all.
+
+    The folder must be one that the driver and all executors share.
+    """
+    identity = identity_of(frame)
+    with staged_folder(path, identity) as folder:
+        materialise(frame.select(identity.kind.column), f"{folder}/{PARTS}")
+    return open_dataset(path, stage=identity.stage)
+
+
+def randomize_folder(
+    users: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    master: str | None = None,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    columns: Sequence[str] | None = None,
+    user_column: str | None = None,
+) -> Dataset:
+    """`randomize` from a Parquet file, or a folder of such, to a new folder of reports; drawn once, written once.
+
+    `columns` are names or ranges of positions such as 0:100. With `user_column`, a user with two rows is refused.
+    """
+    frame = users_of(session(master), Path(users))
+    choice = choose_columns(str(users), frame.columns, columns, user_column)
+    names = [frame.columns[place] for place in choice.data]
+    identity = Identity.for_plan(plan, names)
+    with staged_folder(output, identity) as folder:
+        if user_column is not None:
+            refuse_repeated_users(frame, str(users), user_column)
+        drawn = randomized(frame, plan, identity, clip=clip, missing=missing, columns=names)
+        not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
+    return open_dataset(output, stage="reports")
+
+
+def shuffle_folder(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    master: str | None = None,
+    released: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    """`shuffle` from a folder of reports, or from several, to a new one.
+
+    What was released is remembered in the file `released`, by default `_released.json` in each input folder.
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    for place in map(Path, paths):
+        if place.exists() and holds_uploads(place):
+            raise ParameterError(
+                "conflicting-arguments", f"{place}: Spark shuffles report files; uploads are for --engine local"
+            )
+    source = open_source(*paths)
+    assert isinstance(source, FileSource)
+    releases = Released(source.members(), folders_of(source), released)
+    releases.check()
+    spark, after = session(master), source.identity.shuffled()
+    with staged_folder(output, after) as folder:
+        shuffled_to(frame_of(spark, source.dataset), source.identity, after, folder)
+        refuse_changed(source)
+        releases.record(after.shuffle_id)
+    return open_dataset(output, stage="shuffled")
+
+
+def count_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None = None) -> Counts:
+    """`count` of a folder of shuffled reports."""
+    return _count(open_dataset(path, stage="shuffled"), plan, master)
+
+
+def analyze_folder(
+    path: str | os.PathLike[str], plan: Plan, *, master: str | None = None, without_guarantee: bool = False
+) -> Estimate:
+    """`analyze` of a folder of shuffled reports; see `count.release_files` for what it refuses."""
+    dataset = open_dataset(path, stage="shuffled")
+    counts = _count(dataset, plan, master)
+    return release_files(counts, whole=dataset.whole, without_guarantee=without_guarantee)
+
+
+def _count(dataset: Dataset, plan: Plan, master: str | None) -> Counts:
+    PlainTarget(plan).check(dataset.identity)
+    return count(frame_of(session(master), dataset), plan)
+
+
+def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
+    """The reports of a folder that was opened and checked."""
+    for file in dataset.files:
+        if file.path.suffix != ".parquet":
+            raise FileError(
+                "unknown-file-type",
+                f"{file.path}: Spark reads reports in Parquet only; write them with --format parquet",
+            )
+    paths = [f"file://{exact_path(str(file.path.absolute()))}" for file in dataset.files]
+    with spark_job(spark):
+        return spark.read.schema(report_schema(dataset.identity)).parquet(*paths)
+
+
+def users_of(spark: SparkSession, path: Path) -> DataFrame:
+    """The rows of a Parquet file, or of a folder of such."""
+    if not path.exists():
+        raise FileError(
+            "unreadable", f"{path}: does not exist; give a Parquet file of users' rows, or a folder of such"
+        )
+    files = sorted(p for p in path.iterdir() if not p.name.startswith(("_", "."))) if path.is_dir() else [path]
+    if not files or not all(file.suffix.lower() == ".parquet" for file in files):
+        raise FileError(
+            "unknown-file-type", f"{path}: Spark reads users' rows from Parquet files; for others use --engine local"
+        )
+    with spark_job(spark):
+        return spark.read.parquet(*[f"file://{exact_path(str(file.absolute()))}" for file in files])
+
+
+def refuse_repeated_users(frame: DataFrame, where: str, column: str) -> None:
+    """One row is one user: a user with two would get half the promise."""
+    with spark_job(frame.sparkSession):
+        user = F.col(quoted(column))
+        if isinstance(frame.schema[column].dataType, StringType):
+            user = F.nullif(F.trim(user), F.lit(""))  # " 7" and "7" are the same person typed twice
+        repeated = frame.groupBy(user.alias("user")).count().where("count > 1 or user is null").head()
+    if repeated is None:
+        return
+    if repeated["user"] is None:
+        raise DataError(
+            "missing-value", f"{where}: {repeated['count']} rows have no user in column {column!r}; one row is one user"
+        )
+    raise DataError(
+        "repeated-user",
+        f"{where}: user {repeated['user']!r} has {repeated['count']} rows; with --user-column {column} each user has "
+        "one. Combine each user's rows first, by their average or sum",
+    )
+
+
+@contextmanager
+def staged_folder(path: str | os.PathLike[str], identity: Identity) -> Iterator[str]:
+    """A folder for Spark to write to; its files go to a new folder of reports, which appears whole or not at all."""
+    with StagedFolder(path, {"step": "spark"}, identity, restart=True) as staged:
+        inner = staged.path / _STAGE
+        try:
+            yield f"file://{inner.absolute()}"
+            for number, part in enumerate(sorted(inner.glob(f"{PARTS}/part-*.parquet"))):
+                sync(part)
+                part.rename(staged.path / f"part-{number:05d}.parquet")
+        finally:
+            shutil.rmtree(inner, ignore_errors=True)

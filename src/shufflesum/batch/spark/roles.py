@@ -1,0 +1,155 @@
+"""The three roles on Spark's data frames: users' vectors to reports, to shuffled reports, to an estimate.
+
+Reports are written down as soon as they are drawn, and again when they are shuffled, before anything depends on them:
+tasks that Spark runs twice can neither lose nor repeat nor redraw a report. `jobs` says how.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, NumericType
+
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.spark import tasks
+from shufflesum.batch.spark.frames import check_frame, identity_of, over_reports, quoted, report_schema
+from shufflesum.batch.spark.jobs import PARTS, materialise, remove, spark_job, working_folder
+from shufflesum.batch.targets import PlainTarget
+from shufflesum.domain import Missing
+from shufflesum.errors import DataError, ReportsError
+from shufflesum.estimate import Estimate
+from shufflesum.plans import Plan
+from shufflesum.protocol import Randomizer
+from shufflesum.release import release
+from shufflesum.reports import Counts
+
+__all__ = ["analyze", "count", "not_empty", "randomize", "randomized", "shuffle", "shuffled_to"]
+
+_BUCKET_BYTES = 24 << 20  # of packed reports, which a task holds several times over while it permutes them
+_MOST_BUCKETS = 1 << 16
+_COLLECTED_CELLS = 1 << 24
+
+
+def randomize(
+    frame: DataFrame,
+    plan: Plan,
+    *,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """Reports of all rows, each row one user, drawn once and kept until Spark ends.
+
+    The columns (all, unless named) are numbers in the order of the plan's entries, or one is an array of them. The
+    result is for the shuffler alone. It lies in a folder of the checkpoint directory, which a cluster must have
+    (`sparkContext.setCheckpointDir`); only its owner may read it.
+    """
+    identity = Identity.for_plan(plan, columns or frame.columns)
+    drawn = randomized(frame, plan, identity, clip=clip, missing=missing, columns=columns)
+    with working_folder(frame.sparkSession) as folder:
+        return not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
+
+
+def shuffle(frame: DataFrame) -> DataFrame:
+    """The reports of `randomize`, or a union of several such, in a uniformly random order, kept until Spark ends.
+
+    Refused below the plan's smallest batch. Each report draws a bucket, and that is written down; then every bucket,
+    all of it in one place, is permuted, and that is written down.
+    """
+    identity = identity_of(frame, "reports")
+    with working_folder(frame.sparkSession) as folder:
+        return shuffled_to(frame, identity, identity.shuffled(), folder)
+
+
+def count(frame: DataFrame, plan: Plan) -> Counts:
+    """The table of counts of shuffled reports: one for each partition, then their sum."""
+    identity = identity_of(frame, "shuffled")
+    PlainTarget(plan).check(identity)
+    with spark_job(frame.sparkSession):
+        cells = over_reports(frame, identity, partial(tasks.count_partition, plan=plan), "cell long, count long")
+        if cells.rdd.getNumPartitions() * plan.cells > _COLLECTED_CELLS:
+            cells = cells.groupBy("cell").agg(F.sum("count").alias("count"))
+        found = cells.toArrow()
+    counts = Counts(plan)
+    cell, number = (found.column(name).to_numpy() for name in ("cell", "count"))
+    np.add.at(counts.table, cell[cell >= 0], number[cell >= 0])
+    counts.blanks = int(number[cell == tasks.BLANKS].sum())
+    counts.rejected = int(number[cell == tasks.REJECTED].sum())
+    return counts
+
+
+def analyze(frame: DataFrame, plan: Plan, *, without_guarantee: bool = False) -> Estimate:
+    """The estimate from the shuffled reports of a whole batch.
+
+    Refused for another plan, for unshuffled reports, and as `shufflesum.release` says.
+    """
+    return release(count(frame, plan), without_guarantee=without_guarantee)
+
+
+def randomized(
+    frame: DataFrame, plan: Plan, identity: Identity, *, clip: bool, missing: Missing, columns: Sequence[str] | None
+) -> DataFrame:
+    """The users' reports, not drawn yet: each time they are asked for they are others."""
+    check_frame(frame)
+    Randomizer(plan, clip=clip, missing=missing)  # refuses here what every task would refuse
+    with spark_job(frame.sparkSession):
+        users = frame if columns is None else frame.select(*[F.col(quoted(name)) for name in columns])
+        fields = users.schema.fields
+    lists = [field for field in fields if isinstance(field.dataType, ArrayType)]
+    for field in fields:
+        kind = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
+        if not isinstance(kind, NumericType | BooleanType):
+            raise DataError(
+                "not-numbers",
+                f"column {field.name!r} has type {field.dataType.simpleString()}; allowed are numbers and one array of "
+                "numbers: convert it, or choose other columns (columns=, --columns)",
+            )
+    if lists and len(fields) > 1:
+        raise DataError(
+            "wrong-shape",
+            f"column {lists[0].name!r} holds arrays and there are {len(fields) - 1} other columns; choose it alone "
+            "(columns=, --columns), or leave it out",
+        )
+    if not lists and len(fields) != math.prod(plan.shape):
+        raise DataError(
+            "wrong-shape",
+            f"a row has {len(fields)} columns, but the plan is for {math.prod(plan.shape)} values, shape {plan.shape}; "
+            "choose the columns (columns=, --columns), or the right plan",
+        )
+    draw = partial(tasks.randomize_partition, plan=plan, identity=identity, clip=clip, missing=missing)
+    return users.mapInArrow(draw, report_schema(identity))
+
+
+def shuffled_to(frame: DataFrame, before: Identity, after: Identity, folder: str) -> DataFrame:
+    """The reports in random order, written to the parts of a folder."""
+    spark = frame.sparkSession
+    with spark_job(spark):
+        rows = frame.count()
+    before.check_enough(rows)
+    total = rows * before.kind.item.itemsize
+    buckets = min(_MOST_BUCKETS, 1 << max(0, math.ceil(math.log2(total / _BUCKET_BYTES))))
+    deal = partial(tasks.scatter_partition, identity=before, buckets=buckets)
+    dealt, _ = materialise(over_reports(frame, before, deal, "bucket int, reports binary"), f"{folder}/dealt")
+    # From here on, only the last stage draws; what the exchange brings it is the same each time it is asked for.
+    # The number of partitions is given, so that Spark does not cut a bucket in two.
+    together = dealt.repartitionById(buckets, "bucket")
+    permuted = together.mapInArrow(partial(tasks.permute_partition, identity=before), report_schema(after))
+    shuffled, found = materialise(permuted, f"{folder}/{PARTS}")
+    remove(spark, f"{folder}/dealt")
+    if found != rows:
+        raise ReportsError(
+            "changed-meanwhile", f"{found} reports came out of the shuffle, and {rows} went in; the input was changed"
+        )
+    return shuffled
+
+
+def not_empty(frame: DataFrame, rows: int) -> DataFrame:
+    """Refuse users of whom there is none."""
+    if rows == 0:
+        raise DataError("no-rows", "there are no rows; one row of numbers for each of at least one user is expected")
+    return frame

@@ -1,0 +1,192 @@
+"""Arrays in a box: bounds on each coordinate of a structure, and the way from arrays to coordinates and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, users_rows
+from shufflesum.domain.bounds import Bounds
+from shufflesum.domain.neighbours import EveryCoordinate, Neighbours
+from shufflesum.domain.structure import Structure, structure_from_json, structure_of
+from shufflesum.errors import DataError, ParameterError, PlanError
+
+__all__ = ["Box", "Missing"]
+
+Missing: TypeAlias = Literal["refuse", "midpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A structure with bounds on its coordinates: what every user's array must satisfy."""
+
+    structure: Structure
+    bounds: Bounds
+
+    def __post_init__(self) -> None:
+        """Check that structure and bounds belong together."""
+        self.bounds.check_dimension(self.structure.dimension)
+
+    @classmethod
+    def of(cls, shape: int | Sequence[int] | Structure, bounds: tuple[ArrayLike, ArrayLike] | Bounds) -> Box:
+        """Build from what a caller of `plan` gives."""
+        structure = structure_of(shape)
+        return cls(structure, Bounds.of(bounds, structure))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one user's array."""
+        return self.structure.shape
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return self.structure.dimension
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """How neighbouring data sets differ."""
+        return EveryCoordinate(self.dimension)
+
+    @property
+    def lower(self) -> NDArray[np.float64]:
+        """Lower bounds, (d,), made afresh at each call."""
+        return self.bounds.lower_array(self.dimension)
+
+    @property
+    def upper(self) -> NDArray[np.float64]:
+        """Upper bounds, (d,), made afresh at each call."""
+        return self.bounds.upper_array(self.dimension)
+
+    @property
+    def width(self) -> NDArray[np.float64]:
+        """Upper minus lower bounds, (d,), made afresh at each call; finite and positive."""
+        return self.upper - self.lower
+
+    def limits(self, dtype: DTypeLike) -> tuple[Floats, Floats]:
+        """Bounds in the precision of the data, each (d,): what values of that data type are compared with.
+
+        The single-precision number written for 0.1 is above 0.1; it must not count as out of bounds (0, 0.1).
+        Unit coordinates of accepted values can therefore leave [0, 1] by rounding, and need clamping.
+        """
+        lower, upper = self._limits(np.dtype(dtype))
+        return np.full(self.dimension, lower), np.full(self.dimension, upper)
+
+    def rows(self, arrays: ArrayLike) -> Rows:
+        """The arrays as (m, *shape), shape checked; what is an array already, memory-mapped or not, is not copied.
+
+        Nor is a table of pandas, Polars or PyArrow: columns of numbers, or one column of lists. A row with as many
+        numbers as the shape has entries is taken in the order of the entries, the last index changing fastest.
+        """
+        stacked = users_rows(arrays, self.shape)
+        check_stack(stacked, self.shape)
+        return stacked
+
+    def check_missing(self, missing: Missing) -> None:
+        """Refuse what cannot be done about missing values here."""
+        if missing not in ("refuse", "midpoint"):
+            raise ParameterError(
+                "unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint' (--missing)"
+            )
+        if missing == "midpoint" and self.structure.mixes:
+            raise ParameterError(
+                "impossible-combination",
+                "missing='midpoint' is not possible with a Span, whose coefficients need every entry; "
+                "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows",
+            )
+
+    def prepare(
+        self, arrays: ArrayLike, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
+    ) -> Floats:
+        """(m, *shape) arrays to (m, d) coordinates in the user's units, contiguous; never changes `arrays`.
+
+        `clip` moves values (infinities too) to the nearest bound. `missing="midpoint"` replaces NaN by the
+        middle of its coordinate's bounds, which pulls that coordinate's mean towards the middle by the
+        missing fraction. Without either, contiguous dense single or double precision is passed on uncopied.
+        What is left outside the bounds is not looked for here: whoever reads the coordinates compares them
+        with `limits` and calls `refuse`.
+        """
+        coordinates = self.structure.coordinates(arrays, first_row)
+        lower, upper = self._limits(coordinates.dtype)
+        if missing == "midpoint" and (gaps := np.isnan(coordinates)).any():
+            coordinates = np.where(gaps, lower / 2 + upper / 2, coordinates)
+        if clip:
+            return np.clip(coordinates, lower, upper)
+        if self.structure.mixes:
+            # Least squares rounds: a coefficient that is 1 on paper comes out as 1 + 2e-16.
+            nearest = np.clip(coordinates, lower, upper)
+            slack = ROUNDING * np.maximum(np.abs(lower), np.abs(upper))
+            with np.errstate(over="ignore", invalid="ignore"):
+                return np.where(np.abs(coordinates - nearest) <= slack, nearest, coordinates)
+        return coordinates
+
+    def refuse(self, coordinates: Floats, first_row: int = 0) -> NoReturn:
+        """Raise the `DataError` for the first value that is NaN, infinite or out of bounds.
+
+        `coordinates` came from `prepare`, and something in them was found outside `limits`.
+        """
+        lower, upper = self._limits(coordinates.dtype)
+        inside = (coordinates >= lower) & (coordinates <= upper)
+        if inside.all():
+            raise DataError(
+                "out-of-bounds",
+                f"rows {first_row} to {first_row + len(coordinates) - 1}: a value was refused at its bound "
+                "by rounding; pass clip=True (--clip), or plan with wider bounds (bounds=, --bounds LO HI)",
+            )
+        row, place = (int(index) for index in np.argwhere(~inside)[0])
+        value = coordinates[row, place]
+        where = f"row {first_row + row}, {self.structure.describe(place)}"
+        if np.isnan(value):
+            raise DataError(
+                "missing-value",
+                f'{where}: the value is NaN (missing); pass missing="midpoint" (--missing midpoint) to put '
+                "the middle of the bounds in its place, or fill it in, or leave the row out",
+            )
+        low, high = (np.full(self.dimension, b)[place] for b in (lower, upper))
+        kind = "infinite" if np.isinf(value) else "out of bounds"
+        raise DataError(
+            "out-of-bounds",
+            f"{where}: the value {value} is {kind}, allowed is [{low}, {high}]; pass clip=True (--clip) to "
+            "move such values to the nearest bound, or plan with wider public bounds (bounds=, --bounds LO HI)",
+        )
+
+    def to_user_mean(self, unit_mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Means of unit coordinates, (d,), to the user's units and shape.
+
+        NaN stays NaN, in just those entries that depend on it.
+        """
+        return self.structure.restore(self.lower + self.width * unit_mean)
+
+    def to_user_variance(self, unit_variance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Variances of independent unit coordinates, (d,), to the user's squared units and shape."""
+        return self.structure.restore_variance(self.width**2 * unit_variance)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `from_json` turns back into an equal box."""
+        return {"kind": "box", "structure": self.structure.to_json(), "bounds": self.bounds.to_json()}
+
+    @classmethod
+    def from_json(cls, value: object) -> Box:
+        """Undo `to_json`; raises `PlanError` for anything else."""
+        match value:
+            case {"kind": "box", "structure": structure, "bounds": bounds, **rest} if not rest:
+                try:
+                    return cls(structure_from_json(structure), Bounds.from_json(bounds))
+                except ParameterError as error:
+                    raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
+        raise PlanError(
+            "malformed", f'a domain must be {{"kind": "box", "structure", "bounds"}}, not {str(value)[:80]}'
+        )
+
+    def _limits(self, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
+        # Bounds beyond the data type's range stop at its largest number, or infinity would pass.
+        largest = float(np.finfo(dtype).max)
+        lower, upper = (
+            np.asarray(np.clip(values, -largest, largest), dtype=dtype)
+            for values in (self.bounds.lower_values, self.bounds.upper_values)
+        )
+        return lower, upper

@@ -1,0 +1,113 @@
+"""Measurements kept on disk as they come, so that a run goes on where it was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from shufflesum.errors import FileError
+from shufflesum.experiments.data import Heartbeats
+from shufflesum.experiments.trials import Encoding, Errors, Trial
+from shufflesum.tables import StagedOutputs
+
+__all__ = ["FILE_NAME", "Measurements", "writing"]
+
+FILE_NAME = "measurements.json"
+_FORMAT = "shufflesum measurements 1"
+_SAVE_EVERY = 1.0  # seconds
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever goes wrong while writing ends as an error that names the place and says that nothing was lost."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as problem:
+        raise FileError(
+            f"{path}: cannot be written: {problem.strerror or problem}; earlier measurements were kept: check the "
+            "disk, then give the same command again"
+        ) from problem
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    format: str
+    data: str
+    fingerprint: str
+    encoding: str
+    seed: int
+    trials: dict[str, dict[int, tuple[float, float]]]
+
+
+@dataclass(slots=True)
+class Measurements:
+    """The measurements of one folder: trial -> repeat -> errors. Saved whole, atomically, at most once a second."""
+
+    path: Path
+    content: _File
+    _saved: float = 0.0
+
+    @staticmethod
+    def open(folder: Path, data: Heartbeats, encoding: Encoding, seed: int) -> Measurements:
+        """Start a new folder, or go on with one; what cannot be gone on with is refused and left as it is."""
+        path = folder / FILE_NAME
+        fingerprint = data.fingerprint
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                # Hidden files are what a killed run may leave of an unfinished save; they are never read.
+                if any(not entry.name.startswith(".") for entry in folder.iterdir()):
+                    raise FileError(
+                        f"{folder}: is not empty and holds no {FILE_NAME} to go on with; choose another folder with -o"
+                    )
+                return Measurements(path, _File(_FORMAT, data.name, fingerprint, encoding, seed, {}))
+            text = path.read_bytes()
+        except FileError:
+            raise
+        except OSError as problem:
+            raise FileError(
+                f"{folder}: cannot be used for measurements: {problem.strerror}; choose another folder with -o"
+            ) from problem
+        try:
+            content = msgspec.json.decode(text, type=_File)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+            raise FileError(
+                f"{path}: is damaged or was cut short ({problem}); it was left as it is, and so were the figures "
+                "beside it: mend or remove it, or choose another folder with -o"
+            ) from problem
+        for what, found, expected in (
+            ("format", content.format, _FORMAT),
+            ("data", content.fingerprint, fingerprint),
+            ("encoding", content.encoding, encoding),
+            ("seed", str(content.seed), str(seed)),
+        ):
+            if found != expected:
+                raise FileError(
+                    f"{path}: holds measurements of another {what} ({content.data}; now: {data.name}); they were kept: "
+                    "choose another folder with -o"
+                )
+        return Measurements(path, content)
+
+    def get(self, trial: Trial, repeat: int) -> Errors | None:
+        """What was measured before, if it was."""
+        found = self.content.trials.get(trial.key, {}).get(repeat)
+        return None if found is None else Errors(*found)
+
+    def put(self, trial: Trial, repeat: int, errors: Errors) -> None:
+        """Keep one measurement."""
+        self.content.trials.setdefault(trial.key, {})[repeat] = (errors.mean_error, errors.paper_error)
+        if time.monotonic() - self._saved > _SAVE_EVERY:
+            self.save()
+
+    def save(self) -> None:
+        """Write everything; the file is the old one or the new one, whatever happens."""
+        text = msgspec.json.format(msgspec.json.encode(self.content), indent=1)
+        with writing(self.path), StagedOutputs() as outputs:
+            outputs.stage(self.path, (".json",)).write_bytes(text)
+        self._saved = time.monotonic()

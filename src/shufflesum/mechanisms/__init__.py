@@ -1,0 +1,72 @@
+"""How noise enters: a mechanism is a value inside the plan, and answers every question that depends on it.
+
+A small tagged union. `mechanism.py` says what each member answers; each has a folder of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from shufflesum.errors import PlanError
+from shufflesum.mechanisms.mechanism import (
+    Accounting,
+    Attack,
+    Enclosure,
+    Encoder,
+    ExpectedCounts,
+    ExpectedError,
+    Means,
+    Mechanism,
+    Moves,
+    Target,
+)
+from shufflesum.mechanisms.replace import Replace, Sampling
+
+__all__ = [
+    "MECHANISMS",
+    "Accounting",
+    "Attack",
+    "Enclosure",
+    "Encoder",
+    "ExpectedCounts",
+    "ExpectedError",
+    "Means",
+    "Mechanism",
+    "Moves",
+    "Replace",
+    "Sampling",
+    "Target",
+    "mechanism_from_json",
+    "mechanism_to_json",
+]
+
+MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace,)}
+
+
+def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:
+    """The mechanism's kind and parameters as plain values."""
+    return {"kind": mechanism.kind, **{name: getattr(mechanism, name) for name in _names(type(mechanism))}}
+
+
+def mechanism_from_json(value: object) -> Mechanism:
+    """Undo `mechanism_to_json`; raises `PlanError` for anything else."""
+    match value:
+        case {"kind": str(kind), **parameters} if kind in MECHANISMS:
+            names = _names(MECHANISMS[kind])
+            if set(parameters) != set(names):
+                raise PlanError(
+                    "malformed", f"the mechanism {kind!r} has {', '.join(names)}, not {', '.join(map(str, parameters))}"
+                )
+            try:
+                return msgspec.convert(parameters, MECHANISMS[kind])
+            except msgspec.ValidationError as error:
+                raise PlanError("malformed", f"the plan's mechanism is not valid: {error}") from error
+    known = ", ".join(f'{{"kind": "{kind}", ...}}' for kind in MECHANISMS)
+    raise PlanError("malformed", f"a mechanism must be {known}, not {str(value)[:80]}")
+
+
+def _names(kind: type[Mechanism]) -> list[str]:
+    return [field.name for field in fields(kind)]  # type: ignore[arg-type]  # each member is a dataclass

@@ -1,0 +1,256 @@
+"""What every mechanism answers; whoever adds one implements `Mechanism` in a folder of its own.
+
+Rows come as coordinates in the user's units, tables as one count for each cell. A mechanism knows the numbers of its
+own protocol; domain and guarantee, which it shares with others, are handed in.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.domain import Domain, Neighbours
+from shufflesum.privacy import Guarantee, Interval
+from shufflesum.randomness import RandomSource
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+__all__ = [
+    "Accounting",
+    "Attack",
+    "Enclosure",
+    "Encoder",
+    "ExpectedCounts",
+    "ExpectedError",
+    "Means",
+    "Mechanism",
+    "Moves",
+    "Target",
+]
+
+Floats = NDArray[np.float64]
+Table = NDArray[np.int64]
+Target = Literal["users", "population"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedError:
+    """A squared error, split by where it comes from."""
+
+    sampling: float
+    rounding: float
+    noise: float
+
+    @property
+    def total(self) -> float:
+        """The expected squared error."""
+        return self.sampling + self.rounding + self.noise
+
+    def __add__(self, other: ExpectedError) -> ExpectedError:
+        """The error of two coordinates together."""
+        return ExpectedError(self.sampling + other.sampling, self.rounding + other.rounding, self.noise + other.noise)
+
+    def __mul__(self, factor: float) -> ExpectedError:
+        """The error in other units, or of several like coordinates."""
+        return ExpectedError(self.sampling * factor, self.rounding * factor, self.noise * factor)
+
+
+class Encoder(Protocol):
+    """Rows to reports, with randomness of its own."""
+
+    def encode(self, coordinates: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
+        """The cells that the users of (m, d) coordinates send, as many for each, users one after another.
+
+        A value outside the domain is refused, with its row counted from `first_row`.
+        """
+        ...
+
+
+class Means(Protocol):
+    """A table of counts, decoded: the mean of each coordinate as a fraction of the width of its bounds."""
+
+    @property
+    def mean(self) -> Floats:
+        """Unbiased estimates; NaN where nothing was reported."""
+        ...
+
+    @property
+    def report_counts(self) -> Table:
+        """How many reports say something about each coordinate."""
+        ...
+
+    def variance(self, target: Target) -> Floats:
+        """The squared standard errors."""
+        ...
+
+    def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
+        """Ends that the true mean lies beyond with probability at most `tail`, each."""
+        ...
+
+
+class Accounting(Protocol):
+    """The privacy of a mechanism for given neighbours, users and rounds, from above and from below."""
+
+    @property
+    def local_epsilon(self) -> float | None:
+        """What is left for a user if shuffler and analyzer collude, over all reports and rounds; None: nothing."""
+        ...
+
+    def delta(self, epsilon: float) -> Interval:
+        """The delta that goes with epsilon."""
+        ...
+
+    def epsilon(self, delta: float) -> Interval:
+        """The epsilon that goes with delta."""
+        ...
+
+    def check_claim(self, guarantee: Guarantee) -> None:
+        """Refuse, with a `PlanError`, a guarantee that its accountant does not confirm."""
+        ...
+
+    def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
+        """The certified bound as a distribution of `dp_accounting`, to compose with other mechanisms."""
+        ...
+
+
+class Enclosure(NamedTuple):
+    """Chances that observations enclose: rows what a user holds, columns what is reported; the diagonal is unused."""
+
+    lower: Floats
+    upper: Floats
+
+
+class ExpectedCounts(NamedTuple):
+    """Counts beside the chances that the plan prescribes for them; `name` has a place for each index."""
+
+    name: str
+    observed: Table
+    trials: int
+    chances: Floats
+
+
+class Attack(Protocol):
+    """What an audit attacks: the worst pair of neighbours, and the law that reports must follow.
+
+    Crowds are coordinates (d,) that all users of a crowd hold. `victims` are the two arrays to tell apart, `others`
+    what everybody else holds meanwhile.
+    """
+
+    @property
+    def crowds(self) -> tuple[Floats, ...]:
+        """What the crowds hold whose reports are looked at."""
+        ...
+
+    @property
+    def victims(self) -> tuple[Floats, Floats]:
+        """What the victim holds in one world and in the other."""
+        ...
+
+    @property
+    def others(self) -> Floats:
+        """What all others hold in both."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """How many reports are enough to know their noise within one per cent."""
+        ...
+
+    @property
+    def lower_bound_known(self) -> bool:
+        """Whether any epsilon can be proved from reports; where not, only their law is tested."""
+        ...
+
+    def kinds(self, tables: Sequence[Table]) -> tuple[Table, Table]:
+        """How often each kind of report came from each of the first crowds, and out of how many (a row each)."""
+        ...
+
+    def epsilon_lower(self, chances: Enclosure) -> tuple[float, float]:
+        """As much noise as any law in the enclosure has at most, and the epsilon that this reveals at least."""
+        ...
+
+    def score(self, table: Table) -> float:
+        """How much likelier a batch is with the victim at its one array than at its other one, as a logarithm."""
+        ...
+
+    def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
+        """What the plan prescribes for the crowds' tables, by kind of count."""
+        ...
+
+
+_M = TypeVar("_M", bound="Mechanism")
+
+
+class Moves(Protocol[_M]):
+    """Where the planner may look for a mechanism: everything it is handed is certified for the guarantee."""
+
+    domain: Domain
+    guarantee: Guarantee
+    spread: float | None
+
+    def starts(self) -> Iterator[_M]:
+        """Promising ones to begin with."""
+        ...
+
+    def neighbours(self, mechanism: _M) -> Iterator[_M]:
+        """Those one step away."""
+        ...
+
+
+class Mechanism(ABC):
+    """One member of the union: frozen, equal by value, written into plans."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def check(self, domain: Domain) -> None:
+        """Refuse a domain that this mechanism, or the report format, cannot carry."""
+
+    @abstractmethod
+    def cells(self, domain: Domain) -> int:
+        """How many different reports there are, blanks not counted."""
+
+    @abstractmethod
+    def reports(self, domain: Domain) -> int:
+        """How many reports each user sends in a round, blanks included: the same for all."""
+
+    @abstractmethod
+    def encoder(self, domain: Domain, source: RandomSource) -> Encoder:
+        """Rows to reports."""
+
+    @abstractmethod
+    def decode(self, domain: Domain, table: Table, users: int) -> Means:
+        """A table of counts to means with error bars."""
+
+    @abstractmethod
+    def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
+        """Squared error of the mean, summed over coordinates, in the user's units, for the worst data.
+
+        With a `spread`, for the worst data whose users differ by so much: their standard deviation in every coordinate.
+        """
+
+    @abstractmethod
+    def accounting(self, neighbours: Neighbours, guarantee: Guarantee) -> Accounting:
+        """The privacy of this mechanism where data sets differ like that, with the guarantee's users and rounds."""
+
+    @abstractmethod
+    def fewest_dishonest(self, domain: Domain, table: Table, blanks: int, rejected: int, users: int) -> int:
+        """The fewest of `users` who cannot have followed the protocol, given the counts of a whole batch."""
+
+    @abstractmethod
+    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> Attack:
+        """What an audit attacks; `scout` gives the table of a small crowd that holds given coordinates."""
+
+    @abstractmethod
+    def choices(self) -> dict[str, Any]:
+        """The arguments of `plan` that lead to this mechanism again, but for its noise."""
+
+    @abstractmethod
+    def describe(self, domain: Domain) -> str:
+        """One sentence for people, which goes on after "each user sends": what, and how noise enters."""

@@ -1,0 +1,204 @@
+"""What an audit attacks under `replace`: a victim at x or at x', all others at a third value v (for K = 2, at x).
+
+Where some channel, applied to each report, turns every law in an enclosure of the observed chances into the law of an
+honest randomizer at noise probability g, the running randomizer reveals at least what is revealed at g, because
+processing outputs reveals nothing new; what concrete data sets show at g is then its epsilon, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shufflesum._search import bisect
+from shufflesum.domain import Domain
+from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Table
+from shufflesum.privacy import Guarantee
+from shufflesum.privacy.replace.composed import Blocks
+from shufflesum.privacy.replace.uniform import Subsets
+
+if TYPE_CHECKING:
+    from shufflesum.mechanisms.replace.mechanism import Replace
+
+__all__ = ["ReplaceAttack", "honest_law", "noise_simulated"]
+
+_Levels = NDArray[np.int64]
+_NOISY_REPORTS = 400_000  # of each kind; then chances are known within one per cent
+_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
+_MARGIN = 1e-14  # for rounding in determinants of numbers below 1
+
+
+@dataclass(frozen=True)
+class ReplaceAttack:
+    """Crowds at x, at x', at v (unless K = 2), and one whose coordinates differ, so that these can be told apart."""
+
+    mechanism: Replace
+    domain: Domain
+    guarantee: Guarantee
+    values: tuple[int, int, int]  # x, x' and v
+
+    @staticmethod
+    def of(mechanism: Replace, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> ReplaceAttack:
+        """Attack where noise is least by the look of a few reports; honest noise is the same for all values."""
+
+        def reported(level: int) -> Table:
+            table = scout(_coordinates(domain, level, mechanism.levels))
+            return np.asarray(table.reshape(-1, mechanism.values).sum(axis=0))
+
+        if mechanism.levels == 1:
+            x = int(np.argmax([reported(level)[level] for level in (0, 1)]))
+            return ReplaceAttack(mechanism, domain, guarantee, (x, 1 - x, x))
+        v = mechanism.levels // 2
+        rarest = [int(w) for w in np.argsort(reported(v)) if w != v]
+        return ReplaceAttack(mechanism, domain, guarantee, (rarest[0], rarest[1], v))
+
+    @cached_property
+    def _held(self) -> list[_Levels]:
+        """The level that each crowd holds in each coordinate."""
+        top, dimension = self.mechanism.levels, self.domain.dimension
+        mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
+        alike = [np.full(dimension, value) for value in dict.fromkeys(self.values)]
+        return [*alike, mixed[np.arange(dimension) % len(mixed)]]
+
+    @property
+    def crowds(self) -> tuple[Floats, ...]:
+        """What each crowd holds."""
+        return tuple(_coordinates(self.domain, levels, self.mechanism.levels) for levels in self._held)
+
+    @property
+    def victims(self) -> tuple[Floats, Floats]:
+        """x everywhere, and x' everywhere."""
+        return self.crowds[0], self.crowds[1]
+
+    @property
+    def others(self) -> Floats:
+        """v everywhere."""
+        return _coordinates(self.domain, self.values[2], self.mechanism.levels)
+
+    @property
+    def samples(self) -> int:
+        """Enough to see each kind of noise often."""
+        return math.ceil(4 * _NOISY_REPORTS * self.mechanism.values / self.mechanism.noise_probability)
+
+    @property
+    def lower_bound_known(self) -> bool:
+        """Not for subsets of coordinates that overlap."""
+        return isinstance(self._scheme, Blocks)
+
+    @property
+    def _scheme(self) -> Blocks | Subsets:
+        return self.mechanism.accounting(self.domain.neighbours, self.guarantee).setting.scheme
+
+    def kinds(self, tables: Sequence[Table]) -> tuple[Table, Table]:
+        """How often x, x' and anything else was reported by those who hold x, x' and v."""
+        held = list(dict.fromkeys(self.values))
+        counts = np.zeros((len(held), len(held)), dtype=np.int64)
+        totals = np.zeros(len(held), dtype=np.int64)
+        for row, (value, table) in enumerate(zip(held, tables, strict=False)):
+            reported = self._values_reported(table, self._held[row], value)
+            totals[row] = reported.sum()
+            counts[row, :2] = reported[held[0]], reported[held[1]]
+            if len(held) == 3:
+                counts[row, 2] = totals[row] - counts[row, :2].sum()
+        return counts, totals
+
+    def epsilon_lower(self, chances: Enclosure) -> tuple[float, float]:
+        """The least noise that a channel can turn every enclosed law into, and what x against x' shows of it.
+
+        The bound looks only at how many reports of a block are x, x' or neither, as the channel does.
+        """
+        gamma = noise_simulated(self.mechanism.values, *chances)
+        scheme = self._scheme
+        if gamma == 1 or not isinstance(scheme, Blocks):
+            return gamma, 0.0
+        return gamma, scheme.lower(gamma).epsilon(max(self.guarantee.delta, _LEAST_DELTA))
+
+    def score(self, table: Table) -> float:
+        """How much likelier the table is with a victim at x than at x', summed over blocks (docs/privacy.md).
+
+        One victim among users at v: the likelihood, relative to n users at v, is the mean over reports of the ratio of
+        the two laws. For subsets of coordinates that overlap this is not exact; any score makes a valid attack.
+        """
+        starts = self.mechanism.block_starts(self.domain) if self.lower_bound_known else np.zeros(1, dtype=np.int64)
+        blocks = np.add.reduceat(table.reshape(-1, self.mechanism.values), starts, axis=0)
+        x, other_x, v = self._law[list(self.values)]
+        tiny = np.finfo(np.float64).tiny  # a block without reports must not stop the attack
+        return float(np.sum(np.log(np.maximum(blocks @ (x / v), tiny) / np.maximum(blocks @ (other_x / v), tiny))))
+
+    def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
+        """Values by what was held, coordinates, every cell, and that there are no blanks.
+
+        This shows noise that is not uniform, and correlated draws.
+        """
+        law, sampled = self._law, self.mechanism.sampling_probabilities(self.domain)
+        values, coordinates, cells, kept, accepted = [], [], [], 0, 0
+        for flat, held, count in zip(tables, self._held, users, strict=True):
+            table = flat.reshape(-1, self.mechanism.values)
+            kept, accepted = kept + table[np.arange(len(held)), held].sum(), accepted + int(flat.sum())
+            for level in np.unique(held):
+                reported = self._values_reported(flat, held, level)
+                name = f"where users held {level}, value {{}}"
+                values.append(ExpectedCounts(name, reported, int(reported.sum()), law[level]))
+            coordinates.append(ExpectedCounts("coordinate {}", table.sum(axis=1), count, sampled))
+            cells.append(ExpectedCounts("coordinate {} with value {}", table, count, sampled[:, None] * law[held]))
+        values.append(ExpectedCounts("the value held", np.array([kept]), accepted, law[0, :1]))
+        sent = ExpectedCounts("a cell", np.array([accepted]), self.mechanism.coordinates * sum(users), np.ones(1))
+        return [values, coordinates, cells, [sent]]
+
+    @property
+    def _law(self) -> Floats:
+        return honest_law(self.mechanism.values, self.mechanism.values, self.mechanism.noise_probability)
+
+    def _values_reported(self, table: Table, held: _Levels, level: int) -> Table:
+        """How often each value came out where `level` went in."""
+        return np.asarray(table.reshape(-1, self.mechanism.values)[held == level].sum(axis=0))
+
+
+def _coordinates(domain: Domain, levels: ArrayLike, most: int) -> Floats:
+    """Coordinates that lie on whole levels."""
+    lower, upper = domain.lower, domain.upper
+    return np.clip(lower + (upper - lower) * (np.asarray(levels) / most), lower, upper)
+
+
+def noise_simulated(values: int, lower: Floats, upper: Floats) -> float:
+    """The least noise probability that a channel can turn every law between `lower` and `upper` into, or 1.
+
+    Laws are square: rows what a user holds, columns what comes out; the diagonal is the rest of its row. The channel is
+    law^-1 honest: its rows sum to 1, because those of both laws do. By Cramer's rule its entry (i, j) is a ratio of
+    determinants, of the law with column i replaced by column j of honest, and of the law. Both are affine in each row
+    of the law, and rows vary independently, so the corners of the enclosure decide whether they are positive.
+    """
+    size = len(lower)
+    rows = []
+    for row in range(size):
+        ends = [(lower[row, column], upper[row, column]) if column != row else (0.0,) for column in range(size)]
+        corners = np.array(list(itertools.product(*ends)))
+        corners[:, row] = 1 - corners.sum(axis=1)
+        rows.append(corners)
+    laws = np.array(list(itertools.product(*rows)))
+
+    def is_channel(noise_probability: float) -> bool:
+        honest = honest_law(values, size, noise_probability)
+        replaced = np.tile(laws[:, None, None], (1, size, size, 1, 1))
+        for i in range(size):
+            replaced[:, i, :, :, i] = honest.T
+        return bool(np.all(np.linalg.det(replaced) > _MARGIN))
+
+    if np.any(np.linalg.det(laws) <= _MARGIN):
+        return 1.0
+    return min(1.0, bisect(is_channel, 0.0, 1.0, steps=60)[1])
+
+
+def honest_law(values: int, size: int, noise_probability: float) -> Floats:
+    """The law of the plan's randomizer, with all values but the first size - 1 taken together."""
+    law = np.full((size, size), noise_probability / values)
+    law[:, -1] *= values - (size - 1)
+    law[np.diag_indices(size)] += 1 - noise_probability
+    return law

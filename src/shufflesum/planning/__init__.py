@@ -1,0 +1,13 @@
+"""The planner: from users, shape and privacy to a certified plan, or from an error to what it needs."""
+
+from shufflesum.planning.for_error import plan_for_error
+from shufflesum.planning.planner import PlanChoices, UninformativePlanWarning, alternatives, plan, published_plan
+
+__all__ = [
+    "PlanChoices",
+    "UninformativePlanWarning",
+    "alternatives",
+    "plan",
+    "plan_for_error",
+    "published_plan",
+]

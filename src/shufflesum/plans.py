@@ -1,0 +1,287 @@
+"""The plan: what randomizer, shuffler and analyzer must agree on, and how it is written down.
+
+A plan is a domain (what a user holds), a mechanism (how noise enters) and a guarantee. Its id is the SHA-256 of these
+in canonical form. A plan read from a file is not believed: its id is computed again, and so is the privacy it claims.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from shufflesum._checks import check_number
+from shufflesum._documents import OtherFormatError, agree, decode_once
+from shufflesum.cells import REPORT_BYTES
+from shufflesum.domain import Domain, domain_from_json
+from shufflesum.errors import FileError, ParameterError, PlanError, ShufflesumError
+from shufflesum.mechanisms import Accounting, ExpectedError, Mechanism, mechanism_from_json, mechanism_to_json
+from shufflesum.privacy import Accountant, Guarantee
+
+__all__ = ["SEAL_BYTES", "Plan", "check_spread"]
+
+FORMAT = "shufflesum-plan-2"
+SEAL_BYTES = 48  # an X25519 key and an AES-GCM tag
+
+
+class _GuaranteeFile(msgspec.Struct, forbid_unknown_fields=True):
+    epsilon: float | None
+    delta: float
+    users: int
+    honest_fraction: float
+    rounds: int
+    accountant: Accountant
+
+
+class _PlanFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The plan as JSON. What comes after `id` follows from the rest, for people and other programs, and must agree."""
+
+    format: str
+    domain: Any
+    mechanism: Any
+    guarantee: _GuaranteeFile
+    id: str
+    dimension: int
+    cells: int
+    reports: int
+    expected_error: dict[str, float | None]
+    local_epsilon: float | None
+    bytes_per_user: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything public about one collection: domain, mechanism and guarantee.
+
+    Plans come from `shufflesum.plan(...)` or from a file. Constructing one by hand checks ranges and the report format;
+    `verify` checks the privacy claim, and loading a plan always does.
+    """
+
+    domain: Domain
+    mechanism: Mechanism
+    guarantee: Guarantee
+
+    def __post_init__(self) -> None:
+        """Refuse what the mechanism or the report format cannot carry."""
+        self.mechanism.check(self.domain)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one user's array."""
+        return self.domain.shape
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates a user's array has."""
+        return self.domain.dimension
+
+    @property
+    def users(self) -> int:
+        """The smallest batch that may be released."""
+        return self.guarantee.users
+
+    @property
+    def honest_users(self) -> int:
+        """The users whose noise the guarantee counts on."""
+        return self.guarantee.honest_users
+
+    @property
+    def honest_fraction(self) -> float:
+        """The part of the users that follows the protocol."""
+        return self.guarantee.honest_fraction
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the guarantee covers."""
+        return self.guarantee.rounds
+
+    @property
+    def epsilon(self) -> float:
+        """The guarantee's epsilon."""
+        return self.guarantee.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The guarantee's delta."""
+        return self.guarantee.delta
+
+    @property
+    def accountant(self) -> Accountant:
+        """Who vouches for the guarantee."""
+        return self.guarantee.accountant
+
+    @cached_property
+    def cells(self) -> int:
+        """How many different reports there are, blanks not counted."""
+        return self.mechanism.cells(self.domain)
+
+    @cached_property
+    def reports(self) -> int:
+        """How many reports each user sends in a round, blanks included."""
+        return self.mechanism.reports(self.domain)
+
+    @property
+    def least_reports(self) -> int:
+        """The reports without which nothing is released."""
+        return self.users * self.reports
+
+    @property
+    def privacy(self) -> Accounting:
+        """What this plan guarantees at any epsilon or delta, from above and from below."""
+        return self.mechanism.accounting(self.domain.neighbours, self.guarantee)
+
+    @property
+    def local_epsilon(self) -> float | None:
+        """What is left for a user if the shuffler colludes with the analyzer, over all reports and rounds."""
+        return self.privacy.local_epsilon
+
+    @property
+    def bytes_per_user(self) -> dict[str, int]:
+        """What a user sends in one round: reports alone, and each sealed by itself for the analyzer."""
+        return {
+            "raw": self.reports * REPORT_BYTES,
+            "sealed": self.reports * (REPORT_BYTES + SEAL_BYTES),
+        }
+
+    @cached_property
+    def expected_error(self) -> ExpectedError:
+        """Squared error of the mean, summed over coordinates, in the user's units, for the worst data.
+
+        For `Span` it is the error of the coefficients.
+        """
+        return self.mechanism.expected_error(self.domain, self.users)
+
+    def error_at_spread(self, spread: float) -> ExpectedError:
+        """The same for the worst data whose users differ by so much: their standard deviation in every coordinate."""
+        check_spread(spread)
+        return self.mechanism.expected_error(self.domain, self.users, spread)
+
+    @property
+    def worse_than_guessing(self) -> bool:
+        """Whether the middle of the bounds would be a better guess than the estimate, at the worst data for both."""
+        return self.expected_error.total > float(np.sum(self.domain.width**2)) / 4
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 of the canonical parameters, in hexadecimal."""
+        canonical = json.dumps(self._parameters(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def verify(self) -> None:
+        """Compute the guarantee again at the noise really drawn; refuse a claim that does not hold."""
+        try:
+            self.privacy.check_claim(self.guarantee)
+        except PlanError:
+            raise
+        except ShufflesumError as error:
+            raise PlanError(error.problem, f"this plan's guarantee cannot be confirmed: {error}") from error
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "domain": self.domain.to_json(),
+            "mechanism": mechanism_to_json(self.mechanism),
+            "guarantee": {**asdict(self.guarantee), "epsilon": _finite_or_none(self.epsilon)},
+        }
+
+    def _derived(self) -> dict[str, Any]:
+        error = self.expected_error
+        return {
+            "dimension": self.dimension,
+            "cells": self.cells,
+            "reports": self.reports,
+            "expected_error": {
+                "sampling": _finite_or_none(error.sampling),
+                "rounding": _finite_or_none(error.rounding),
+                "noise": _finite_or_none(error.noise),
+                "total": _finite_or_none(error.total),
+            },
+            "local_epsilon": _finite_or_none(self.local_epsilon),
+            "bytes_per_user": self.bytes_per_user,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The plan as a dictionary ready for JSON: the parameters, the id, and what follows from them."""
+        return {**self._parameters(), "id": self.id, **self._derived()}
+
+    def to_json(self) -> str:
+        """The plan as JSON text; `from_json` gives back an equal plan, to the last bit."""
+        return json.dumps(self.summary(), indent=2, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Plan:
+        """Read a plan, recompute its id and its guarantee, and refuse it where either does not hold."""
+        plan = Plan.decode_unverified(text)
+        plan.verify()
+        return plan
+
+    @staticmethod
+    def decode_unverified(text: str | bytes) -> Plan:
+        """Read a plan whose guarantee somebody else verifies; all the rest must agree."""
+        try:
+            file = decode_once(text, _PlanFile, FORMAT)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise PlanError(
+                "other-format" if isinstance(error, OtherFormatError) else "malformed",
+                f"not a plan: {error}; make one with shufflesum plan -o FILE, or shufflesum.plan(...)",
+            ) from error
+        claimed = msgspec.structs.asdict(file.guarantee)
+        try:
+            plan = Plan(
+                domain=domain_from_json(file.domain),
+                mechanism=mechanism_from_json(file.mechanism),
+                guarantee=Guarantee(**claimed | {"epsilon": _infinite_if_none(file.guarantee.epsilon)}),
+            )
+        except ShufflesumError as error:
+            raise PlanError(error.problem, f"not a valid plan: {error}") from error
+        if plan.id != file.id:
+            raise PlanError(
+                "changed-afterwards",
+                f"this plan was changed after it was made: it says id {file.id[:12]}, but its parameters have id "
+                f"{plan.id[:12]}; make a new plan instead of editing one",
+            )
+        for name, value in plan._derived().items():
+            if not agree(getattr(file, name), value):
+                raise PlanError(
+                    "changed-afterwards",
+                    f"this plan was changed after it was made: it says {name} {getattr(file, name)!r}, but its "
+                    f"parameters give {value!r}; make a new plan instead of editing one",
+                )
+        return plan
+
+    @staticmethod
+    def load(path: str | Path) -> Plan:
+        """Read a plan file; see `from_json`."""
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise FileError("unreadable", f"cannot read plan {path}: {error.strerror or error}") from error
+        try:
+            return Plan.from_json(text)
+        except PlanError as error:
+            raise PlanError(error.problem, f"{path}: {error}") from error
+
+
+def check_spread(spread: float) -> None:
+    """Refuse what is no standard deviation."""
+    check_number("spread", spread)
+    if not 0 <= spread < math.inf:
+        raise ParameterError(
+            "out-of-range", f"spread is {spread}; it must be a standard deviation, at least 0 and finite"
+        )
+
+
+def _finite_or_none(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _infinite_if_none(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,0 +1,249 @@
+"""Pairs of measures with privacy losses on a grid: above a profile, or below the atoms of a concrete pair.
+
+A pair (P, Q) counts only through its profile H(w) = sup over events A of P(A) - w Q(A), w = e^epsilon >= 0. If
+H <= H' everywhere then (P, Q) may be replaced by (P', Q') in any product, and the product's profile can only
+grow (section "Composition" of docs/privacy.md): this holds for finite measures, not only for probabilities.
+
+A node at loss x carries the *balanced* mass r: P = r e^(x/2) and Q = r e^(-x/2).
+
+Relative errors are counted in `error`. Above, losses are exact and only balanced masses are rounded, so (1 + e) H(w)
+is safe. Below, P and Q may be wrong each on its own, by a factor 1 +- e: (1 - e) H(w (1 + e)/(1 - e)) is safe.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from shufflesum._compiled import kernel
+from shufflesum.errors import PrivacyError
+from shufflesum.privacy.engine.laws import Floats, Integers, slack
+
+__all__ = [
+    "BINS",
+    "MOST_ERROR",
+    "ULP",
+    "GridLosses",
+    "checked_error",
+    "dominated",
+    "dominating",
+    "gather",
+    "grid_of_atoms",
+    "grid_of_bins",
+    "merging_error",
+]
+
+ULP = 2.0**-52
+MOST_ERROR = 1e-4  # relative, of all masses of a composition
+BINS = 8  # per step of the grid, before atoms are gathered on it
+_FAR = 8  # steps: merging over a longer way costs more than cutting
+_BALANCE = 1e-13  # a group whose P lacks no more than this part of e^y Q counts as balanced
+
+
+@dataclass(frozen=True, slots=True)
+class GridLosses:
+    """Balanced masses at the losses step*(lowest + position), and P's mass where Q has none."""
+
+    step: float
+    lowest: int
+    balanced: Floats
+    infinite: float
+    error: float
+
+    def losses(self) -> Floats:
+        """Return the loss of every node."""
+        return self.step * np.arange(self.lowest, self.lowest + len(self.balanced), dtype=np.float64)
+
+    def upper_masses(self) -> Floats:
+        """Return P's mass at every node."""
+        return self.balanced * np.exp(self.losses() / 2)
+
+    def profile(self, epsilon: float) -> float:
+        """Return the stored pair's own H(e^epsilon), without regard to `error`."""
+        losses = self.losses()
+        first = int(np.searchsorted(losses, epsilon, side="right"))
+        above = losses[first:]
+        weights = self.balanced[first:] * np.exp(above / 2)
+        return self.infinite + float(np.dot(weights, -np.expm1(epsilon - above)))
+
+    def profile_above(self, epsilon: float) -> float:
+        """Return an upper bound of the profile of every pair whose balanced masses exceed these by `error` at most."""
+        return min(1.0, self.profile(epsilon - self._rounding(epsilon)) * (1.0 + self._relative()))
+
+    def profile_below(self, epsilon: float) -> float:
+        """Return a lower bound of the profile of every pair whose P and Q lie within `error` of these."""
+        shift = 2.1 * self.error + self._rounding(epsilon)
+        return self.profile(epsilon + shift) * (1.0 - self._relative())
+
+    def _relative(self) -> float:
+        return self.error + ULP * (len(self.balanced) + 16)
+
+    def _rounding(self, epsilon: float) -> float:
+        # the product step*index moves a loss by an ulp of itself
+        reach = self.step * max(abs(self.lowest), abs(self.lowest + len(self.balanced)))
+        return 4 * ULP * (abs(epsilon) + reach + 1.0)
+
+
+def dominating(step: float, profile: Floats, error: float) -> GridLosses:
+    """Return a symmetric pair whose profile is above any symmetric one that is below `profile` at 0, h, 2h, ...
+
+    Let H be the convex falling profile, symmetric in the sense H(1/w) = 1 - (1 - H(w))/w, of which upper bounds
+    are given. The lower convex hull of the bounds (and of their mirror images) is still above H at the nodes,
+    and its polygon is above H between them because H is convex. After the last node it stays constant: that
+    height is mass at infinite loss. The slope of the polygon changes by Q's mass at each node.
+    """
+    top = len(profile) - 1
+    losses = step * np.arange(top + 1, dtype=np.float64)
+    heights = np.minimum.accumulate(np.minimum(profile, 1.0))
+    # the hull's edge across w = 1, if there is one, runs between mirror images, hence passes here:
+    across = 2.0 * heights / (1.0 + np.exp(losses)) + np.tanh(losses / 2)
+    heights[0] = min(heights[0], float(np.min(across)))
+    odds = np.expm1(losses)  # w - 1
+    vertices = _lower_hull(odds, heights)
+    slopes = np.append(np.diff(heights[vertices]) / np.diff(odds[vertices]), 0.0)
+    masses = np.zeros(top + 1)
+    masses[vertices[1:]] = np.maximum(np.diff(slopes), 0.0)  # Q's
+    balanced = masses * np.exp(losses / 2)
+    infinite = float(heights[-1])
+    # Both totals must reach 1. What the middle node takes is privacy-neutral.
+    rest = infinite + float(np.sum(balanced * 2.0 * np.cosh(losses / 2)))
+    balanced[0] = max(0.0, 1.0 - rest) + 4 * ULP
+    # certify the rounded polygon instead of trusting it: rebuild its heights from the masses, by positive sums
+    beyond = np.cumsum(masses[:0:-1])[::-1]
+    rebuilt = np.append(np.cumsum((np.diff(odds) * beyond)[::-1])[::-1] + infinite, infinite)
+    short = np.max((heights[vertices] - rebuilt[vertices]) / np.maximum(rebuilt[vertices], 1e-300))
+    rounding = max(0.0, float(short)) + ULP * (8 * top + 4 * float(losses[-1]) + 16)
+    both = np.concatenate([balanced[:0:-1], balanced])
+    return GridLosses(step, -top, both, infinite, checked_error(error + rounding))
+
+
+@kernel
+def _lower_hull(x: Floats, y: Floats) -> Integers:
+    """Return the indices of the lower convex hull's vertices; x rises."""
+    stack = np.empty(len(x), dtype=np.int64)
+    size = 0
+    for i in range(len(x)):
+        while size >= 2:
+            a, b = stack[size - 2], stack[size - 1]
+            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            size -= 1
+        stack[size] = i
+        size += 1
+    return stack[:size]
+
+
+def dominated(step: float, upper: Floats, lower: Floats, error: float) -> GridLosses:
+    """Return a pair on the grid whose profile is below that of the atoms (P, Q) = (upper, lower), P/Q rising.
+
+    Merging atoms is post-processing, so it lowers the profile; so does lowering P. Atoms (or fractions of them)
+    are merged into groups whose common loss is a grid point exactly, and P is cut only where that fails.
+    """
+    ratio = np.log(upper / lower)
+    lowest = math.floor(float(ratio[0]) / step) - 1
+    highest = math.ceil(float(ratio[-1]) / step) + 1
+    balanced = gather(ratio, np.sqrt(upper * lower), step, lowest, highest)
+    return GridLosses(step, lowest, balanced, 0.0, checked_error(error + merging_error(ratio)))
+
+
+def grid_of_atoms(upper: Floats, lower: Floats, step: float, error: float) -> GridLosses:
+    """Return a pair on the grid below that of the atoms (P, Q) = (upper, lower), both positive."""
+    index = np.floor(np.log(upper / lower) / (step / BINS)).astype(np.int64)
+    index -= index.min()
+    above, below = (np.bincount(index, weights=masses).astype(np.float64) for masses in (upper, lower))
+    return grid_of_bins(above, below, step, error + slack(upper.size))
+
+
+def grid_of_bins(upper: Floats, lower: Floats, step: float, error: float) -> GridLosses:
+    """The same for atoms that were added up in bins of losses, in rising order, some of them empty."""
+    kept = (upper > 1e-290) & (lower > 1e-290)
+    upper, lower = upper[kept], lower[kept]
+    order = np.argsort(upper / lower, kind="stable")  # rounding at the edges of bins may swap neighbours
+    return dominated(step, upper[order], lower[order], error)
+
+
+@kernel
+def gather(losses: Floats, masses: Floats, step: float, lowest: int, highest: int) -> Floats:
+    """Merge atoms (rising losses, balanced masses) into grid nodes so that the profile only falls.
+
+    From the top down to the middle, each node forms a group with its own loss; if no atom is near enough for that,
+    P is cut. From the bottom up the same, except that an unbalanced group goes to the node below, with P cut.
+    With many atoms nothing is cut, and groups are one step wide: the loss is of second order in the step.
+    """
+    out = np.zeros(highest - lowest + 1)
+    left = masses.copy()
+    middle = int(np.round(losses[np.argmax(masses)] / step))
+    high = len(losses) - 1
+    for node in range(highest, middle, -1):
+        high, lower, excess = _group(losses, left, high, -1, 1, node * step, _FAR * step)
+        out[node - lowest] += lower
+    low = 0
+    for node in range(lowest, middle):
+        low, lower, excess = _group(losses, left, low, high + 1, -1, node * step, _FAR * step)
+        if excess <= 0:
+            out[node - lowest] += lower
+        else:
+            out[node - 1 - lowest] += lower * np.exp(-step / 2)
+    # What is left lies around the middle; it borrows from a neighbouring node what it needs for its balance.
+    apart = losses[low : high + 1] - middle * step
+    lower = np.sum(left[low : high + 1] * np.exp(-apart / 2))
+    excess = np.sum(left[low : high + 1] * 2 * np.sinh(apart / 2))
+    at = middle - lowest
+    lender = at - 1 if excess > 0 else at + 1
+    borrowed = min(out[lender], abs(excess) / (2 * np.sinh(step / 2)))
+    out[lender] -= borrowed
+    lower += borrowed * np.exp((at - lender) * step / 2)
+    excess += borrowed * 2 * np.sinh((lender - at) * step / 2)
+    if excess >= -_BALANCE * lower:
+        out[at] += lower
+    else:
+        out[at - 1] += lower * np.exp(-step / 2)
+    return out
+
+
+@kernel
+def _group(
+    losses: Floats, left: Floats, at: int, end: int, sign: int, y: float, far: float
+) -> tuple[int, float, float]:
+    """Take all atoms from `at` on that lie beyond y, then nearer ones (the last in part) until P = e^y Q.
+
+    `sign` is 1 for beyond = above. Returns where it stopped, the group's Q as a balanced mass at y, and
+    the imbalance that is left because no more atoms lay within `far`.
+    """
+    lower = 0.0
+    excess = 0.0
+    while at != end and sign * (losses[at] - y) >= -_BALANCE:
+        lower += left[at] * np.exp((y - losses[at]) / 2)
+        excess += left[at] * 2 * np.sinh(sign * (losses[at] - y) / 2)
+        left[at] = 0.0
+        at -= sign
+    while excess > 0 and at != end and abs(losses[at] - y) < far:
+        weight = 2 * np.sinh(abs(losses[at] - y) / 2)
+        take = min(left[at], excess / weight)
+        lower += take * np.exp((y - losses[at]) / 2)
+        if take < left[at]:
+            left[at] -= take
+            return at, lower, 0.0
+        excess -= take * weight
+        left[at] = 0.0
+        at -= sign
+    return at, lower, excess
+
+
+def merging_error(losses: Floats) -> float:
+    """Bound the relative error that `gather` adds, given the losses it starts from."""
+    # exponentials of differences of losses, short sums, and what the middle group may lack
+    return ULP * (64 + 4 * max(abs(float(losses[0])), abs(float(losses[-1])))) + _BALANCE
+
+
+def checked_error(error: float) -> float:
+    """Refuse a relative error that would matter."""
+    if not error < MOST_ERROR:
+        raise PrivacyError(
+            "not-certified",
+            f"rounding errors add up to {error:.1e} of delta, more than {MOST_ERROR}: double precision cannot certify "
+            "this composition; collect fewer reports or rounds, or add more noise",
+        )
+    return error

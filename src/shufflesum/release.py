@@ -1,0 +1,82 @@
+"""The one gate through which an estimate leaves, for library, files, Spark and service alike.
+
+It fails closed: too few users, or more dishonest ones than the plan's guarantee allows for, and there is no estimate.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from shufflesum.errors import ReportsError
+from shufflesum.estimate import Estimate
+from shufflesum.privacy import honest_users
+from shufflesum.reports import Counts
+
+__all__ = ["UnreportedCoordinateWarning", "fewest_dishonest", "release", "why_broken"]
+
+
+class UnreportedCoordinateWarning(UserWarning):
+    """Nobody reported some coordinate: it has no estimate, and NaN stands in its place."""
+
+
+def release(counts: Counts, *, without_guarantee: bool = False) -> Estimate:
+    """The estimate from the table of a whole batch, or a `ReportsError` that says why there is none.
+
+    `without_guarantee` insists on an estimate where reports contradict the plan's honest users; it then says so
+    itself (`Estimate.broken`). Nothing makes a batch of too few users large enough.
+    """
+    plan = counts.plan
+    if counts.users < plan.users:
+        raise ReportsError(
+            "too-few-users",
+            f"{counts.received} reports were received ({counts.rejected} rejected), but this plan releases nothing "
+            f"below {plan.least_reports} ({plan.reports} from each of {plan.users} users); collect more, or plan for "
+            "fewer users",
+        )
+    broken = why_broken(counts)
+    if broken is not None and not without_guarantee:
+        raise ReportsError(
+            "guarantee-broken",
+            f"{broken}; there is no estimate: plan with a smaller honest fraction, and collect anew "
+            "(without_guarantee=True insists on one)",
+        )
+    table = counts.table.copy()
+    table.setflags(write=False)
+    estimate = Estimate(plan, counts.users, counts.rejected, table, broken)
+    _warn_of_unreported(estimate)
+    return estimate
+
+
+def fewest_dishonest(counts: Counts) -> int:
+    """The fewest users who cannot have followed the protocol, given the table of a whole batch."""
+    plan = counts.plan
+    return plan.mechanism.fewest_dishonest(plan.domain, counts.table, counts.blanks, counts.rejected, counts.users)
+
+
+def why_broken(counts: Counts) -> str | None:
+    """Why the plan's guarantee does not hold for a whole batch; None where nothing speaks against it."""
+    plan, users, dishonest = counts.plan, counts.users, fewest_dishonest(counts)
+    allowed = users - honest_users(users, plan.honest_fraction)
+    if dishonest <= allowed:
+        return None
+    return (
+        f"the guarantee does not hold: {counts.rejected} of {counts.received} reports were rejected, and at least "
+        f"{dishonest} of {users} users did not follow the protocol, where the honest fraction "
+        f"{plan.honest_fraction:g} allows {allowed}"
+    )
+
+
+def _warn_of_unreported(estimate: Estimate) -> None:
+    plan = estimate.plan
+    means = plan.mechanism.decode(plan.domain, estimate.table, estimate.users).mean
+    missing = np.flatnonzero(np.isnan(means))
+    if len(missing):
+        warnings.warn(
+            f"nobody reported {plan.domain.structure.describe(int(missing[0]))}"
+            + (f" nor {len(missing) - 1} others" if len(missing) > 1 else "")
+            + ": no estimate there (NaN); more users or more reports per user would help",
+            UnreportedCoordinateWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,91 @@
+"""The mergeable table of counts: everything the analyzer needs of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._compiled import kernel
+from shufflesum.cells import BLANK
+from shufflesum.errors import ReportsError
+from shufflesum.plans import Plan
+from shufflesum.reports.reports import Reports
+
+__all__ = ["Counts"]
+
+
+@kernel
+def _count(cells: NDArray[Any], table: NDArray[Any]) -> int:
+    """Add reports to the table; returns how many named no cell of it and were left out, blanks among them."""
+    outside = 0
+    for cell in cells:
+        if cell < table.size:
+            table[cell] += 1
+        else:
+            outside += 1
+    return outside
+
+
+class Counts:
+    """How often each cell was reported, under one plan; blanks and what names no cell are counted apart.
+
+    Adding reports in pieces, in any order, or merging the tables of several shards gives the same table: order carries
+    nothing, so a table of counts is itself a perfect shuffle.
+    """
+
+    __slots__ = ("blanks", "plan", "rejected", "table")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.table: NDArray[np.int64] = np.zeros(plan.cells, dtype=np.int64)
+        self.blanks = 0
+        self.rejected = 0
+
+    @property
+    def accepted(self) -> int:
+        """Reports in the table."""
+        return int(self.table.sum())
+
+    @property
+    def received(self) -> int:
+        """All reports: accepted, blank or rejected."""
+        return self.accepted + self.blanks + self.rejected
+
+    @property
+    def users(self) -> int:
+        """How many users the reports received come from: each sends the same number."""
+        return self.received // self.plan.reports
+
+    def add(self, reports: Reports) -> None:
+        """Count reports of the same plan; those that name no cell of it are rejected and counted as such."""
+        if not isinstance(reports, Reports):
+            raise ReportsError(
+                "wrong-type", f"reports from Randomizer.randomize are expected, not {type(reports).__name__}"
+            )
+        if reports.plan_id != self.plan.id:
+            raise ReportsError(
+                "other-plan",
+                f"these reports belong to plan {reports.plan_id[:12]}, this analyzer to plan {self.plan.id[:12]}; "
+                "analyze reports with the plan they were made under",
+            )
+        if outside := _count(reports.cells, self.table):
+            blanks = int(np.count_nonzero(reports.cells == BLANK))
+            self.blanks += blanks
+            self.rejected += outside - blanks
+
+    def merge(self, other: Counts) -> None:
+        """Add the table of another shard of the same batch."""
+        if other is self:
+            raise ReportsError(
+                "counted-twice", "a table of counts cannot be merged with itself: every report would count twice"
+            )
+        if other.plan.id != self.plan.id:
+            raise ReportsError(
+                "other-plan",
+                f"cannot merge counts of plan {other.plan.id[:12]} into counts of plan {self.plan.id[:12]}",
+            )
+        self.table += other.table
+        self.blanks += other.blanks
+        self.rejected += other.rejected

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.batch.report_folders import every_byte_changed, noiseless_plan
+
+from shufflesum.batch.identity import Identity
+from shufflesum.batch.once import Counted
+from shufflesum.errors import FileError, ReportsError
+from shufflesum.reports import Counts
+
+PLAN = noiseless_plan()
+DAY = Identity.for_plan(PLAN).shuffled()
+
+
+def counts_of(*cells: int, rejected: int = 0) -> Counts:
+    counts = Counts(PLAN)
+    counts.table[list(cells)] = 1
+    counts.rejected = rejected
+    return counts
+
+
+def add_and_save(path: Path, counts: Counts, identity: Identity, digest: str, name: str = "part-0.parquet") -> None:
+    with Counted(path, PLAN) as counted:
+        counted.check(identity)
+        counted.add(counts, identity, {Path(name): digest})
+        counted.save()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "counts.json"
+    add_and_save(path, counts_of(0, 7, rejected=3), DAY, "a" * 64)
+    return path
+
+
+def test_days_whose_columns_are_in_another_order_are_not_added_up(saved: Path) -> None:
+    first, second = (Identity.for_plan(PLAN, names).shuffled() for names in (["a", "b"], ["b", "a"]))
+    add_and_save(saved, counts_of(7), first, "d" * 64)
+    with pytest.raises(ReportsError, match="columns of different names, or in different order"):
+        add_and_save(saved, counts_of(7), second, "b" * 64)
+    add_and_save(saved, counts_of(7), Identity.for_plan(PLAN).shuffled(), "c" * 64)
+
+
+def test_counts_grow_day_by_day(saved: Path) -> None:
+    add_and_save(saved, counts_of(7, 14, rejected=1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.table.tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
+        assert (counted.counts.rejected, counted.shuffles) == (4, 2)
+    assert [path.name for path in saved.parent.iterdir()] == ["counts.json"]
+
+
+def test_the_same_bytes_are_refused_under_any_name(saved: Path) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(ReportsError, match=r"copy\.parquet: .* already \(part-0\.parquet\)"):
+        add_and_save(saved, counts_of(1), Identity.for_plan(PLAN).shuffled(), "a" * 64, "copy.parquet")
+    assert saved.read_bytes() == before
+
+
+def test_another_shuffle_of_the_same_batch_is_refused(saved: Path) -> None:
+    both = Identity.for_plan(PLAN).merge(Identity("reports", PLAN.id, PLAN.users, PLAN.reports, DAY.contribution_ids))
+    for identity in (DAY.shuffled(), both.shuffled()):
+        with Counted(saved, PLAN) as counted:
+            with pytest.raises(ReportsError, match="the same users again"):
+                counted.check(identity)
+            with pytest.raises(ReportsError, match="the same users again"):
+                counted.add(counts_of(1), identity, {Path("x"): "c" * 64})
+            assert counted.counts.accepted == 2
+
+
+def test_another_file_of_the_same_shuffle_is_welcome(saved: Path) -> None:
+    add_and_save(saved, counts_of(1), DAY, "b" * 64)
+    with Counted(saved, PLAN) as counted:
+        assert (counted.counts.accepted, counted.shuffles) == (3, 1)
+
+
+def test_unshuffled_reports_are_never_added(saved: Path) -> None:
+    with Counted(saved, PLAN) as counted, pytest.raises(ReportsError, match="only shuffled"):
+        counted.add(counts_of(1), Identity.for_plan(PLAN), {Path("x"): "c" * 64})
+
+
+def test_what_is_not_saved_is_forgotten(saved: Path) -> None:
+    before = saved.read_bytes()
+
+    def run() -> None:
+        with Counted(saved, PLAN) as counted:
+            counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == ["counts.json"]
+
+
+def test_another_plan_is_refused(saved: Path) -> None:
+    with pytest.raises(ReportsError, match="another --state"), Counted(saved, noiseless_plan(levels=9)):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "shufflesum-counts-3", "checksum": ""}'])
+def test_what_is_no_state_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "counts.json"
+    path.write_text(text)
+    with pytest.raises(FileError, match="no file of counts that can be used"), Counted(path, PLAN):
+        pass
+    assert path.read_text() == text
+    assert [found.name for found in tmp_path.iterdir()] == ["counts.json"]
+
+
+def test_any_change_is_noticed(saved: Path) -> None:
+    for changed in every_byte_changed(saved):
+        with (
+            pytest.raises(FileError, match=r"counts.json: is no file of counts .* count all"),
+            Counted(saved, PLAN),
+        ):
+            pass
+        assert saved.read_bytes() == changed
+
+
+def test_a_state_cut_short_is_refused(saved: Path) -> None:
+    data = saved.read_bytes()
+    for size in range(0, len(data) - 1, 40):
+        saved.write_bytes(data[:size])
+        with pytest.raises(FileError), Counted(saved, PLAN):
+            pass
+
+
+def test_another_format_is_named(saved: Path) -> None:
+    saved.write_text(saved.read_text().replace("shufflesum-counts-3", "shufflesum-counts-2"))
+    with pytest.raises(FileError, match=r"'shufflesum-counts-2', but .*-3'.*; .* count all"), Counted(saved, PLAN):
+        pass
+
+
+def test_two_runs_cannot_add_at_once(saved: Path) -> None:
+    with Counted(saved, PLAN) as counted:
+        with pytest.raises(FileError, match="another run"), Counted(saved, PLAN):
+            pass
+        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
+        counted.save()
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.accepted == 3
+
+
+def test_a_link_leads_to_the_same_counts_and_the_same_lock(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "today.json"
+    link.symlink_to(saved)
+    with Counted(saved, PLAN), pytest.raises(FileError, match="another run"), Counted(link, PLAN):
+        pass
+    add_and_save(link, counts_of(1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
+    assert link.is_symlink()
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.accepted == 3
+
+
+def test_a_lock_left_by_a_crash_does_no_harm(saved: Path) -> None:
+    (saved.parent / ".counts.json.lock").touch()
+    with Counted(saved, PLAN) as counted:
+        assert counted.counts.accepted == 2
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="in a folder you may write to"), Counted(tmp_path / "no" / "c.json", PLAN):
+        pass
+
+
+def test_large_counts_are_kept_exactly(tmp_path: Path) -> None:
+    counts = Counts(PLAN)
+    counts.table[:] = np.arange(15) * (1 << 50) + 1
+    counts.blanks = (1 << 40) + 1
+    add_and_save(tmp_path / "c.json", counts, DAY, "a" * 64)
+    with Counted(tmp_path / "c.json", PLAN) as counted:
+        np.testing.assert_array_equal(counted.counts.table, counts.table)
+        assert counted.counts.blanks == counts.blanks
+
+
+def test_copies_among_new_files_are_refused(saved: Path) -> None:
+    digests = {Path("a.parquet"): "1", Path("c.parquet"): "2", Path("b.parquet"): "1"}
+    with Counted(saved, PLAN) as counted, pytest.raises(ReportsError, match=r"b\.parquet: .* already \(a\.parquet\)"):
+        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), digests)

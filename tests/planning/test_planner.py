@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import asdict, replace
+from itertools import pairwise
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+from tests.replaced import replace_of, with_mechanism
+
+import shufflesum as ss
+from shufflesum.domain import Box
+from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.planning import PlanChoices, UninformativePlanWarning, alternatives, published_plan
+from shufflesum.testing import SeededSource
+
+BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon is 0.0; it must be positive"),
+        ({"epsilon": -1.0}, "epsilon is -1.0"),
+        ({"epsilon": math.nan}, "epsilon is nan"),
+        ({"epsilon": math.inf}, "epsilon is inf"),
+        ({"delta": 0.0}, "delta is 0.0; it must lie strictly between 0 and 1"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"delta": -1e-6}, "delta is -1e-06"),
+        ({"delta": math.nan}, "delta is nan"),
+        ({"users": 0}, "users is 0"),
+        ({"users": 2.5}, "users is 2.5; it must be a whole number"),
+        ({"coordinates": 0}, "coordinates is 0; it must lie between 1 and 4"),
+        ({"coordinates": 5}, "coordinates is 5; it must lie between 1 and 4"),
+        ({"coordinates": 1.5}, "coordinates is 1.5; it must be a whole number"),
+        ({"coordinates": 3, "max_reports": 2}, "coordinates is 3, each of which is a report, above max_reports = 2"),
+        ({"coordinates": "3", "max_reports": 2}, "coordinates is '3'; it must be a whole number"),
+        ({"max_reports": 0}, "max_reports is 0"),
+        ({"max_reports": 2.0}, "max_reports is 2.0; it must be a whole number"),
+        ({"levels": 0}, "levels is 0; it must lie between 1 and 999"),
+        ({"levels": 1000}, "levels is 1000; it must lie between 1 and 999"),
+        ({"levels": 0, "accountant": "paper"}, "levels is 0; it must lie between 1 and 32766"),
+        ({"levels": 32767, "accountant": "paper"}, "levels is 32767; it must lie between 1 and 32766"),
+        ({"levels": 2.0}, "levels is 2.0; it must be a whole number"),
+        ({"sampling": "poisson"}, "sampling is 'poisson'; it must be one of stratified, uniform"),
+        ({"accountant": "none"}, "accountant is 'none'; it must be one of exact, paper"),
+        ({"honest_fraction": 0.0}, "honest_fraction is 0.0"),
+        ({"honest_fraction": 1.01}, "honest_fraction is 1.01"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"spread": -0.1}, "spread is -0.1"),
+        ({"spread": math.nan}, "spread is nan"),
+        ({"spread": "small"}, "spread is 'small'; it must be a number"),
+        ({"bounds": (1.0, 1.0)}, "the lower bound must be below the upper one"),
+        ({"bounds": (2.0, 1.0)}, "the lower bound must be below the upper one"),
+        ({"bounds": (0.0, math.inf)}, "both must be finite"),
+        ({"bounds": (0.0, [1, 2, 3])}, "bounds"),
+        ({"bounds": 3.0}, "bounds must be a pair"),
+        ({"shape": 0}, "every size must be at least 1"),
+        ({"shape": 2.5}, "shape 2.5 is not allowed"),
+        ({"shape": 2**31}, "reports can number at most 2147483647"),
+        ({"shape": 10**9, "levels": 4}, "levels is 4; it must lie between 1 and"),
+        ({"rounds": 2, "accountant": "paper"}, "the published formula covers one round"),
+        ({"coordinates": 2, "sampling": "stratified", "accountant": "paper"}, "goes with sampling='uniform'"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused_by_name(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        ss.plan(**BASE | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"coordinates": 1},
+        {"max_reports": 2},
+        {"levels": 1},
+        {"levels": 7, "coordinates": 3},
+        {"sampling": "uniform", "coordinates": 2},
+        {"sampling": "uniform"},
+        {"honest_fraction": 0.5},
+        {"rounds": 3},
+        {"epsilon": 0.3},
+        {"epsilon": 4.0, "delta": 0.01},
+        {"shape": ss.Symmetric(3)},
+        {"shape": ()},
+        {"users": 10**6, "accountant": "paper", "delta": 1e-3},
+        {"users": 10**8, "accountant": "paper", "coordinates": 2, "epsilon": 2.0},
+    ],
+    ids=str,
+)
+def test_every_plan_is_certified_at_the_noise_it_uses(change: dict[str, Any]) -> None:
+    asked = BASE | change
+    plan = ss.plan(**asked)
+    plan.verify()
+    assert ss.Plan.from_json(plan.to_json()) == plan
+    mechanism = replace_of(plan)
+    assert 0 < mechanism.noise_probability < 1
+    assert (mechanism.noise_probability * 2**53).is_integer()
+    chosen = {**asdict(plan.guarantee), **asdict(mechanism)}
+    assert {name: value for name, value in asked.items() if name in chosen}.items() <= chosen.items()
+    assert plan.reports <= asked.get("max_reports", plan.dimension)
+
+
+def test_a_planned_noise_probability_is_hardly_more_than_needed() -> None:
+    plan = ss.plan(users=50_000, shape=100, epsilon=0.95, delta=1e-6, coordinates=1, levels=3)
+    assert plan.privacy.delta(0.95).upper <= 1e-6
+    less = math.floor(replace_of(plan).noise_probability * 0.999 * 2**53) / 2**53
+    assert with_mechanism(plan, noise_probability=less).privacy.delta(0.95).upper > 1e-6
+
+
+def test_choices_are_exactly_the_optional_arguments_of_plan() -> None:
+    """Whoever passes choices on (`aggregate`, `plan_for_error`, commands) then misses none."""
+    parameters = inspect.signature(ss.plan).parameters.values()
+    optional = {parameter.name for parameter in parameters if parameter.default is not inspect.Parameter.empty}
+    assert PlanChoices.__required_keys__ == frozenset()
+    assert PlanChoices.__optional_keys__ == optional
+    types, choices = get_type_hints(ss.plan), get_type_hints(PlanChoices)
+    assert {name: types[name] for name in choices} == choices
+
+
+def test_max_reports_caps_what_a_user_sends() -> None:
+    """Each coordinate is a report, so without a cap all four would be sent."""
+    assert ss.plan(**BASE).reports == 4
+    for cap in (1, 2, 3):
+        assert ss.plan(**BASE, max_reports=cap).reports <= cap
+    assert ss.plan(**BASE, max_reports=4) == ss.plan(**BASE, max_reports=10**6) == ss.plan(**BASE)
+
+
+def test_many_rounds_leave_fewer_coordinates_to_choose_from() -> None:
+    assert ss.plan(users=10**5, shape=1000, epsilon=1.0, delta=1e-8, rounds=2000).reports <= 500
+
+
+def test_numbers_of_numpy_plan_the_same() -> None:
+    plain = ss.plan(users=3000, shape=4, epsilon=1, delta=1e-6, coordinates=2, levels=3, rounds=1)
+    numpy = ss.plan(
+        users=np.int64(3000),  # type: ignore[arg-type]
+        shape=np.int64(4),  # type: ignore[arg-type]
+        epsilon=np.float64(1),
+        delta=np.float64(1e-6),
+        coordinates=np.int32(2),  # type: ignore[arg-type]
+        levels=np.uint8(3),  # type: ignore[arg-type]
+        rounds=np.int64(1),  # type: ignore[arg-type]
+    )
+    assert numpy == plain
+    assert numpy.to_json() == plain.to_json()
+
+
+def test_the_planners_choice_is_no_worse_than_any_small_choice_by_hand() -> None:
+    chosen = ss.plan(**BASE).expected_error.total
+    for coordinates in (1, 2, 4):
+        for levels in (1, 2, 3, 5, 8):
+            by_hand = ss.plan(**BASE, coordinates=coordinates, levels=levels)
+            assert chosen <= by_hand.expected_error.total * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "values"), [("users", [2000, 2100, 10_000, 50_000]), ("epsilon", [0.5, 0.55, 2.0, 4.0])]
+)
+def test_more_users_and_more_epsilon_are_never_worse(name: str, values: list[float]) -> None:
+    errors = [ss.plan(**BASE | {name: value, "shape": 10}).expected_error.total for value in values]
+    for before, after in pairwise(errors):
+        assert after <= before
+
+
+def test_a_delta_that_cannot_be_certified_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="cannot certify a delta below 1e-15; raise delta"):
+        ss.plan(users=1, shape=4, epsilon=0.1, delta=1e-30)
+
+
+def test_published_noise_above_one_is_refused_with_the_knobs_to_turn() -> None:
+    with pytest.raises(PrivacyError, match=r"the published noise probability is 1\.35.*raise users"):
+        ss.plan(users=50_000, shape=100, epsilon=0.95, delta=1e-6, levels=3, accountant="paper")
+
+
+def test_the_published_plan_has_the_papers_noise() -> None:
+    plan = ss.plan(users=50_000, shape=100, epsilon=0.95, delta=0.5, levels=3, accountant="paper")
+    mechanism = replace_of(plan)
+    assert mechanism.noise_probability == pytest.approx(0.17053, abs=1e-5)
+    assert (mechanism.coordinates, mechanism.sampling) == (1, "stratified")
+
+
+def test_a_plan_worse_than_guessing_is_warned_about() -> None:
+    with pytest.warns(UninformativePlanWarning, match="worse than guessing"):
+        ss.plan(users=30, shape=10, epsilon=0.5, delta=1e-6, coordinates=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("users", [3_000, 4_000, 6_000, 10_000, 20_000, 50_000, 200_000]),
+        ("epsilon", [0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 3.0]),
+    ],
+)
+def test_composed_plans_never_grow_worse_by_more_than_half_a_percent(name: str, values: list[float]) -> None:
+    base = {"users": 10_000, "epsilon": 1.0, "shape": 50, "delta": 1e-6}
+    errors = [ss.plan(**base | {name: value}).expected_error.total for value in values]  # type: ignore[arg-type]
+    assert all(after <= 1.005 * before for before, after in pairwise(errors))
+
+
+def test_a_known_spread_makes_for_a_better_plan() -> None:
+    target: dict[str, Any] = {"users": 50_000, "shape": 100, "epsilon": 1.0, "delta": 1e-6, "max_reports": 1}
+    narrow, cautious = ss.plan(**target, spread=0.1), ss.plan(**target)
+    assert narrow.error_at_spread(0.1).total < 0.9 * cautious.error_at_spread(0.1).total
+    assert cautious.expected_error.total < narrow.expected_error.total
+    assert ss.plan(**target, spread=0.5).error_at_spread(0.5).total == pytest.approx(
+        cautious.expected_error.total, rel=1e-3
+    )
+    scaled = ss.plan(**target, spread=1.0, bounds=(-3.0, 7.0))
+    assert replace_of(scaled).levels == replace_of(narrow).levels
+    assert scaled.error_at_spread(1.0).total == pytest.approx(100 * narrow.error_at_spread(0.1).total)
+
+
+def test_the_error_at_a_spread_is_an_upper_bound_of_what_is_seen() -> None:
+    """Users who differ little: the mean squared error of 40 runs, against twice what its own noise allows."""
+    plan = ss.plan(users=2000, shape=20, epsilon=1.0, delta=1e-6, coordinates=2, spread=0.05)
+    rows = np.random.default_rng(1).normal(0.4, 0.05, (2000, 20)).clip(0, 1)
+    truth, spread = rows.mean(axis=0), float(rows.std(axis=0).max())
+    errors = []
+    for seed in range(40):
+        reports = ss.Randomizer(plan, source=SeededSource(seed)).randomize(rows)
+        errors.append(float(np.sum((ss.Analyzer(plan).analyze(reports).mean - truth) ** 2)))
+    predicted = plan.error_at_spread(spread).total
+    assert 0.3 * predicted < np.mean(errors) < 1.1 * predicted
+    assert predicted < 0.9 * plan.expected_error.total
+
+
+def test_what_a_spread_costs_in_sampling_does_not_depend_on_the_bounds() -> None:
+    plan = ss.plan(users=5000, shape=10, epsilon=1.0, delta=1e-6, coordinates=1, levels=20)
+    unequal = replace(plan, domain=Box.of(10, (0.0, np.linspace(1, 3, 10))))
+    assert unequal.error_at_spread(0.01).sampling == pytest.approx(plan.error_at_spread(0.01).sampling)
+    assert unequal.error_at_spread(0.01).noise > plan.error_at_spread(0.01).noise
+    assert unequal.error_at_spread(9.0).total <= unequal.expected_error.total * (1 + 1e-12)
+
+
+def test_alternatives_are_the_same_collection_with_fewer_and_fewer_coordinates() -> None:
+    chosen = ss.plan(**BASE, rounds=2, honest_fraction=0.9, bounds=(-1, 1))
+    others = alternatives(chosen)
+    assert [replace_of(other).coordinates for other in others] == [4, 2, 1]
+    for other in others:
+        assert (other.domain, other.guarantee) == (chosen.domain, chosen.guarantee)
+        other.verify()
+
+
+def test_the_papers_plan_for_the_same_collection_is_one_round_of_one_coordinate() -> None:
+    ours = ss.plan(users=10**6, shape=10, epsilon=2.0, delta=1e-3, rounds=3, honest_fraction=0.9)
+    theirs = published_plan(ours, 0.9)
+    theirs.verify()
+    assert theirs.domain == ours.domain
+    assert theirs.guarantee == replace(ours.guarantee, epsilon=0.9, rounds=1, accountant="paper")
+    assert replace_of(theirs).coordinates == 1

@@ -1,0 +1,30 @@
+"""docs/privacy.md is read beside the code: the modules and functions it names are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import shufflesum.privacy
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(shufflesum.privacy.__file__).parent
+NAMED = re.compile(r"`([\w/]+\.py)`((?:(?:,| and)\s+`[\w.]+`)*)")  # `module.py`, `function` and `function`
+
+
+def test_every_module_and_function_named_on_the_page_is_where_it_says() -> None:
+    page = (ROOT / "docs" / "privacy.md").read_text()
+    named = [(path, re.findall(r"`([\w.]+)`", names)) for path, names in NAMED.findall(page)]
+    assert sum(len(names) for _, names in named) > 25
+    for path, names in named:
+        file = next((folder / path for folder in (PACKAGE, ROOT) if (folder / path).exists()), None)
+        assert file is not None, path
+        for name in names:
+            assert re.search(rf"\b(def|class) {name.split('.')[-1]}\b", file.read_text()), (path, name)
+
+
+def test_every_module_of_the_accountant_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "privacy.md").read_text()
+    modules = [file.relative_to(PACKAGE).as_posix() for file in PACKAGE.glob("*/[!_]*.py")]
+    assert len(modules) > 15
+    assert [module for module in modules if f"`{module}`" not in page] == []
