@@ -30,8 +30,7 @@ def test_nobody_contributes_twice_to_a_round(connect: Callable[..., Client], shu
 
 
 def test_another_round_or_task_is_another_contribution(connect: Callable[..., Client], shuffler: Shuffler) -> None:
-    plan = unprotected_plan(users=1, shape=3, coordinates=3, levels=10)
-    object.__setattr__(plan, "rounds", 2)
+    plan = unprotected_plan(users=1, shape=3, coordinates=3, levels=10, rounds=2)
     several = task_for(shuffler, plan=plan)
     client = connect(several)
     client.upload([0.1, 0.2, 0.3], round_number=1)

@@ -97,8 +97,8 @@ def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> Non
 
 
 def test_a_store_of_another_version_is_refused(address: str) -> None:
-    """Before version 1 the table was called shufflesum_results; a later one will have a later number."""
-    for name in ("shufflesum_results", "shufflesum_tables_2"):
+    """Once the table was called shufflesum_results, then it did not know blanks; a later one has a later number."""
+    for name in ("shufflesum_results", "shufflesum_tables_1", "shufflesum_tables_3"):
         other = connect(address)
         with contextlib.closing(other), other:
             other.execute(f"CREATE TABLE {name} (task TEXT)")
