@@ -27,8 +27,9 @@ import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from tests.forks import wait_until
 from tests.service.processes import ServerProcess
-from tests.service.servers import Deployment, fake_upload, wait_until
+from tests.service.servers import Deployment, fake_upload
 
 from benchmarks.timing import Row
 from shufflesum._machine import cores as machine_cores

@@ -1,36 +1,29 @@
-"""Programs as processes, to be killed: forked from one that has imported everything, so that they start in a moment."""
+"""Commands and servers as processes, to be killed."""
 
 from __future__ import annotations
 
-import ctypes
 import json
-import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.clocks import ServerClock
+from tests.forks import Work, start_forked
 from tests.service.answers import Answer, request
 
 from shufflesum._clock import Clock
 from shufflesum.wire import Task, Upload
 
-__all__ = ["Prepare", "Program", "ServerProcess", "forked"]
+__all__ = ["Program", "ServerProcess"]
 
 _START_SECONDS = 60.0
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.service.processes", "tests.service.preloaded"])
-
-Prepare = Callable[[], None]
 
 
-def _run(arguments: list[str], clock: Clock | None, prepare: Prepare | None) -> None:
+def _run(arguments: list[str], clock: Clock | None, prepare: Work | None) -> None:
     """In the new process: the command line on tasks without a guarantee."""
     from shufflesum.cli import main, serve
 
@@ -45,29 +38,6 @@ def _run(arguments: list[str], clock: Clock | None, prepare: Prepare | None) -> 
     main()
 
 
-def forked(log: Path, work: Prepare) -> int:
-    """Do something in a process of its own; its exit code, and what it says is in the log."""
-    process = _FORKS.Process(target=_in_log, args=(log, work))
-    process.start()
-    process.join(60)
-    assert process.exitcode is not None
-    return process.exitcode
-
-
-def _in_log(log: Path, work: Prepare) -> None:
-    _end_with_parent()
-    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    for standard in (1, 2):
-        os.dup2(descriptor, standard)
-    work()
-
-
-def _end_with_parent() -> None:
-    """A test run that is killed must not leave servers behind."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
 class Program:
     """`shufflesum ARGUMENTS`, started; it has the methods of Popen that tests need.
 
@@ -75,12 +45,10 @@ class Program:
     """
 
     def __init__(
-        self, log: Path, arguments: list[str], *, clock: Clock | None = None, prepare: Prepare | None = None
+        self, log: Path, arguments: list[str], *, clock: Clock | None = None, prepare: Work | None = None
     ) -> None:
         log.touch()
-        work = partial(_run, arguments, clock, prepare)
-        self._process = _FORKS.Process(target=_in_log, args=(log, work))
-        self._process.start()
+        self._process = start_forked(log, partial(_run, arguments, clock, prepare))
         assert self._process.pid is not None
         self.pid = self._process.pid
         self.kill = self._process.kill

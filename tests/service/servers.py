@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -15,13 +14,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.forks import wait_until
 from tests.service.processes import ServerProcess
 
 from shufflesum.plans import Plan
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import SEALED_BYTES, Task, Upload, generate_private_key, write_key_pair
 
-__all__ = ["Deployment", "Received", "StandInAnalyzer", "fake_upload", "wait_until"]
+__all__ = ["Deployment", "Received", "StandInAnalyzer", "fake_upload"]
 
 
 def fake_upload(task: Task, round_number: int = 1, *, sealed: bytes | None = None) -> Upload:
@@ -182,10 +182,3 @@ class StandInAnalyzer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-def wait_until(condition: Any, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)

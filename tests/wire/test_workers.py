@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +12,11 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
+from tests.forks import start_forked, wait_until
 
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ParameterError
-from shufflesum.wire import Opener, Sealer, open_many, seal_info, seal_many
+from shufflesum.wire import SEALED_BYTES, Opener, Sealer, open_many, seal_info, seal_many
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 INFO = seal_info("5a" * 32, 1)
@@ -84,17 +84,12 @@ def test_no_processes_are_refused() -> None:
         Opener(KEY, processes=0)
 
 
-SCRIPT = """
-import time
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from shufflesum.wire import SEALED_BYTES, Opener
-
-if __name__ == "__main__":
-    opener = Opener(X25519PrivateKey.generate(), processes=2)
-    opener.open_many(bytes(SEALED_BYTES * 2049), b"")
+def open_and_wait() -> None:
+    opener = Opener(KEY, processes=2)
+    opener.open_many(bytes(600 * SEALED_BYTES), INFO)
+    assert opener._pool is not None
     print(*opener._pool._processes, flush=True)
     time.sleep(600)
-"""
 
 
 def alive(pid: int) -> bool:
@@ -107,16 +102,14 @@ def alive(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 @pytest.mark.parametrize("way", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_the_processes_end_with_their_parent_even_if_it_is_killed(tmp_path: Path, way: signal.Signals) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        workers = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(workers) == 2
-        assert all(map(alive, workers))
-        parent.send_signal(way)
-        parent.wait(timeout=30)
-        deadline = time.monotonic() + 20
-        while any(map(alive, workers)):
-            assert time.monotonic() < deadline, "workers outlive their parent"
-            time.sleep(0.02)
+    log = tmp_path / "log"
+    log.touch()
+    parent = start_forked(log, open_and_wait)
+    wait_until(lambda: log.read_text().endswith("\n"))
+    workers = [int(pid) for pid in log.read_text().split()]
+    assert len(workers) == 2
+    assert all(map(alive, workers))
+    assert parent.pid is not None
+    os.kill(parent.pid, way)
+    parent.join(30)
+    wait_until(lambda: not any(map(alive, workers)))

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from tests.forks import wait_until
 from tests.service.certificates import certificate
+from tests.service.patterns import check_rounds, rows_of
 from tests.service.processes import Program, ServerProcess
 from tests.service.proxy import LossyProxy
-from tests.service.servers import Deployment, StandInAnalyzer, fake_upload, wait_until
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
-from shufflesum.service.stores.tables import CountedBatch, open_tables
+from shufflesum.service.stores.tables import open_tables
 from shufflesum.testing import unprotected_plan
 
 USERS = 300
@@ -39,7 +40,7 @@ class Senders:
         self.deployment = Deployment(folder, plan, shuffler_url=self.front.url)
         self.shuffler: ServerProcess
         self.rows = folder / "rows.npy"
-        np.save(self.rows, np.stack([np.arange(users), users - 1 - np.arange(users)], axis=1) / users)
+        np.save(self.rows, rows_of(users))
 
         self.log = folder / "send.log"
 
@@ -49,29 +50,6 @@ class Senders:
 
     def send(self, *rest: str | Path) -> tuple[int, str]:
         return ended(self.log, *self.arguments(*rest))
-
-
-def expected_table(users: int) -> NDArray[np.int64]:
-    """One report of each user for each coordinate: user i says i for the first and the mirrored i for the second."""
-    table = np.ones((2, users + 1), dtype=np.int64)
-    table[:, users] = 0
-    return table.reshape(-1)
-
-
-def check_rounds(results: list[CountedBatch], rounds: int, users: int) -> None:
-    assert [result.round_number for result in results] == list(range(1, rounds + 1))
-    for result in results:
-        assert (result.users, result.rejected) == (users, 0)
-        assert np.array_equal(result.table, expected_table(users)), f"round {result.round_number}"
-
-
-def test_one_report_lost_or_doubled_would_show() -> None:
-    for change in (-1, 1):
-        table = expected_table(5)
-        check_rounds([CountedBatch(1, "a", 5, 0, 0, table)], 1, 5)
-        table[6 + 3] += change
-        with pytest.raises(AssertionError):
-            check_rounds([CountedBatch(1, "a", 5, 0, 0, table)], 1, 5)
 
 
 @pytest.mark.slow

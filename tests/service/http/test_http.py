@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 from starlette.applications import Starlette
+from tests.forks import forked
 from tests.service.certificates import certificate
-from tests.service.processes import forked
 
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.http.addresses import check_url, why_unreachable

@@ -26,9 +26,10 @@ from hypothesis.stateful import (
     rule,
 )
 from tests.clocks import ServerClock
+from tests.forks import wait_until
 from tests.service.answers import Answer
 from tests.service.processes import ServerProcess
-from tests.service.servers import Deployment, fake_upload, wait_until
+from tests.service.servers import Deployment, fake_upload
 from tests.service.shuffler.recorder import Recorder, named
 
 from shufflesum.service.http.problems import PROBLEMS

@@ -16,9 +16,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.forks import wait_until
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
-from tests.service.servers import Deployment, StandInAnalyzer, fake_upload, wait_until
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.service.stores import sql
 from shufflesum.service.stores.store import NewUpload, open_store, split

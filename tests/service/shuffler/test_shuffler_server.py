@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.clocks import ServerClock
+from tests.forks import wait_until
 from tests.service.answers import Answer
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
-from tests.service.servers import Deployment, StandInAnalyzer, fake_upload, wait_until
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.cli.serve import command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
@@ -164,7 +165,7 @@ def test_release_waits_for_more_users_unless_asked(tmp_path: Path, analyzer: Sta
     with deployment.shuffler(analyzer.url, "--release-at", "50") as server:
         for _ in range(4):
             server.upload(fake_upload(deployment.task))
-        time.sleep(0.5)
+        time.sleep(0.3)
         assert len(analyzer.attempts) == known
         assert server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.bearer).status == 202
         wait_until(lambda: len(analyzer.attempts) > known)

@@ -65,7 +65,7 @@ class AnalyzerServer:
         self._opener = opener
         self._store = store
         self._secret = secret
-        self._release_anyway = without_guarantee
+        self._without_guarantee = without_guarantee
         self._answering = asyncio.Lock()
         self._last_answer: tuple[list[str], bytes] | None = None
         self._taking = asyncio.Lock()  # one batch at a time has all cores, and a repetition finds it done
@@ -204,7 +204,7 @@ class AnalyzerServer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
-                return release(counts, without_guarantee=self._release_anyway)
+                return release(counts, without_guarantee=self._without_guarantee)
         except ReportsError as error:
             raise Refusal(
                 "batch-too-small" if error.problem == "too-few-users" else "guarantee-broken",

@@ -1,0 +1,56 @@
+"""Processes that start in a moment: forked from one that has imported everything."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Work", "forked", "start_forked", "wait_until"]
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.forks", "tests.service.processes", "tests.service.preloaded"])
+
+Work = Callable[[], None]
+
+
+def start_forked(log: Path, work: Work) -> multiprocessing.process.BaseProcess:
+    """Begin something in a process of its own, with what it says in the log."""
+    process = _FORKS.Process(target=_in_log, args=(log, work))
+    process.start()
+    return process
+
+
+def forked(log: Path, work: Work) -> int:
+    """Do something in a process of its own; its exit code, and what it says is in the log."""
+    process = start_forked(log, work)
+    process.join(60)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _in_log(log: Path, work: Work) -> None:
+    _end_with_parent()
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    work()
+
+
+def _end_with_parent() -> None:
+    """A test run that is killed must not leave servers behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def wait_until(condition: Any, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
