@@ -185,6 +185,18 @@ def listed(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_single_file_knows_how_much_was_written_with_it(listed: Path) -> None:
+    one, two = (open_dataset(listed / f"part-{number}.parquet", stage="reports") for number in (0, 1))
+    assert (one.rows, one.written, one.whole) == (2, 3, False)
+    assert (two.rows, two.written, two.whole) == (1, 3, False)
+    other = write_folder(listed.parent / "other", REPORTS, [0])
+    (other / "part-0.parquet").rename(listed / "stray.parquet")
+    assert open_dataset(listed / "stray.parquet", stage="reports").written is None
+    write_part(listed, "part-1", [records_of([12, 12], REPORTS)], REPORTS)
+    with pytest.raises(ReportsError, match=r"part-1.parquet has 2 rows"):
+        open_dataset(listed / "part-1.parquet", stage="reports")
+
+
 def test_a_missing_and_an_extra_file_do_not_pass_for_the_whole(listed: Path) -> None:
     (listed / "part-1.parquet").rename(listed / "part-9.parquet")
     with pytest.raises(ReportsError, match=r"part-1\.parquet is missing"):
