@@ -253,7 +253,7 @@ def test_a_full_disk_leaves_no_part(tmp_path: Path, kind: Format) -> None:
 def test_a_part_whose_batches_fail_does_not_appear(tmp_path: Path) -> None:
     def batches() -> Iterator[Any]:
         yield records_of([0], REPORTS)
-        raise DataError("a bad row")
+        raise DataError("out-of-bounds", "a bad row")
 
     with pytest.raises(DataError, match="a bad row"):
         write_part(tmp_path, "part", batches(), REPORTS)
@@ -329,7 +329,7 @@ def test_an_output_made_by_somebody_else_meanwhile_is_not_replaced(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(143), MemoryError(), WriteError("full"), OSError(28)]
+    "error", [KeyboardInterrupt(), SystemExit(143), MemoryError(), WriteError("unwritable", "full"), OSError(28)]
 )
 def test_an_interrupted_run_is_taken_up_again(tmp_path: Path, error: BaseException) -> None:
     output = tmp_path / "out"
@@ -343,7 +343,13 @@ def test_an_interrupted_run_is_taken_up_again(tmp_path: Path, error: BaseExcepti
 
 
 @pytest.mark.parametrize(
-    "error", [DataError("row 3"), ReportsError("mixed"), FileError("cut short"), ValueError("bug")]
+    "error",
+    [
+        DataError("out-of-bounds", "row 3"),
+        ReportsError("mixed-reports", "mixed"),
+        FileError("damaged", "cut"),
+        ValueError("bug"),
+    ],
 )
 def test_bad_input_leaves_nothing_behind(tmp_path: Path, error: Exception) -> None:
     interrupt(tmp_path / "out", error)

@@ -52,8 +52,9 @@ class AnalyzerServer:
     ) -> None:
         if opener.public_key != task.analyzer_key:
             raise ParameterError(
+                "other-key",
                 f"this private key belongs to the public key {opener.public_key.hex()}, but task {task.id[:12]} names "
-                f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)"
+                f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)",
             )
         if not math.isfinite(task.plan.expected_error.total):
             raise ParameterError(
