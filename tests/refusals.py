@@ -1,0 +1,24 @@
+"""Refusals by their stable problem, and by the facts that a message must name; never by its wording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from shufflesum.errors import ShufflesumError
+
+__all__ = ["refused"]
+
+
+@contextmanager
+def refused(
+    problem: str, *facts: str, error: type[ShufflesumError] = ShufflesumError
+) -> Iterator[pytest.ExceptionInfo[ShufflesumError]]:
+    """What is done inside must be refused with this problem, by a message that names each of the facts."""
+    with pytest.raises(error) as caught:
+        yield caught
+    assert caught.value.problem == problem, f"{caught.value.problem}: {caught.value}"
+    for fact in facts:
+        assert fact in str(caught.value)
