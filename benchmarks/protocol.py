@@ -19,9 +19,9 @@ ROWS, DIMENSION = 1_000_000, 100
 LEVELS, NOISE = 3, 0.2
 
 
-def _plan(reports: int) -> Plan:
+def _plan(coordinates: int) -> Plan:
     return unprotected_plan(
-        users=1, shape=DIMENSION, reports=reports, levels=LEVELS, noise_probability=NOISE, bounds=(0.0, 1.0)
+        users=1, shape=DIMENSION, coordinates=coordinates, levels=LEVELS, noise_probability=NOISE, bounds=(0.0, 1.0)
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 import shufflesum as ss
 from beats import load
-from shufflesum.accuracy import report_variance
+from shufflesum.mechanisms.replace.error import report_variance
 
 BINS = 25
 
@@ -20,14 +20,15 @@ answers = np.eye(BINS, dtype=np.float32)[bin_of_user]  # (users, 25): a single 1
 
 # The answers are 0 or 1: with one rounding step nothing is ever rounded, and the noise can be smallest. Every user
 # reports every bin.
-estimate = ss.aggregate(answers, bounds=(0.0, 1.0), levels=1, reports=BINS, epsilon=1.0, delta=1e-6)
+estimate = ss.aggregate(answers, bounds=(0.0, 1.0), levels=1, coordinates=BINS, epsilon=1.0, delta=1e-6)
 plan = estimate.plan
 print(f"{estimate.users} users, one of {BINS} bins each; unit of privacy: one row, here one beat")
 print(f"guarantee: epsilon {plan.epsilon}, delta {plan.delta}\n")
 
 # estimate.standard_error allows for answers between 0 and 1, which one rounding step would blur. We know there are
 # none, so the noise is all there is, and it is public: the same for every bin and every crowd.
-variance = float(report_variance(0.0, plan.levels, plan.noise_probability)) / estimate.users
+assert isinstance(plan.mechanism, ss.Replace)
+variance = float(report_variance(0.0, 1, plan.mechanism.noise_probability)) / estimate.users
 truth = answers.mean(axis=0, dtype=np.float64)
 print(f"strength      truth   estimate, each +- {np.sqrt(variance):.4f}")
 for b in np.flatnonzero(truth > 0.0005):

@@ -26,13 +26,13 @@ classes = classes_of(beats)
 tensors = np.zeros((len(beats), 5, 4, 25), dtype=np.float32)
 tensors[np.arange(len(beats)), classes] = beats.reshape(-1, 4, 25)
 
-estimate = ss.aggregate(tensors, bounds=(0.0, 1.0), reports=500, epsilon=1.0, delta=1e-6)
+estimate = ss.aggregate(tensors, bounds=(0.0, 1.0), coordinates=500, epsilon=1.0, delta=1e-6)
 plan = estimate.plan
 print(f"{estimate.users} users, a tensor of shape {plan.shape} each; unit of privacy: one row, here one beat")
 print(f"guarantee: epsilon {plan.epsilon}, delta {plan.delta}\n")
 
-# Averages over time have smaller error bars than single entries. Every user reported every entry (reports=500), each
-# with noise of its own, so squared errors add up.
+# Averages over time have smaller error bars than single entries. Every user reported every entry (coordinates=500),
+# each with noise of its own, so squared errors add up.
 truth = tensors.mean(axis=0, dtype=np.float64)
 by_quarter, true_by_quarter = estimate.mean.mean(axis=2), truth.mean(axis=2)
 error_bar = np.sqrt(np.sum(estimate.standard_error**2, axis=2)) / 25

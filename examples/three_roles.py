@@ -11,18 +11,15 @@ from numpy.typing import NDArray
 import shufflesum as ss
 from beats import load
 
-REPORT = np.dtype([("coordinate", ">u4"), ("value", ">u2")])  # 6 bytes: all that a report is
+REPORT = np.dtype(">u4")  # 4 bytes: all that a report is, one cell: coordinate x (levels + 1) + value
 
 
 def pack(reports: ss.Reports) -> bytes:
-    table = np.empty(len(reports), dtype=REPORT)
-    table["coordinate"], table["value"] = reports.coordinates, reports.values
-    return table.tobytes()
+    return reports.cells.astype(REPORT).tobytes()
 
 
 def unpack(plan_id: str, message: bytes) -> ss.Reports:
-    table = np.frombuffer(message, dtype=REPORT)
-    return ss.Reports(plan_id, table["coordinate"].astype(np.uint32), table["value"].astype(np.uint16))
+    return ss.Reports(plan_id, np.frombuffer(message, dtype=REPORT).astype(np.uint32))
 
 
 def devices(plan_json: str, beats: NDArray[np.float64]) -> bytes:
@@ -58,11 +55,12 @@ plan_json = plan.to_json()  # public: everybody has it
 print(f"{plan.users} users, {plan.reports} reports of {REPORT.itemsize} bytes each")
 print("unit of privacy: one row, here one beat")
 print(f"guarantee against the analyzer: epsilon {plan.epsilon}, delta {plan.delta}")
-print(f"if the shuffler helps it: epsilon {math.ceil(plan.local_epsilon)}, which is next to nothing\n")
+if plan.local_epsilon is not None:
+    print(f"if the shuffler helps it: epsilon {math.ceil(plan.local_epsilon)}, which is next to nothing\n")
 
 sent = [devices(plan_json, half) for half in np.array_split(beats, 2)]
 mixed = shuffler(plan.id, sent)
-cut = len(mixed) // 12 * 6  # between two reports
+cut = len(mixed) // 8 * 4  # between two reports
 estimate = analyzer(plan_json, [mixed[:cut], mixed[cut:]])
 print("the shuffler sees user 0 send:  ", np.frombuffer(sent[0], dtype=REPORT)[:6], "...")
 print("the analyzer sees somebody send:", np.frombuffer(mixed, dtype=REPORT)[:6], "...\n")

@@ -8,6 +8,6 @@ from shufflesum import aggregate
 
 if __name__ == "__main__":
     for levels in (1, 3):
-        for reports, dtype in ((None, np.float64), (2, np.float32)):
+        for coordinates, dtype in ((None, np.float64), (2, np.float32)):
             rows = np.full((60, 3), 0.5, dtype=dtype)
-            aggregate(rows, epsilon=2.0, delta=1e-3, levels=levels, reports=reports)
+            aggregate(rows, epsilon=2.0, delta=1e-3, levels=levels, coordinates=coordinates)

@@ -111,7 +111,7 @@ def test_importing_the_library_is_light() -> None:
     "arguments",
     [
         "run rows.csv --epsilon 2 --delta 1e-4 --bounds 0 1",
-        "privacy --users 1000 --levels 3 --noise-probability 0.2 --reports 9 --delta 1e-4",
+        "privacy --users 1000 --levels 3 --noise-probability 0.2 --rounds 9 --delta 1e-4",
     ],
 )
 def test_a_first_command_compiles_no_kernel_twice(tmp_path: Path, arguments: str) -> None:
@@ -127,7 +127,7 @@ def test_a_first_command_compiles_no_kernel_twice(tmp_path: Path, arguments: str
         "    if found.is_start and function.__module__.startswith('shufflesum.'):\n"
         "        print(function.__module__, function.__name__, file=sys.stderr)\n"
     )
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "SHUFFLESUM_CACHE": "off"}
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )

@@ -27,7 +27,6 @@ def test_an_error_says_its_message_and_keeps_its_problem_between_processes(kind:
     ):
         assert type(error) is kind
         assert (error.problem, str(error)) == ("too-few-users", "ten are needed")
-    assert (kind("something").problem, str(kind("something"))) == ("unnamed", "something")
 
 
 def named_in_the_code() -> dict[str, str]:

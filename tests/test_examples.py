@@ -36,17 +36,20 @@ NUMBERS = {
 _OTHERS = sorted(NUMBERS.keys() - {"three_roles", "matrix"})  # sabotaged in the slow suite only
 
 WRONG_ANALYZER = """
-import shufflesum.estimation as e
-e.Estimate._gamma = property(lambda self: self.plan.noise_probability / 2)
+import shufflesum.mechanisms.replace.mechanism as m
+right = m.ReplaceMeans
+def wrong(noise_probability, **rest):
+    return right(noise_probability=noise_probability / 2, **rest)
+m.ReplaceMeans = wrong
 """
 NO_NOISE = """
-import numpy, shufflesum.estimation as e, shufflesum.protocol.randomizer as r
-noisy = r.Randomizer._privatize
-def noiseless(self, positions):
+import numpy, shufflesum.mechanisms.replace.mechanism as m
+right, noisy = m.ReplaceMeans, m.ReplaceEncoder.__init__
+def noiseless(self, *arguments):
+    noisy(self, *arguments)
     self._noise_numerator = numpy.uint64(0)
-    return noisy(self, positions)
-r.Randomizer._privatize = noiseless
-e.Estimate._gamma = 0.0
+m.ReplaceEncoder.__init__ = noiseless
+m.ReplaceMeans = lambda noise_probability, **rest: right(noise_probability=0.0, **rest)
 """
 
 

@@ -80,23 +80,37 @@ Problem = Literal[
     "in-use",
     "malformed",
     "other-format",
+    "other-measurements",
     "other-work",
     "spark-failed",
     "unreadable",
     "unwritable",
-    # anything that was not given a name
-    "unnamed",
+    # keys, tasks, uploads and servers
+    "address-taken",
+    "contributed",
+    "malformed-address",
+    "malformed-key",
+    "open-to-others",
+    "other-key",
+    "other-store",
+    "server-failed",
+    "stopped",
+    "store-unavailable",
+    "too-few-tokens",
+    "unreachable",
+    "untrusted",
+    "wrong-batch",
+    "wrong-length",
+    "wrong-round",
+    "wrong-task",
+    "wrong-version",
 ]
 
 
 class ShufflesumError(Exception):
     """Root of every error this package raises on purpose."""
 
-    problem: Problem | str
-
-    def __init__(self, problem: Any, message: str | None = None) -> None:
-        if message is None:
-            problem, message = "unnamed", problem
+    def __init__(self, problem: Problem | str, message: str) -> None:
         super().__init__(message)
         self.problem = problem
 

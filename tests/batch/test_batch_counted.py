@@ -76,6 +76,20 @@ def test_another_file_of_the_same_shuffle_is_welcome(saved: Path) -> None:
         assert (counted.counts.accepted, counted.shuffles) == (3, 1)
 
 
+def test_counts_are_whole_once_all_that_was_written_has_come(tmp_path: Path) -> None:
+    with Counted(tmp_path / "c.json", PLAN) as counted:
+        assert counted.whole
+        counted.add(counts_of(1, 2), DAY, {Path("a"): "a" * 64}, written=3)
+        assert not counted.whole
+        counted.save()
+    with Counted(tmp_path / "c.json", PLAN) as counted:
+        assert not counted.whole
+        counted.add(counts_of(rejected=1), DAY, {Path("b"): "b" * 64})
+        assert counted.whole
+        counted.add(counts_of(5), Identity.for_plan(PLAN).shuffled(), {Path("c"): "c" * 64})
+        assert not counted.whole, "nobody knows how much that shuffle wrote"
+
+
 def test_unshuffled_reports_are_never_added(saved: Path) -> None:
     with Counted(saved, PLAN) as counted, pytest.raises(ReportsError, match="only shuffled"):
         counted.add(counts_of(1), Identity.for_plan(PLAN), {Path("x"): "c" * 64})

@@ -185,6 +185,18 @@ def listed(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_single_file_knows_how_much_was_written_with_it(listed: Path) -> None:
+    one, two = (open_dataset(listed / f"part-{number}.parquet", stage="reports") for number in (0, 1))
+    assert (one.rows, one.written, one.whole) == (2, 3, False)
+    assert (two.rows, two.written, two.whole) == (1, 3, False)
+    other = write_folder(listed.parent / "other", REPORTS, [0])
+    (other / "part-0.parquet").rename(listed / "stray.parquet")
+    assert open_dataset(listed / "stray.parquet", stage="reports").written is None
+    write_part(listed, "part-1", [records_of([12, 12], REPORTS)], REPORTS)
+    with pytest.raises(ReportsError, match=r"part-1.parquet has 2 rows"):
+        open_dataset(listed / "part-1.parquet", stage="reports")
+
+
 def test_a_missing_and_an_extra_file_do_not_pass_for_the_whole(listed: Path) -> None:
     (listed / "part-1.parquet").rename(listed / "part-9.parquet")
     with pytest.raises(ReportsError, match=r"part-1\.parquet is missing"):
@@ -241,7 +253,7 @@ def test_a_full_disk_leaves_no_part(tmp_path: Path, kind: Format) -> None:
 def test_a_part_whose_batches_fail_does_not_appear(tmp_path: Path) -> None:
     def batches() -> Iterator[Any]:
         yield records_of([0], REPORTS)
-        raise DataError("a bad row")
+        raise DataError("out-of-bounds", "a bad row")
 
     with pytest.raises(DataError, match="a bad row"):
         write_part(tmp_path, "part", batches(), REPORTS)
@@ -317,7 +329,7 @@ def test_an_output_made_by_somebody_else_meanwhile_is_not_replaced(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(143), MemoryError(), WriteError("full"), OSError(28)]
+    "error", [KeyboardInterrupt(), SystemExit(143), MemoryError(), WriteError("unwritable", "full"), OSError(28)]
 )
 def test_an_interrupted_run_is_taken_up_again(tmp_path: Path, error: BaseException) -> None:
     output = tmp_path / "out"
@@ -331,7 +343,13 @@ def test_an_interrupted_run_is_taken_up_again(tmp_path: Path, error: BaseExcepti
 
 
 @pytest.mark.parametrize(
-    "error", [DataError("row 3"), ReportsError("mixed"), FileError("cut short"), ValueError("bug")]
+    "error",
+    [
+        DataError("out-of-bounds", "row 3"),
+        ReportsError("mixed-reports", "mixed"),
+        FileError("damaged", "cut"),
+        ValueError("bug"),
+    ],
 )
 def test_bad_input_leaves_nothing_behind(tmp_path: Path, error: Exception) -> None:
     interrupt(tmp_path / "out", error)

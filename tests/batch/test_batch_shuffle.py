@@ -510,7 +510,7 @@ def test_units_cover_every_group_once(folder: Path) -> None:
 MEASURE = """
 import sys
 from pathlib import Path
-import pyarrow.parquet
+import numba, pyarrow.parquet
 from shufflesum.batch.shuffle import shuffle
 
 def peak():

@@ -9,18 +9,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 import shufflesum as ss
-from shufflesum import audit as ss_audit
+from shufflesum.audit import attacks as ss_audit
 from shufflesum.cli.audit import command
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.protocol import Randomizer
+from shufflesum.mechanisms.replace.encode import ReplaceEncoder
 
 QUICK = ("--samples", "2000000", "--trials", "20", "--seconds", "60")
-SMALL = ("--users", "1000", "--dimension", "3", "--levels", "2", "--reports", "3")
+SMALL = ("--users", "1000", "--dimension", "3", "--levels", "2", "--coordinates", "3")
 
 
-class HalfTheNoise(Randomizer):
-    def __init__(self, plan: ss.Plan, **options: Any) -> None:
-        super().__init__(plan, **options)
+class HalfTheNoise(ReplaceEncoder):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._noise_numerator //= np.uint64(2)
 
 
@@ -51,7 +51,7 @@ def test_the_json_holds_both_bounds() -> None:
 
 
 def test_half_the_noise_fails_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shufflesum.audit.Randomizer", HalfTheNoise)
+    monkeypatch.setattr("shufflesum.mechanisms.replace.mechanism.ReplaceEncoder", HalfTheNoise)
     done = run(*SMALL, *QUICK)
     assert done.exit_code == 1
     assert "FAILED" in done.stdout
@@ -66,9 +66,9 @@ def test_half_the_noise_fails_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bounds_are_not_rounded_in_our_favour(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = ss.plan(users=1000, shape=3, levels=2, reports=3, epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=1000, shape=3, levels=2, coordinates=3, epsilon=1.0, delta=1e-6)
     attack = ss_audit.ReportAttack(10, 0.123456789, 0.98769)
-    result = ss_audit.AuditResult(plan, 0.999999, 0.99991, attack, ss_audit.BatchAttack(0, 0.0), ())
+    result = ss_audit.AuditResult(plan, 0.999999, 0.99991, attack, ss_audit.BatchAttack(0, 0.0), (), True)
     monkeypatch.setattr("shufflesum.cli.audit.audit", lambda *_, **__: result)
     shown = run(*SMALL).stdout
     assert "epsilon >= 0.9876," in shown
@@ -77,7 +77,7 @@ def test_bounds_are_not_rounded_in_our_favour(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_plan_file_is_audited_and_fixes_all_parameters(tmp_path: Path) -> None:
-    plan = ss.plan(users=1000, shape=(2, 2), levels=1, reports=4, epsilon=2.0, delta=1e-5, bounds=(-1.0, 1.0))
+    plan = ss.plan(users=1000, shape=(2, 2), levels=1, coordinates=4, epsilon=2.0, delta=1e-5, bounds=(-1.0, 1.0))
     path = tmp_path / "plan.json"
     path.write_text(plan.to_json())
     done = run("--plan", path, *QUICK, "--json")

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shufflesum.aggregate import aggregate_batches
-from shufflesum.contract import Plan
-from shufflesum.estimation import Estimate
+from shufflesum import Estimate, Plan
+from shufflesum.aggregation import aggregate_batches
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from shufflesum.contract import Guarantee
+from tests.replaced import with_guarantee
 
 import shufflesum as ss
 from shufflesum._rounding import upwards
 from shufflesum.errors import PlanError
+from shufflesum.planning import PlanChoices
 from shufflesum.statement import statement
 
 if TYPE_CHECKING:
@@ -27,13 +28,19 @@ TARGET = ("--users", "5000", "--dimension", "8", "--epsilon", "1", "--delta", "1
 def test_json_is_a_plan_that_loads(command: Command, folder: Path) -> None:
     shown = command("plan", *TARGET, "--json", "-o", "plan.json").document
     assert ss.Plan.load(folder / "plan.json").id == shown["id"]
-    for name in ("users", "dimension", "epsilon", "delta", "levels", "reports", "noise_probability", "accountant"):
-        assert name in shown
+    assert (shown["guarantee"]["users"], shown["guarantee"]["epsilon"], shown["guarantee"]["delta"]) == (
+        5000,
+        1.0,
+        1e-6,
+    )
+    assert (shown["mechanism"]["kind"], shown["guarantee"]["accountant"]) == ("replace", "exact")
+    assert (shown["dimension"], shown["reports"]) == (8, shown["mechanism"]["coordinates"])
+    assert shown["cells"] == 8 * (shown["mechanism"]["levels"] + 1)
     assert set(shown["expected_error"]) == {"sampling", "rounding", "noise", "total"}
     parts = shown["expected_error"]
     assert parts["total"] == pytest.approx(parts["sampling"] + parts["rounding"] + parts["noise"])
-    assert shown["bytes_per_user"] == {"raw": 6 * shown["reports"], "sealed": 54 * shown["reports"]}
-    assert shown["local_epsilon"] > shown["epsilon"]
+    assert shown["bytes_per_user"] == {"raw": 4 * shown["reports"], "sealed": 52 * shown["reports"]}
+    assert shown["local_epsilon"] > shown["guarantee"]["epsilon"]
 
 
 def test_the_card_says_what_matters(command: Command) -> None:
@@ -43,20 +50,26 @@ def test_the_card_says_what_matters(command: Command) -> None:
 
 
 def test_fixed_choices_and_caps_are_respected(command: Command) -> None:
-    fixed = command("plan", *TARGET, "--levels", "2", "--reports", "4", "--json").document
-    assert (fixed["levels"], fixed["reports"]) == (2, 4)
+    fixed = command("plan", *TARGET, "--levels", "2", "--coordinates", "4", "--json").document["mechanism"]
+    assert (fixed["levels"], fixed["coordinates"]) == (2, 4)
     assert command("plan", *TARGET, "--max-reports", "2", "--json").document["reports"] <= 2
     paper = command(
         *("plan", "--users", "50000", "--dimension", "100", "--epsilon", "0.95", "--delta", "0.5"),
         *("--accountant", "paper", "--levels", "3", "--json"),
-    ).document
+    ).document["mechanism"]
     assert paper["noise_probability"] == pytest.approx(0.17053, abs=5e-6)
+
+
+@pytest.mark.parametrize("name", ["plan", "run"])
+def test_whatever_the_library_lets_one_choose_is_an_option(name: str) -> None:
+    module = importlib.import_module(f"shufflesum.cli.{name}")
+    assert {parameter.name for parameter in module.command.params} >= PlanChoices.__optional_keys__
 
 
 def test_rounds_and_dishonest_users_cost_noise(command: Command) -> None:
     def noise(*extra: str) -> float:
-        shown = command("plan", *TARGET, "--levels", "2", "--reports", "8", *extra, "--json").document
-        return float(shown["noise_probability"])
+        shown = command("plan", *TARGET, "--levels", "2", "--coordinates", "8", *extra, "--json").document
+        return float(shown["mechanism"]["noise_probability"])
 
     assert noise("--rounds", "4") > noise() < noise("--honest-fraction", "0.5")
 
@@ -76,8 +89,8 @@ def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command,
         "plan", *given, "--dimension", "3", "--delta", "1e-6", "--target-error", target, "--levels", "1", "--json"
     ).document
     assert shown["expected_error"]["total"] <= target
-    name = left_out[2:]
-    smaller = {"users": shown["users"], "epsilon": shown["epsilon"]} | {name: shown[name] * 0.99}
+    name, found = left_out[2:], shown["guarantee"]
+    smaller = {"users": found["users"], "epsilon": found["epsilon"]} | {name: found[name] * 0.99}
     worse = ss.plan(
         users=math.floor(smaller["users"]), shape=3, epsilon=smaller["epsilon"], delta=1e-6, levels=1
     ).expected_error.total
@@ -89,7 +102,7 @@ def test_a_plan_for_matrices_runs_on_a_file_of_matrices(command: Command, folder
     made = command(
         "plan", "--users", 600, "--shape", "2,3", "--epsilon", 1, "--delta", 1e-6, "-o", "plan.json", "--json"
     )
-    assert made.document["structure"] == {"kind": "dense", "shape": [2, 3]}
+    assert made.document["domain"]["structure"] == {"kind": "dense", "shape": [2, 3]}
     assert np.shape(command("run", "matrices.npy", "--plan", "plan.json", "--json").estimate["mean"]) == (2, 3)
 
 
@@ -100,7 +113,7 @@ def test_a_delta_that_lays_somebody_open_is_called_so(command: Command) -> None:
     assert "1/users (0.001) or more lets somebody be laid open" in large.out
     plan = ss.plan(users=1000, shape=2, epsilon=1.0, delta=0.001)
     assert "no less than one in 1,000 users" in statement(plan)
-    assert "laid open" not in statement(replace(ss.plan(users=1000, shape=2, epsilon=1.0, delta=1e-6)))
+    assert "laid open" not in statement(ss.plan(users=1000, shape=2, epsilon=1.0, delta=1e-6))
 
 
 def test_the_picture_is_drawn(command: Command, folder: Path) -> None:
@@ -130,7 +143,8 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
         (("--users", "10", "--epsilon", "1", "--delta", "1e-6"), "either --dimension D or --shape"),
         (("--users", "10", "--shape", "2x2", "--epsilon", "1", "--delta", "1e-6"), "--shape is '2x2'"),
         ((*TARGET, "--levels", "0"), "levels is 0"),
-        ((*TARGET, "--reports", "9"), "reports is 9"),
+        ((*TARGET, "--coordinates", "9"), "coordinates is 9"),
+        ((*TARGET, "--coordinates", "3", "--max-reports", "2"), "above max_reports = 2"),
         ((*TARGET, "--bounds", "1", "1"), "bounds"),
         ((*TARGET, "--rounds", "0"), "rounds is 0"),
         ((*TARGET, "--honest-fraction", "2"), "honest_fraction is 2"),
@@ -195,6 +209,7 @@ def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Comma
     assert "**0.778**, **1.24e-7**" in page
     for words in ("Who sees what", "one user, that is one row", "up to 3 rounds", "4,500 users", "collude"):
         assert words in page
+    assert plan.local_epsilon is not None
     assert upwards(plan.local_epsilon) in page
     assert len(page.splitlines()) < 60
     assert command("statement", "plan.json", "-o", "page.md").code == 0
@@ -204,11 +219,11 @@ def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Comma
 def test_a_plan_made_by_hand_gets_no_statement_it_does_not_keep() -> None:
     plan = ss.plan(users=5000, shape=8, epsilon=1.0, delta=1e-6)
     with pytest.raises(PlanError):
-        statement(replace(plan, users=50, rounds=100))
+        statement(with_guarantee(plan, users=50, rounds=100))
 
 
 def test_a_large_epsilon_is_stated_as_it_is() -> None:
-    plan = replace(ss.plan(users=50, shape=2, epsilon=10.0, delta=1e-6), guarantee=Guarantee(800.0, 1e-6, "exact"))
+    plan = with_guarantee(ss.plan(users=50, shape=2, epsilon=10.0, delta=1e-6), epsilon=800.0)
     assert "more than a factor of\ne^800, plus" in statement(plan)
 
 
@@ -221,7 +236,8 @@ def test_files_may_have_any_name(command: Command, folder: Path) -> None:
 
 def test_a_false_claim_gets_no_statement(command: Command, folder: Path) -> None:
     document = json.loads(ss.plan(users=5000, shape=8, epsilon=1.0, delta=1e-6).to_json())
-    (folder / "plan.json").write_text(json.dumps(document | {"delta": 1e-9}))
+    document["guarantee"]["delta"] = 1e-9
+    (folder / "plan.json").write_text(json.dumps(document))
     done = command("statement", "plan.json")
     assert done.code == 2
     assert "plan.json" in done.err

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Command, Within
 
 PRIVACY = ("--epsilon", "1", "--delta", "1e-6")
-QUICK = (*PRIVACY, "--reports", "3", "--levels", "4", "--json")  # nothing left to plan for three columns
+QUICK = (*PRIVACY, "--coordinates", "3", "--levels", "4", "--json")  # nothing left to plan for three columns
 
 Floats = NDArray[np.float64]
 
@@ -90,10 +90,10 @@ def test_a_first_line_that_counts_as_a_user_is_told(command: Command, folder: Pa
 
 def test_numbers_in_the_first_line_can_be_declared_a_header(command: Command, folder: Path) -> None:
     (folder / "x.csv").write_text("2019,2020\n" + "0.25,0.75\n" * 99)
-    arguments = ("run", "x.csv", *PRIVACY, "--reports", 1, "--levels", 1, "--json")
-    assert command(*arguments, "--header").document["plan"]["users"] == 99
+    arguments = ("run", "x.csv", *PRIVACY, "--coordinates", 1, "--levels", 1, "--json")
+    assert command(*arguments, "--header").document["plan"]["guarantee"]["users"] == 99
     assert "2019.0 is out of bounds" in command(*arguments).err
-    assert command(*arguments, "--no-header", "--clip").document["plan"]["users"] == 100
+    assert command(*arguments, "--no-header", "--clip").document["plan"]["guarantee"]["users"] == 100
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])
@@ -104,11 +104,11 @@ def test_arrays_of_any_shape_come_back_in_that_shape(
     truth = truth[: int(np.prod(shape))].reshape(shape)
     values = truth + np.random.default_rng(4).uniform(-0.2, 0.2, (5000, *shape))
     np.save(folder / "x.npy", values.astype(np.float32))
-    reports = max(1, int(np.prod(shape)))
-    arguments = ("run", "x.npy", *PRIVACY, "--reports", reports, "--levels", 4, "--json")
+    dimension = max(1, int(np.prod(shape)))
+    arguments = ("run", "x.npy", *PRIVACY, "--coordinates", dimension, "--levels", 4, "--json")
     document = command(*arguments).document
     estimate = document["estimate"]
-    assert document["plan"]["dimension"] == reports
+    assert document["plan"]["dimension"] == dimension
     assert within(estimate, values.mean(axis=0))
     assert not within(estimate, values.mean(axis=0) + 0.2)
     assert np.shape(estimate["confidence_interval"]) == (2, *shape)
@@ -121,33 +121,23 @@ def test_json_is_one_strict_object_with_the_promised_keys(command: Command, fold
     assert done.err == ""
     plan, estimate = done.document["plan"], done.estimate
     assert set(done.document) == {"plan", "estimate"}
-    assert plan.pop("noise_probability") == pytest.approx(0.09, abs=0.02)
-    assert (
-        plan.items()
-        >= {
-            "users": 5000,
-            "dimension": 3,
-            "epsilon": 1.0,
-            "delta": 1e-6,
-            "levels": 4,
-            "reports": 3,
-            "accountant": "exact",
-            "sampling": "uniform",
-            "rounds": 1,
-            "honest_fraction": 1.0,
-        }.items()
-    )
-    listed = {"mean", "sum", "users", "standard_error", "confidence_interval", "report_counts"}
+    assert plan["mechanism"].pop("noise_probability") == pytest.approx(0.09, abs=0.02)
+    assert plan["mechanism"] == {"kind": "replace", "coordinates": 3, "levels": 4, "sampling": "uniform"}
+    claim = {"epsilon": 1.0, "delta": 1e-6, "users": 5000, "honest_fraction": 1.0, "rounds": 1, "accountant": "exact"}
+    assert plan["guarantee"] == claim
+    assert (plan["dimension"], plan["cells"], plan["reports"]) == (3, 15, 3)
+    listed = {"mean", "sum", "users", "standard_error", "confidence_interval", "report_counts", "guarantee_holds"}
     assert set(estimate) >= listed
     assert estimate["sum"] == [5000 * mean for mean in estimate["mean"]]
     assert estimate["report_counts"] == [5000] * 3
+    assert estimate["guarantee_holds"] is True
     lower, upper = estimate["confidence_interval"]
     assert all(low < mean < high for low, mean, high in zip(lower, estimate["mean"], upper, strict=True))
 
 
 def test_what_nobody_reported_is_null_and_noted(command: Command, folder: Path) -> None:
     np.save(folder / "x.npy", np.full((3, 4, 10), 0.5))
-    done = command("run", "x.npy", *PRIVACY, "--reports", 1, "--json", "-o", "o.csv", "--plot", "p.svg")
+    done = command("run", "x.npy", *PRIVACY, "--coordinates", 1, "--json", "-o", "o.csv", "--plot", "p.svg")
     counts = np.array(done.estimate["report_counts"])
     assert counts.sum() == 3
     for key in ("mean", "sum", "standard_error"):
@@ -164,7 +154,7 @@ def test_what_nobody_reported_is_null_and_noted(command: Command, folder: Path) 
 def test_every_output_file_says_what_the_json_says(command: Command, folder: Path, crowd: Floats) -> None:
     np.save(folder / "x.npy", np.concatenate([crowd, crowd], axis=1).reshape(-1, 3, 2))
     for suffix in ("json", "csv", "parquet", "npz"):
-        arguments = (*PRIVACY, "--reports", 2, "--levels", 3, "--json", "--confidence", 0.9, "-o", f"out.{suffix}")
+        arguments = (*PRIVACY, "--coordinates", 2, "--levels", 3, "--json", "--confidence", 0.9, "-o", f"out.{suffix}")
         document = command("run", "x.npy", *arguments).document
         assert_same(document, read_output(folder / f"out.{suffix}"))
     assert sorted(path.name for path in folder.iterdir()) == ["out.csv", "out.json", "out.npz", "out.parquet", "x.npy"]
@@ -196,7 +186,7 @@ def read_output(path: Path) -> dict[str, Any]:
 def assert_same(document: dict[str, Any], found: dict[str, Any]) -> None:
     for key, value in document["estimate"].items():
         # One row per entry has no place for what there is only one of.
-        if key in found or key not in ("users", "confidence_level", "rejected_reports"):
+        if key in found or key not in ("users", "confidence_level", "rejected_reports", "guarantee_holds"):
             np.testing.assert_array_equal(found[key], value, err_msg=key)
     for key, value in document["plan"].items():
         assert "plan" not in found or found["plan"][key] == value
@@ -222,7 +212,7 @@ def test_the_plot_is_a_whole_picture_that_needs_no_network(
 
 def test_people_read_names_and_what_was_written(command: Command, folder: Path, crowd: Floats) -> None:
     write_table(folder / "x.csv", crowd, "[/b],height [cm],c")
-    done = command("run", "x.csv", *PRIVACY, "--reports", 3, "--levels", 4, "-o", "out[b].json")
+    done = command("run", "x.csv", *PRIVACY, "--coordinates", 3, "--levels", 4, "-o", "out[b].json")
     assert (done.code, done.err) == (0, "")
     for expected in ("5,000 users", "guarantee for one row: epsilon 1", "[/b]", "height [cm]", "wrote out[b].json"):
         assert expected in done.out
@@ -232,7 +222,7 @@ def test_people_read_names_and_what_was_written(command: Command, folder: Path, 
 
 
 def test_a_plan_made_before_is_used_as_it_is(command: Command, folder: Path, crowd: Floats, within: Within) -> None:
-    plan = ss.plan(users=4000, shape=(1, 3), epsilon=0.5, delta=1e-7, reports=1, levels=5)
+    plan = ss.plan(users=4000, shape=(1, 3), epsilon=0.5, delta=1e-7, coordinates=1, levels=5)
     (folder / "plan.json").write_text(plan.to_json())
     write_table(folder / "x.csv", crowd, "a,b,c")
     document = command("run", "x.csv", "--plan", "plan.json", "--json").document

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc")
 
 SCRIPT = str(Path(sys.executable).with_name("shufflesum"))
-QUICK = ("--epsilon", "1", "--delta", "1e-6", "--reports", "1", "--levels", "3")
+QUICK = ("--epsilon", "1", "--delta", "1e-6", "--coordinates", "1", "--levels", "3")
 
 
 @pytest.fixture

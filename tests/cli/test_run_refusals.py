@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
+from tests.replaced import replace_of, with_guarantee, with_mechanism
 
 import shufflesum as ss
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Refused = Callable[..., str]
 PRIVACY = ("--epsilon", "1", "--delta", "1e-6")
-QUICK = (*PRIVACY, "--reports", "1", "--levels", "3")
+QUICK = (*PRIVACY, "--coordinates", "1", "--levels", "3")
 OUTPUTS = ("-o", "out/estimate.json", "--plot", "out/plot.svg")
 
 
@@ -78,9 +78,9 @@ def test_the_good_file_of_these_tests_is_taken(command: Command, folder: Path, g
     ],
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz", "csv", "parquet"])
-@pytest.mark.parametrize("reports", [1, 3])
+@pytest.mark.parametrize("coordinates", [1, 3])
 def test_a_bad_value_is_named_wherever_it_is(
-    refused: Refused, folder: Path, value: float, said: str, suffix: str, reports: int
+    refused: Refused, folder: Path, value: float, said: str, suffix: str, coordinates: int
 ) -> None:
     values = np.full((1000, 3), 0.25)
     values[765, 2] = value
@@ -93,7 +93,7 @@ def test_a_bad_value_is_named_wherever_it_is(
         np.savez(path, values)
     else:
         np.save(path, values)
-    assert re.search(said, refused(path, *PRIVACY, "--reports", reports, "--levels", 3))
+    assert re.search(said, refused(path, *PRIVACY, "--coordinates", coordinates, "--levels", 3))
 
 
 def test_a_bad_value_in_a_later_batch_is_named_by_its_row_in_the_file(
@@ -193,8 +193,8 @@ def test_a_file_that_is_no_table(refused: Refused, folder: Path) -> None:
         ("--epsilon 1 --delta 1e-6 --bounds 1 1", r"bounds \(1\.0, 1\.0\) .*lower bound must be below.*--bounds"),
         ("--epsilon 1 --delta 1e-6 --bounds 2 -1", r"bounds \(2\.0, -1\.0\) .*lower bound must be below.*--bounds"),
         ("--epsilon 1 --delta 1e-6 --bounds 0 inf", r"bounds \(0\.0, inf\) .*must be finite.*--bounds"),
-        ("--epsilon 1 --delta 1e-6 --reports 4", "reports is 4; it must lie between 1 and 3"),
-        ("--epsilon 1 --delta 1e-6 --reports 0", "reports is 0; it must lie between 1 and 3"),
+        ("--epsilon 1 --delta 1e-6 --coordinates 4", "coordinates is 4; it must lie between 1 and 3"),
+        ("--epsilon 1 --delta 1e-6 --coordinates 0", "coordinates is 0; it must lie between 1 and 3"),
         ("--epsilon 1 --delta 1e-6 --max-reports 0", "max_reports is 0; it must lie between 1"),
         ("--epsilon 1 --delta 1e-6 --levels 0", "levels is 0; it must lie between 1"),
         ("--epsilon 1 --delta 1e-6 --levels 1000", "levels is 1000; it must lie between 1 and 999"),
@@ -233,7 +233,6 @@ def test_columns_that_are_not_there(refused: Refused, folder: Path, columns: str
     ("columns", "arguments", "said"),
     [
         (2**31, "", "2147483648 coordinates, but reports can number at most 2147483647"),
-        (2**31 - 1, "", "dimension 2147483647 is too large for the report format"),
         (2**24, "--levels 999", "levels is 999; it must lie between 1 and 254"),
         (2**20, "--accountant paper --levels 4095", "levels is 4095; it must lie between 1 and 4094"),
     ],
@@ -262,7 +261,7 @@ def test_an_option_the_parser_refuses_is_named(
 
 @pytest.fixture
 def plan(folder: Path) -> ss.Plan:
-    plan = ss.plan(users=1000, shape=3, epsilon=1.0, delta=1e-6, reports=1, levels=3)
+    plan = ss.plan(users=1000, shape=3, epsilon=1.0, delta=1e-6, coordinates=1, levels=3)
     (folder / "plan.json").write_text(plan.to_json())
     return plan
 
@@ -273,7 +272,7 @@ def plan(folder: Path) -> ss.Plan:
         "--epsilon 1",
         "--delta 1e-6",
         "--bounds 0 1",
-        "--reports 1",
+        "--coordinates 1",
         "--max-reports 1",
         "--levels 3",
         "--sampling stratified",
@@ -305,12 +304,19 @@ def test_a_plan_for_another_shape(refused: Refused, folder: Path, plan: ss.Plan,
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("noise_probability", 0.0), ("epsilon", 0.1), ("users", 10), ("bounds", [0.0, 0.5])],
+    [
+        ("mechanism.noise_probability", 0.0),
+        ("guarantee.epsilon", 0.1),
+        ("guarantee.users", 10),
+        ("domain.bounds", [0.0, 0.5]),
+    ],
 )
 def test_a_plan_changed_by_hand(
     refused: Refused, folder: Path, good: str, plan: ss.Plan, field: str, value: Any
 ) -> None:
-    changed = json.loads(plan.to_json()) | {field: value}
+    changed = json.loads(plan.to_json())
+    part, name = field.split(".")
+    changed[part][name] = value
     (folder / "plan.json").write_text(json.dumps(changed))
     assert re.search(f"changed after it was made: it says id {plan.id[:12]}", refused(good, "--plan", "plan.json"))
 
@@ -332,10 +338,11 @@ def test_a_first_line_that_may_be_somebodys_row_is_not_taken_for_names(refused: 
 def test_a_plan_that_claims_more_privacy_than_it_gives(
     refused: Refused, folder: Path, good: str, plan: ss.Plan
 ) -> None:
-    forged = replace(plan, noise_probability=math.floor(plan.noise_probability * 2.0**52) / 2.0**53)
+    less = math.floor(replace_of(plan).noise_probability * 2.0**52) / 2.0**53
+    forged = with_mechanism(plan, noise_probability=less)
     (folder / "plan.json").write_text(forged.to_json())
     assert re.search("claims epsilon = 1.0, .* but there delta is up to", refused(good, "--plan", "plan.json"))
-    unproven = replace(plan, guarantee=replace(plan.guarantee, accountant="none"))
+    unproven = with_guarantee(plan, accountant="none")
     (folder / "plan.json").write_text(unproven.to_json())
     assert "this plan has no privacy guarantee" in refused(good, "--plan", "plan.json")
 
@@ -344,6 +351,14 @@ def test_a_plan_that_claims_more_privacy_than_it_gives(
 def test_a_file_that_is_no_plan(refused: Refused, folder: Path, good: str, text: str) -> None:
     (folder / "plan.json").write_text(text)
     assert "not a plan" in refused(good, "--plan", "plan.json")
+
+
+def test_a_plan_file_of_the_format_before_is_refused_by_name(refused: Refused, folder: Path, good: str) -> None:
+    old = Path(__file__).parent.parent / "vectors" / "old_plan_1.json"
+    (folder / "plan.json").write_text(old.read_text())
+    said = refused(good, "--plan", "plan.json")
+    assert "plan.json: not a plan: its format is 'shufflesum-plan-1'" in said
+    assert "shufflesum plan -o FILE" in said
 
 
 def test_a_plan_that_cannot_be_read(refused: Refused, good: str) -> None:

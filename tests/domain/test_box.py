@@ -253,7 +253,7 @@ def test_json_that_is_no_domain_is_a_plan_error(value: object, message: str) -> 
 def test_neighbours_may_differ_in_every_coordinate() -> None:
     """Coordinates, not entries: what a structure makes equal or dependent is one."""
     for shape, dimension in (((2, 3), 6), (Symmetric(3), 6), (Span([[1.0, 2.0], [2.0, 4.0]]), 1)):
-        assert Box.of(shape, (0, 1)).neighbours == EveryCoordinate(dimension)  # type: ignore[arg-type]
+        assert Box.of(shape, (0, 1)).neighbours == EveryCoordinate(dimension)
 
 
 def test_structure_and_bounds_must_belong_together() -> None:

@@ -17,7 +17,15 @@ import shufflesum as ss
 from shufflesum.cells import BLANK
 from shufflesum.domain import Box
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.mechanisms import MECHANISMS, Mechanism, Replace, Sampling, mechanism_from_json, mechanism_to_json
+from shufflesum.mechanisms import (
+    MECHANISMS,
+    Mechanism,
+    Replace,
+    Sampling,
+    Target,
+    mechanism_from_json,
+    mechanism_to_json,
+)
 from shufflesum.mechanisms.replace import MAX_LEVELS
 from shufflesum.planning import PlanChoices
 from shufflesum.plans import Plan
@@ -87,8 +95,9 @@ def test_parameters_missing_or_too_many_are_refused_by_name(kind: str) -> None:
 @every_mechanism
 def test_parameters_of_another_type_are_refused(kind: str) -> None:
     whole = mechanism_to_json(SOME[kind])
+    wrongs: list[Any] = [None, "1", [1], {}, True, math.nan]
     for name in whole.keys() - {"kind"}:
-        for wrong in (None, "1", [1], {}, True, math.nan):
+        for wrong in wrongs:
             with pytest.raises(PlanError, match="mechanism is not valid"):
                 mechanism_from_json(whole | {name: wrong})
 
@@ -123,7 +132,8 @@ def test_every_user_sends_as_many_reports_of_the_plans_cells_or_blanks(kind: str
     encoder = mechanism.encoder(DOMAIN, SeededSource(1))
     rows = np.random.default_rng(1).uniform(-1, 1, (50, 4))
     sent = encoder.encode(rows, 0)
-    assert (sent.dtype, sent.shape) == (np.uint32, (50 * reports,))
+    assert sent.dtype == np.uint32
+    assert sent.shape == (50 * reports,)
     assert ((sent < cells) | (sent == BLANK)).all()
     assert encoder.encode(rows[:1], 0).shape == (reports,)
 
@@ -143,14 +153,15 @@ def test_what_users_send_is_decoded_to_their_mean(kind: str) -> None:
     table = np.bincount(sent[sent != BLANK], minlength=mechanism.cells(DOMAIN))
     means = mechanism.decode(DOMAIN, table, users)
     truth = (rows.mean(axis=0) + 1) / 2
-    for target in ("users", "population"):
-        error = np.sqrt(means.variance(target))  # type: ignore[arg-type]
+    targets: tuple[Target, ...] = ("users", "population")
+    for target in targets:
+        error = np.sqrt(means.variance(target))
         assert (np.abs(means.mean - truth) < 7 * error).all()
         assert not (np.abs(means.mean - truth[::-1]) < 7 * error).any()
-        low, high = means.interval(1e-9, target)  # type: ignore[arg-type]
+        low, high = means.interval(1e-9, target)
         assert ((low < truth) & (truth < high)).all()
     assert means.report_counts.shape == (4,)
-    blanks = np.count_nonzero(sent == BLANK)
+    blanks = int(np.count_nonzero(sent == BLANK))
     assert mechanism.fewest_dishonest(DOMAIN, table, blanks, 0, users) == 0
     assert mechanism.fewest_dishonest(DOMAIN, table, blanks, mechanism.reports(DOMAIN) * users // 2, users) > 0
 

@@ -65,7 +65,7 @@ def main() -> NoReturn:
     try:
         result = _group(standalone_mode=False)
     except ShufflesumError as error:
-        _fail(str(error))
+        _fail(f"{error} [{error.problem}]")
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -27,7 +27,7 @@ __all__ = ["command"]
 
 
 class _NotYetError(Exception):
-    """Too few reports so far; nothing is to be written but the state."""
+    """Too few reports so far, or not all of a batch; nothing is to be written but the state."""
 
 
 @click.command("analyze", short_help="Private mean and sum of shuffled reports.")
@@ -103,7 +103,7 @@ def command(
                 if state is not None:
                     counts, whole = state.counts, state.whole
                 _note(counts, state)
-                if state is not None and counts.users < plan.users:
+                if state is not None and not (counts.users >= plan.users and (whole or without_guarantee)):
                     raise _NotYetError
                 found = release_files(counts, whole=whole, without_guarantee=without_guarantee)
                 write(found, (shuffled or state_file or Path()).name, None)
@@ -152,7 +152,7 @@ def _count(shuffled: Path, target: Target, state: Counted | None, work: _Work) -
         if dataset.whole and not work.without_guarantee and (why := why_broken(counts)) is not None:
             raise ReportsError("guarantee-broken", f"{why}; {state.path} stays as it was")
         parts = [file.part for file in dataset.files if file.rows]
-        state.add(counts, dataset.identity, digests, parts, whole=dataset.whole)
+        state.add(counts, dataset.identity, digests, parts, written=dataset.written)
     return counts, dataset.whole
 
 
@@ -179,9 +179,14 @@ def _note(counts: Counts, state: Counted | None) -> None:
 
 def _show_missing(counts: Counts, as_json: bool) -> None:
     received = counts.received
-    missing = counts.plan.least_reports - received
+    missing = max(0, counts.plan.least_reports - received)
     if as_json:
         document = {"plan": counts.plan.summary(), "estimate": None, "reports": received, "missing": missing}
         click.echo(json.dumps(document, allow_nan=False))
-    else:
+    elif missing:
         console.print(f"{received:,} reports so far; {missing:,} more are needed before there is an estimate")
+    else:
+        console.print(
+            f"{received:,} reports so far, but not all of every batch, as far as a _shufflesum.json says; give the "
+            "rest, for of a part nobody can see whether enough users were honest (--without-guarantee insists)"
+        )

@@ -84,7 +84,8 @@ def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
         return make_plan(shape=settings.pop("dimension"), **settings)
     if given:
         raise ParameterError(
-            f"--{next(iter(given)).replace('_', '-')} cannot be given with --plan, which fixes it already"
+            "conflicting-arguments",
+            f"--{next(iter(given)).replace('_', '-')} cannot be given with --plan, which fixes it already",
         )
     return Plan.load(plan_file)
 

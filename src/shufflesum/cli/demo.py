@@ -48,7 +48,10 @@ def command(users: int, epsilon: float, delta: float, output: Path, service: boo
         context = click.get_current_context()
         given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
         if unheeded := sorted(given - {"service", "users"}):
-            raise ParameterError(f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan")
+            raise ParameterError(
+                "conflicting-arguments",
+                f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan",
+            )
         run_service_demo(console, users=users if "users" in given else _SERVICE_USERS)
         return
     require_plots()
@@ -58,7 +61,7 @@ def command(users: int, epsilon: float, delta: float, output: Path, service: boo
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise FileError(f"cannot make the folder {output}: {problem.strerror}") from problem
+        raise FileError("unwritable", f"cannot make the folder {output}: {problem.strerror}") from problem
     picture = output / "heartbeat.png"
     with StagedOutputs() as outputs, warnings_as_notes():
         staged = outputs.stage(picture, DRAWABLE)

@@ -66,7 +66,9 @@ def command(
         if target_error is not None:
             plan = plan_for_error(target_error, users=users, epsilon=epsilon, **given)
         elif users is None or epsilon is None:
-            raise ParameterError("--users and --epsilon are needed; one of them may be left out with --target-error")
+            raise ParameterError(
+                "missing-argument", "--users and --epsilon are needed; one of them may be left out with --target-error"
+            )
         else:
             plan = make_plan(users=users, epsilon=epsilon, **given)
         if staged:
@@ -84,13 +86,18 @@ def command(
 
 def _shape(dimension: int | None, shape: str | None) -> int | list[int]:
     if (dimension is None) == (shape is None):
-        raise ParameterError("give either --dimension D or --shape D,D,...: how many numbers each user's array has")
+        raise ParameterError(
+            "conflicting-arguments",
+            "give either --dimension D or --shape D,D,...: how many numbers each user's array has",
+        )
     if dimension is not None:
         return dimension
     try:
         return [int(size) for size in str(shape).split(",")]
     except ValueError:
-        raise ParameterError(f"--shape is {shape!r}; write whole numbers with commas, such as 28,28") from None
+        raise ParameterError(
+            "wrong-type", f"--shape is {shape!r}; write whole numbers with commas, such as 28,28"
+        ) from None
 
 
 def card(plan: Plan, spread: float | None = None) -> str:

@@ -44,7 +44,9 @@ def command(
     The upper bound holds for every data set; the lower bound is shown by concrete data sets, so nothing can beat it.
     """
     if (epsilon is None) == (delta is None):
-        raise ParameterError("give exactly one of --epsilon (to ask for delta) and --delta (to ask for epsilon)")
+        raise ParameterError(
+            "conflicting-arguments", "give exactly one of --epsilon (to ask for delta) and --delta (to ask for epsilon)"
+        )
     setting = Setting(
         users=users,
         levels=levels,

@@ -55,7 +55,9 @@ class Results:
     def __post_init__(self) -> None:
         """Refuse a level that is none."""
         if not 0 < self.confidence < 1:
-            raise ParameterError(f"--confidence is {self.confidence}; it must lie strictly between 0 and 1")
+            raise ParameterError(
+                "out-of-range", f"--confidence is {self.confidence}; it must lie strictly between 0 and 1"
+            )
 
     @contextmanager
     def staged(self, *inputs: Path | None) -> Iterator[Callable[[Estimate, str, _Names], None]]:
@@ -106,7 +108,9 @@ class Results:
 def _keep_inputs(output: Path | None, *inputs: Path | None) -> None:
     for path in inputs:
         if output and path and output.resolve() == path.resolve():
-            raise FileError(f"{output}: is an input, and would be replaced; choose another output file")
+            raise FileError(
+                "conflicting-arguments", f"{output}: is an input, and would be replaced; choose another output file"
+            )
 
 
 def guarantee_of(plan: Plan) -> str:

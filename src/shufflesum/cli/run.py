@@ -77,16 +77,22 @@ def _plan_for(file: Path, table: Table, plan_file: Path | None, arguments: dict[
     if plan_file is None:
         for name in ("epsilon", "delta"):
             if name not in given:
-                raise ParameterError(f"--{name} is missing; give --epsilon and --delta, or a --plan")
+                raise ParameterError(
+                    "missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan"
+                )
         return make_plan(users=table.rows, shape=table.shape, **given)
     if given:
         extra = next(iter(given)).replace("_", "-")
-        raise ParameterError(f"--{extra} cannot be given with --plan, which fixes it already; leave one of them out")
+        raise ParameterError(
+            "conflicting-arguments",
+            f"--{extra} cannot be given with --plan, which fixes it already; leave one of them out",
+        )
     plan = Plan.load(plan_file)
     if table.rows < plan.users:
         raise DataError(
+            "too-few-users",
             f"the file has {table.rows} rows, but the plan needs at least {plan.users} users; "
-            "add rows, or give a --plan for fewer users"
+            "add rows, or give a --plan for fewer users",
         )
     check_shape(file, table.shape, plan)
     return plan

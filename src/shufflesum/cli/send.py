@@ -67,7 +67,7 @@ def command(
     Example: shufflesum send --task task.json beats.csv
     """
     if user is not None and row is None:
-        raise ParameterError("--user names one person; give --row N with it")
+        raise ParameterError("missing-argument", "--user names one person; give --row N with it")
     task = Task.load(task_file)
     table = open_table(file, columns=columns, header=header, array=array, user_column=user_column)
     check_shape(file, table.shape, task.plan)
@@ -115,9 +115,10 @@ def _send_all(
             sent = done - earlier
     if not sent:
         raise ContributedError(
+            "contributed",
             f"all {earlier:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
             f"counts once in a round: give another {'--round, or another ' * (task.rounds > 1)}--contributions if "
-            "these are other people"
+            "these are other people",
         )
     passed_over = f"; {earlier:,} had contributed before and were passed over" if earlier else ""
     console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")
@@ -125,7 +126,7 @@ def _send_all(
 
 def _row(table: Table, row: int) -> NDArray[Any]:
     if row >= table.rows:
-        raise ParameterError(f"--row is {row}; the file has rows 0 to {table.rows - 1}")
+        raise ParameterError("out-of-range", f"--row is {row}; the file has rows 0 to {table.rows - 1}")
     rows: Iterator[NDArray[Any]] = (one for batch in table.batches() for one in batch)
     return next(islice(rows, row, None))
 
@@ -135,10 +136,14 @@ def _read_tokens(path: Path, rows: int, row: int | None) -> list[str]:
     try:
         tokens = path.read_text(encoding="ascii").split()
     except (OSError, UnicodeError) as error:
-        raise FileError(f"cannot read the tokens {path}: {error}; give a file from shufflesum tokens") from error
+        raise FileError(
+            "unreadable", f"cannot read the tokens {path}: {error}; give a file from shufflesum tokens"
+        ) from error
     if row is not None and len(tokens) == 1:
         return tokens
     needed = rows if row is None else row + 1
     if len(tokens) < needed:
-        raise ParameterError(f"{path} holds {len(tokens)} tokens for {needed} rows; every row spends one of its own")
+        raise ParameterError(
+            "too-few-tokens", f"{path} holds {len(tokens)} tokens for {needed} rows; every row spends one of its own"
+        )
     return tokens[:needed]

@@ -57,7 +57,9 @@ class _Server:
                 if event["event"] == "listening":
                     return f"http://127.0.0.1:{event['port']}"
             SYSTEM_CLOCK.wait(0.05)
-        raise ShufflesumError(f"a server of the demo did not start; it said: {self.log.read_text()[-500:]}")
+        raise ShufflesumError(
+            "server-failed", f"a server of the demo did not start; it said: {self.log.read_text()[-500:]}"
+        )
 
 
 def run_service_demo(console: Console, *, users: int) -> None:

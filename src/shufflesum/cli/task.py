@@ -53,9 +53,9 @@ def create(plan_file: Path, shuffler: str, key_file: Path, name: str, expires: s
     now = SYSTEM_CLOCK.now().replace(microsecond=0)
     end = now + timedelta(days=_DEFAULT_DAYS) if expires is None else parse_time(expires)
     if end <= now:
-        raise ParameterError(f"--expires {expires} has passed; give a time in the future")
+        raise ParameterError("expired", f"--expires {expires} has passed; give a time in the future")
     if os.path.lexists(output):
-        raise FileError(f"{output} exists and a task is never changed; choose another output file")
+        raise FileError("exists", f"{output} exists and a task is never changed; choose another output file")
     with StagedOutputs() as outputs:
         staged = outputs.stage(output, (".json",))
         task = Task(

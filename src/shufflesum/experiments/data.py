@@ -90,7 +90,7 @@ def load(path: Path) -> Heartbeats:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as problem:
         if isinstance(problem, DataError):
             raise
-        raise FileError(f"{path}: cannot be read ({problem}); it may be cut short or damaged") from problem
+        raise FileError("damaged", f"{path}: cannot be read ({problem}); it may be cut short or damaged") from problem
     beats, labels = _matrix(path, header=None)
     return Heartbeats(beats, labels, path.name, f"Unit of privacy: one row of {path.name}")
 
@@ -98,14 +98,17 @@ def load(path: Path) -> Heartbeats:
 def _kaggle(folder: Path) -> Heartbeats:
     for name in _KAGGLE_FILES:
         if not (folder / name).is_file():
-            raise FileError(f"{folder}: holds no {name}; --data needs a folder with {' and '.join(_KAGGLE_FILES)}")
+            raise FileError(
+                "unreadable", f"{folder}: holds no {name}; --data needs a folder with {' and '.join(_KAGGLE_FILES)}"
+            )
     parts = []
     for name in _KAGGLE_FILES:
         beats, labels = _matrix(folder / name, header=False)
         if labels is None:
             raise DataError(
+                "wrong-shape",
                 f"{folder / name}: has {beats.shape[1]} columns; allowed are {_KAGGLE_COLUMNS}: 187 samples and the "
-                "class. Download the file again, or give one matrix of samples as --data"
+                "class. Download the file again, or give one matrix of samples as --data",
             )
         parts.append((beats, labels))
     return Heartbeats(
@@ -120,15 +123,16 @@ def _matrix(path: Path, *, header: bool | None) -> tuple[NDArray[np.float32], ND
     """Samples, and classes where the matrix has the 188 columns of the Kaggle files."""
     table = open_table(path, header=header)
     if len(table.shape) != 1:
-        raise DataError(f"{path}: a row has shape {table.shape}; --data needs a matrix, one beat a row")
+        raise DataError("wrong-shape", f"{path}: a row has shape {table.shape}; --data needs a matrix, one beat a row")
     rows = np.concatenate([np.asarray(batch, dtype=np.float32) for batch in table.batches()])
     labels = None
     if rows.shape[1] == _KAGGLE_COLUMNS:
         last = rows[:, -1]
         if not np.all((last == np.floor(last)) & (last >= 0) & (last <= 255)):
             raise DataError(
+                "malformed",
                 f"{path}: with {_KAGGLE_COLUMNS} columns the last one is the class, a whole number, but it holds "
-                f"{float(last[(last != np.floor(last)) | ~(last >= 0)][0])}; leave out a column if all are samples"
+                f"{float(last[(last != np.floor(last)) | ~(last >= 0)][0])}; leave out a column if all are samples",
             )
         labels, rows = last.astype(np.int64), np.ascontiguousarray(rows[:, :-1])
     _check(path, rows)
@@ -139,21 +143,23 @@ def _archive(path: Path, arrays: Mapping[str, NDArray[np.generic]]) -> Heartbeat
     for name in _ARCHIVE_ARRAYS:
         if name not in arrays:
             raise DataError(
+                "malformed",
                 f"{path}: holds the arrays {', '.join(arrays)}, but no {name!r}; --data needs "
-                f"{', '.join(_ARCHIVE_ARRAYS)} (and label, where classes are known)"
+                f"{', '.join(_ARCHIVE_ARRAYS)} (and label, where classes are known)",
             )
         if not np.issubdtype(arrays[name].dtype, np.number):
-            raise DataError(f"{path}: array {name!r} holds {arrays[name].dtype}; numbers are needed")
+            raise DataError("not-numbers", f"{path}: array {name!r} holds {arrays[name].dtype}; numbers are needed")
     num, den, split = (np.asarray(arrays[name]) for name in _ARCHIVE_ARRAYS)
     given = arrays.get("label")
     label = np.zeros(len(split), dtype=np.int64) if given is None else np.asarray(given).astype(np.int64)
     if num.ndim != 2 or any(array.shape != num.shape[:1] for array in (den, split, label)):
         raise DataError(
+            "wrong-shape",
             f"{path}: num has shape {num.shape}, den {den.shape}, split {split.shape}, label {label.shape}; needed "
-            "are (beats, samples) and one value a beat in the others"
+            "are (beats, samples) and one value a beat in the others",
         )
     if not np.all(np.isin(split, (0, 1))):
-        raise DataError(f"{path}: split holds other values than 0 (train) and 1 (test)")
+        raise DataError("malformed", f"{path}: split holds other values than 0 (train) and 1 (test)")
     with np.errstate(divide="ignore", invalid="ignore"):
         beats = (num.astype(np.float64) / den.astype(np.float64)[:, None]).astype(np.float32)
     _check(path, beats)
@@ -168,13 +174,15 @@ def _archive(path: Path, arrays: Mapping[str, NDArray[np.generic]]) -> Heartbeat
 def _check(path: Path, beats: NDArray[np.float32]) -> None:
     if beats.shape[1] < LEAST_SAMPLES:
         raise DataError(
+            "wrong-shape",
             f"{path}: a row has {beats.shape[1]} samples; at least {LEAST_SAMPLES} are needed, because the paper's "
-            f"vectors are up to {LEAST_SAMPLES} long"
+            f"vectors are up to {LEAST_SAMPLES} long",
         )
     outside = ~((beats >= 0) & (beats <= 1))
     if outside.any():
         row, column = np.argwhere(outside)[0]
         raise DataError(
+            "out-of-bounds",
             f"{path}: row {row}, column {column} (counted from 0) is {beats[row, column]}; values must lie in [0, "
-            "1]: scale them, and fill in missing ones"
+            "1]: scale them, and fill in missing ones",
         )

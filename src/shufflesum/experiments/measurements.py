@@ -31,8 +31,9 @@ def writing(path: Path) -> Iterator[None]:
         raise
     except OSError as problem:
         raise FileError(
+            "unwritable",
             f"{path}: cannot be written: {problem.strerror or problem}; earlier measurements were kept: check the "
-            "disk, then give the same command again"
+            "disk, then give the same command again",
         ) from problem
 
 
@@ -64,7 +65,8 @@ class Measurements:
                 # Hidden files are what a killed run may leave of an unfinished save; they are never read.
                 if any(not entry.name.startswith(".") for entry in folder.iterdir()):
                     raise FileError(
-                        f"{folder}: is not empty and holds no {FILE_NAME} to go on with; choose another folder with -o"
+                        "exists",
+                        f"{folder}: is not empty and holds no {FILE_NAME} to go on with; choose another folder with -o",
                     )
                 return Measurements(path, _File(_FORMAT, data.name, fingerprint, encoding, seed, {}))
             text = path.read_bytes()
@@ -72,14 +74,16 @@ class Measurements:
             raise
         except OSError as problem:
             raise FileError(
-                f"{folder}: cannot be used for measurements: {problem.strerror}; choose another folder with -o"
+                "unwritable",
+                f"{folder}: cannot be used for measurements: {problem.strerror}; choose another folder with -o",
             ) from problem
         try:
             content = msgspec.json.decode(text, type=_File)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
             raise FileError(
+                "damaged",
                 f"{path}: is damaged or was cut short ({problem}); it was left as it is, and so were the figures "
-                "beside it: mend or remove it, or choose another folder with -o"
+                "beside it: mend or remove it, or choose another folder with -o",
             ) from problem
         for what, found, expected in (
             ("format", content.format, _FORMAT),
@@ -89,8 +93,9 @@ class Measurements:
         ):
             if found != expected:
                 raise FileError(
+                    "other-measurements",
                     f"{path}: holds measurements of another {what} ({content.data}; now: {data.name}); they were kept: "
-                    "choose another folder with -o"
+                    "choose another folder with -o",
                 )
         return Measurements(path, content)
 

@@ -59,7 +59,9 @@ def reproduce(data: Heartbeats, request: Request, progress: Callable[[int], None
     require_plots()
     started = time.monotonic()
     if len(data.beats) < LEAST_ROWS:
-        raise DataError(f"{data.name}: holds {len(data.beats):,} rows; at least {LEAST_ROWS:,} are needed")
+        raise DataError(
+            "too-few-users", f"{data.name}: holds {len(data.beats):,} rows; at least {LEAST_ROWS:,} are needed"
+        )
     measurements = Measurements.open(request.folder, data, request.encoding, request.seed)
     experiment = Experiment(data, measurements, request.repeats, workers=cores())
     defaults = replace(panels.DEFAULTS, users=min(panels.DEFAULTS.users, len(data.beats)))

@@ -16,7 +16,7 @@ __all__ = ["alt", "require_plots"]
 def require_plots() -> None:
     """Raise MissingExtraError unless pictures can be drawn; call it before long work."""
     if any(importlib.util.find_spec(library) is None for library in ("altair", "vl_convert")):
-        raise MissingExtraError("drawing needs altair and vl-convert: pip install 'shufflesum[plots]'")
+        raise MissingExtraError("missing-extra", "drawing needs altair and vl-convert: pip install 'shufflesum[plots]'")
 
 
 class _OnFirstUse(ModuleType):

@@ -48,7 +48,7 @@ def estimate_chart(
         panels["truth"] = np.asarray(truth, dtype=np.float64)
         if panels["truth"].shape != mean.shape:
             raise ParameterError(
-                f"truth has shape {panels['truth'].shape}, the estimate {mean.shape}; they must be equal"
+                "wrong-shape", f"truth has shape {panels['truth'].shape}, the estimate {mean.shape}; they must be equal"
             )
     if mean.ndim == 2 and min(mean.shape) > 1 and _FEW < mean.size <= 4 * _MOST_POINTS:
         return heat_maps(panels, level, heading(title, subtitle))

@@ -24,7 +24,9 @@ def save_chart(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in DRAWABLE:
-        raise FileError(f"{path}: pictures cannot end in {path.suffix!r}; allowed are {', '.join(DRAWABLE)}")
+        raise FileError(
+            "unknown-file-type", f"{path}: pictures cannot end in {path.suffix!r}; allowed are {', '.join(DRAWABLE)}"
+        )
     try:
         if kind == ".html":
             chart.save(path, format="html", inline=True)
@@ -32,7 +34,9 @@ def save_chart(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
             svg = _svg(chart)
             path.write_bytes(_png(svg) if kind == ".png" else svg.encode())
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}; check the disk") from error
+        raise FileError(
+            "unwritable", f"{path}: cannot be written: {error.strerror or error}; check the disk"
+        ) from error
 
 
 def _svg(chart: alt.TopLevelMixin) -> str:

@@ -16,5 +16,6 @@ def require_service() -> None:
     for name in _LIBRARIES:
         if find_spec(name) is None:
             raise MissingExtraError(
-                f"client and servers need {name}, which is not installed: pip install 'shufflesum[service]'"
+                "missing-extra",
+                f"client and servers need {name}, which is not installed: pip install 'shufflesum[service]'",
             )

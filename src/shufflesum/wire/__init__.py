@@ -9,7 +9,6 @@ from shufflesum.wire.task import (
     TaskError,
     Upload,
     UploadError,
-    UploadProblem,
     check_address,
     parse_time,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "TaskError",
     "Upload",
     "UploadError",
-    "UploadProblem",
     "check_address",
     "decode_reports",
     "encode_reports",

@@ -26,7 +26,8 @@ def decode_reports(encoded: NDArray[np.uint8], plan_id: str) -> Reports:
     """
     if encoded.dtype != np.uint8 or encoded.ndim != 2 or encoded.shape[1] != REPORT_BYTES:
         raise ReportsError(
+            "wrong-type",
             f"encoded reports are a {encoded.dtype} array of shape {encoded.shape}; "
-            f"they must be bytes of shape (reports, {REPORT_BYTES})"
+            f"they must be bytes of shape (reports, {REPORT_BYTES})",
         )
     return Reports(plan_id, np.ascontiguousarray(encoded).reshape(-1).view(_LAYOUT).astype(np.uint32))

@@ -26,14 +26,15 @@ def generate_private_key() -> X25519PrivateKey:
 def check_public_key(raw: bytes) -> X25519PublicKey:
     """The 32 bytes as a public key; refuses those under which nothing would be secret."""
     if len(raw) != _KEY_BYTES:
-        raise ParameterError(f"a public key of {len(raw)} bytes; an X25519 key has {_KEY_BYTES}")
+        raise ParameterError("malformed-key", f"a public key of {len(raw)} bytes; an X25519 key has {_KEY_BYTES}")
     key = X25519PublicKey.from_public_bytes(raw)
     try:
         X25519PrivateKey.generate().exchange(key)
     except ValueError as error:
         raise ParameterError(
+            "malformed-key",
             f"the public key {raw.hex()} is a point of low order, under which nothing is secret; "
-            "make a key pair with shufflesum keygen"
+            "make a key pair with shufflesum keygen",
         ) from error
     return key
 
@@ -43,7 +44,9 @@ def write_key_pair(name: str | Path, private_key: X25519PrivateKey) -> tuple[Pat
     private, public = Path(f"{name}.key"), Path(f"{name}.pub")
     for path in (private, public):
         if os.path.lexists(path):
-            raise FileError(f"{path} exists and keys are never overwritten; choose another name, or move it away")
+            raise FileError(
+                "exists", f"{path} exists and keys are never overwritten; choose another name, or move it away"
+            )
     _write_new(private, f"{_LABELS['private']} {private_key.private_bytes_raw().hex()}\n", 0o600)
     try:
         _write_new(public, f"{_LABELS['public']} {private_key.public_key().public_bytes_raw().hex()}\n", 0o666)
@@ -68,7 +71,8 @@ def _write_new(path: Path, text: str, mode: int) -> None:
             temporary.unlink()
     except OSError as error:
         raise FileError(
-            f"{path}: cannot be written: {error.strerror}; choose a new name in a folder that you may write to"
+            "unwritable",
+            f"{path}: cannot be written: {error.strerror}; choose a new name in a folder that you may write to",
         ) from error
 
 
@@ -83,7 +87,7 @@ def load_public_key(path: str | Path) -> bytes:
     try:
         check_public_key(raw)
     except ParameterError as error:
-        raise FileError(f"{path}: {error}") from error
+        raise FileError(error.problem, f"{path}: {error}") from error
     return raw
 
 
@@ -93,21 +97,26 @@ def _load_key(path: Path, kind: str) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(_MAX_KEY_FILE)
     except OSError as error:
-        raise FileError(f"cannot read the {kind} key {path}: {error.strerror or error}") from error
+        raise FileError("unreadable", f"cannot read the {kind} key {path}: {error.strerror or error}") from error
     label, _, digits = text.decode("ascii", "replace").strip().partition(" ")
     if label != _LABELS[kind]:
         other = next((name for name, known in _LABELS.items() if known == label), None)
         found = f"it holds a {other} key" if other else "it is no key file of shufflesum keygen"
-        raise FileError(f"{path}: {found}; give the {kind} key, NAME{'.key' if kind == 'private' else '.pub'}")
+        raise FileError(
+            "malformed-key", f"{path}: {found}; give the {kind} key, NAME{'.key' if kind == 'private' else '.pub'}"
+        )
     if kind == "private" and mode & 0o077:
         raise FileError(
+            "open-to-others",
             f"{path}: others than the owner may use this private key (mode {stat.S_IMODE(mode):04o}); "
-            f"it must be 0600: chmod 600 {path}, and make a new key if somebody may have read it"
+            f"it must be 0600: chmod 600 {path}, and make a new key if somebody may have read it",
         )
     try:
         raw = bytes.fromhex(digits)
     except ValueError as error:
-        raise FileError(f"{path}: the {kind} key is not written in hexadecimal; the file was changed") from error
+        raise FileError(
+            "malformed-key", f"{path}: the {kind} key is not written in hexadecimal; the file was changed"
+        ) from error
     if len(raw) != _KEY_BYTES:
-        raise FileError(f"{path}: a {kind} key of {len(raw)} bytes; an X25519 key has {_KEY_BYTES}")
+        raise FileError("malformed-key", f"{path}: a {kind} key of {len(raw)} bytes; an X25519 key has {_KEY_BYTES}")
     return raw

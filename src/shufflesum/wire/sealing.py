@@ -69,5 +69,7 @@ def whole_reports(sealed: bytes | NDArray[np.uint8]) -> bytes:
     """Sealed reports one after another; refuses what is no whole number of them."""
     data = sealed if isinstance(sealed, bytes) else sealed.tobytes()
     if len(data) % SEALED_BYTES:
-        raise ReportsError(f"{len(data)} bytes of sealed reports; they come in whole reports of {SEALED_BYTES} bytes")
+        raise ReportsError(
+            "wrong-length", f"{len(data)} bytes of sealed reports; they come in whole reports of {SEALED_BYTES} bytes"
+        )
     return data

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +23,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
-from shufflesum._documents import decode_once
+from shufflesum._documents import OtherFormatError, decode_once
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.protocol import shuffle
@@ -39,7 +39,6 @@ __all__ = [
     "TaskError",
     "Upload",
     "UploadError",
-    "UploadProblem",
     "check_address",
     "parse_time",
 ]
@@ -52,19 +51,13 @@ _MAX_NAME = 200
 _HEADER = struct.Struct(f">H32sI{UPLOAD_ID_BYTES}s")  # wire version, task id, round, upload id
 _VERSION = struct.Struct(">H")
 
-UploadProblem = Literal["wrong-version", "wrong-task", "wrong-length", "wrong-round"]
-
 
 class TaskError(ShufflesumError, ValueError):
     """A task is malformed, was changed after it was made, or its plan claims more privacy than it gives."""
 
 
 class UploadError(ReportsError):
-    """An upload that this task can never accept; `problem` is a stable name for the reason."""
-
-    def __init__(self, problem: UploadProblem, message: str) -> None:
-        super().__init__(message)
-        self.problem = problem
+    """An upload that this task can never accept; `problem` says why."""
 
 
 class _TaskFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,7 +94,7 @@ class Task:
         _check_name(self.name)
         check_address("shuffler", self.shuffler)
         if self.expires.tzinfo is None or self.expires.microsecond:
-            raise ParameterError(f"expires is {self.expires}; it must be a whole second with a time zone")
+            raise ParameterError("wrong-type", f"expires is {self.expires}; it must be a whole second with a time zone")
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
         check_public_key(self.analyzer_key)
         self._verify_plan()
@@ -166,9 +159,14 @@ class Task:
         try:
             file = decode_once(text, _TaskFile, FORMAT)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise TaskError(f"not a task: {error}; make one with shufflesum task create") from error
+            raise TaskError(
+                "other-format" if isinstance(error, OtherFormatError) else "malformed",
+                f"not a task: {error}; make one with shufflesum task create",
+            ) from error
         if file.wire_version != WIRE_VERSION:
-            raise TaskError(f"wire version {file.wire_version} is not known; this version reads {WIRE_VERSION}")
+            raise TaskError(
+                "wrong-version", f"wire version {file.wire_version} is not known; this version reads {WIRE_VERSION}"
+            )
         try:
             task = cls(
                 name=file.name,
@@ -178,12 +176,13 @@ class Task:
                 expires=parse_time(file.expires),
             )
         except ShufflesumError as error:
-            raise TaskError(f"not a valid task: {error}") from error
+            raise TaskError(error.problem, f"not a valid task: {error}") from error
         for name, true in {**task._content(), "id": task.id}.items():
             if (stated := getattr(file, name)) != true:
                 raise TaskError(
+                    "changed-afterwards",
                     f"this task was changed after it was made: it says {name} {str(stated)[:80]!r}, but the rest of it "
-                    f"gives {true!r}; make a new task instead of editing one"
+                    f"gives {true!r}; make a new task instead of editing one",
                 )
         return task
 
@@ -193,11 +192,11 @@ class Task:
         try:
             text = Path(path).read_bytes()
         except OSError as error:
-            raise FileError(f"cannot read task {path}: {error.strerror or error}") from error
+            raise FileError("unreadable", f"cannot read task {path}: {error.strerror or error}") from error
         try:
             return cls.from_json(text)
         except TaskError as error:
-            raise TaskError(f"{path}: {error}") from error
+            raise TaskError(error.problem, f"{path}: {error}") from error
 
     def check_round(self, round_number: int) -> None:
         """Refuse a round that the plan's guarantee does not cover."""
@@ -210,8 +209,9 @@ class Task:
         """The readable ones of reports sealed for this task and round, and how many were rejected as unreadable."""
         if opener.public_key != self.analyzer_key:
             raise ParameterError(
+                "other-key",
                 f"this private key belongs to the public key {opener.public_key.hex()}, but task {self.id[:12]} "
-                f"names {self.analyzer_key.hex()}; use the analyzer's key the task was made for"
+                f"names {self.analyzer_key.hex()}; use the analyzer's key the task was made for",
             )
         self.check_round(round_number)
         opened = opener.open_many(sealed, seal_info(self.id, round_number))
@@ -236,12 +236,14 @@ class Upload:
         task.check_round(round_number)
         if reports.plan_id != task.plan.id:
             raise ReportsError(
+                "other-plan",
                 f"these reports belong to plan {reports.plan_id[:12]}, the task to plan {task.plan.id[:12]}; "
-                "randomize with the task's plan"
+                "randomize with the task's plan",
             )
         if len(reports) != task.plan.reports:
             raise ReportsError(
-                f"{len(reports)} reports; an upload carries exactly the {task.plan.reports} reports of one user"
+                "wrong-length",
+                f"{len(reports)} reports; an upload carries exactly the {task.plan.reports} reports of one user",
             )
         # In the order they were drawn, a report's place would tell the shuffler its block of coordinates.
         mixed = encode_reports(shuffle(reports))
@@ -289,20 +291,23 @@ def parse_time(text: str) -> datetime:
     try:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
     except ValueError as error:
-        raise ParameterError(f"time {text!r} is not understood; write it in UTC as 2031-05-01T12:00:00Z") from error
+        raise ParameterError(
+            "wrong-type", f"time {text!r} is not understood; write it in UTC as 2031-05-01T12:00:00Z"
+        ) from error
 
 
 def _from_hex(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError as error:
-        raise ParameterError(f"analyzer_key {text[:80]!r} is not hexadecimal") from error
+        raise ParameterError("malformed-key", f"analyzer_key {text[:80]!r} is not hexadecimal") from error
 
 
 def _check_name(name: str) -> None:
     if not name or len(name) > _MAX_NAME or not name.isprintable() or name != name.strip():
         raise ParameterError(
-            f"name is {name[: _MAX_NAME + 1]!r}; it must be 1 to {_MAX_NAME} printable characters, no space around them"
+            "out-of-range",
+            f"name is {name[: _MAX_NAME + 1]!r}; it must be 1 to {_MAX_NAME} printable characters, no space at the ends",
         )
 
 
@@ -316,8 +321,9 @@ def check_address(name: str, url: str) -> None:
     # A name and password in a file that is handed to every user would be no secret.
     if not usable or "@" in parts.netloc or parts.query or parts.fragment or not _plain(url):
         raise ParameterError(
+            "malformed-address",
             f"{name} is {url!r}; it must be a plain address such as https://shuffler.example.org:8443, without a user "
-            "name, query or fragment"
+            "name, query or fragment",
         )
 
 

@@ -34,7 +34,9 @@ class _Workers:
     def __init__(self, processes: int | None) -> None:
         self._processes = cores() if processes is None else processes
         if self._processes < 1:
-            raise ParameterError(f"processes is {processes}; at least one is needed, or None for one per core")
+            raise ParameterError(
+                "out-of-range", f"processes is {processes}; at least one is needed, or None for one per core"
+            )
         self._pool: ProcessPoolExecutor | None = None
         self._lock = threading.Lock()
 

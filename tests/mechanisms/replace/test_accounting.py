@@ -56,9 +56,12 @@ def test_a_claim_is_confirmed_by_the_accountant_it_names_and_none_confirms_nothi
     certified = mechanism.accounting(EveryCoordinate(6), GUARANTEE)
     epsilon = certified.epsilon(1e-6).upper
     certified.check_claim(replace(GUARANTEE, epsilon=epsilon))
-    for false in ({"epsilon": 0.98 * epsilon}, {"epsilon": epsilon, "delta": 0.98e-6}):
+    for false in (
+        replace(GUARANTEE, epsilon=0.98 * epsilon),
+        replace(GUARANTEE, epsilon=epsilon, delta=0.98e-6),
+    ):
         with pytest.raises(PlanError, match="this plan claims"):
-            certified.check_claim(replace(GUARANTEE, **false))
+            certified.check_claim(false)
     published = replace(GUARANTEE, users=50_000, epsilon=0.9, rounds=1, accountant="paper")
     mechanism.accounting(EveryCoordinate(6), published).check_claim(published)
     with pytest.raises(PlanError, match="the published formula asks for"):

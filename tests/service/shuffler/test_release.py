@@ -190,7 +190,7 @@ def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
     store, _ = with_a_pending_batch(tmp_path, task, USERS)
 
     def full(_: Store) -> bool:
-        raise StoreError("the disk is full")
+        raise StoreError("store-unavailable", "the disk is full")
 
     with StandInAnalyzer() as analyzer, monkeypatch.context() as broken:
         broken.setattr(type(store), "_erase_dropped", full)

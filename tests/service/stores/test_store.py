@@ -194,7 +194,7 @@ def test_a_reading_that_fails_makes_nothing_forgotten(
     assert again.rounds().users == 2
 
     def torn(_: bytes) -> list[bytes]:
-        raise StoreError("the disk did not answer")
+        raise StoreError("store-unavailable", "the disk did not answer")
 
     with monkeypatch.context() as broken:
         broken.setattr(sql_store, "split", torn)
@@ -311,7 +311,7 @@ def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
     store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise StoreError("no room")
+        raise StoreError("store-unavailable", "no room")
 
     uploads = fill(store, place.task, 5)
     with monkeypatch.context() as patch:

@@ -24,17 +24,25 @@ _WRONG_STAGE: dict[Stage, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A folder of report files, or one such file, that belong together; `whole` if it is all that one run wrote."""
+    """A folder of report files, or one such file, that belong together.
+
+    `written` is how many reports their run wrote, them included, where a manifest says so.
+    """
 
     path: Path
     files: tuple[ReportFile, ...]
     identity: Identity
-    whole: bool = False
+    written: int | None = None
 
     @property
     def rows(self) -> int:
         """How many reports there are (reports, not users)."""
         return sum(file.rows for file in self.files)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is known to be all that was written."""
+        return self.written == self.rows
 
 
 def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
@@ -54,8 +62,7 @@ def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:
     except ReportsError as error:
         raise ReportsError(error.problem, f"{path}: {error}") from error
     files = tuple(file for file, _ in opened.values())
-    whole = path.is_dir() and check_manifest(path, files, identity)
-    dataset = Dataset(path, files, identity, whole)
+    dataset = Dataset(path, files, identity, check_manifest(path, files, identity))
     _refuse_repeats(files)
     if dataset.rows == 0:
         raise ReportsError("no-rows", f"{path}: its files hold no reports; nothing can be done with them")
@@ -73,7 +80,8 @@ def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
             raise ReportsError(error.problem, f"{first.path} and {other.path}: {error}") from error
     files = tuple(file for dataset in datasets for file in dataset.files)
     _refuse_repeats(files)
-    return Dataset(first.path, files, identity, whole=all(dataset.whole for dataset in datasets))
+    written = [dataset.written for dataset in datasets if dataset.written is not None]
+    return Dataset(first.path, files, identity, sum(written) if len(written) == len(datasets) else None)
 
 
 def _refuse_repeats(files: Iterable[ReportFile]) -> None:

@@ -31,40 +31,50 @@ def write_manifest(folder: Path, identity: Identity) -> None:
         replace_file(folder / MANIFEST, encode_checked(_FORMAT, document))
 
 
-def check_manifest(folder: Path, files: Iterable[ReportFile], identity: Identity) -> bool:
-    """Refuse a folder that does not hold exactly what its manifest says; False for one that has none."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return False
+def check_manifest(path: Path, files: Iterable[ReportFile], identity: Identity) -> int | None:
+    """How many reports were written beside these, them included, by the manifest; None where none is about them.
+
+    A folder must hold exactly what its manifest says, and a single file must be as it was listed.
+    """
+    folder = path if path.is_dir() else path.parent
+    if not (folder / MANIFEST).exists():
+        return None
+    listed, run = _read(folder / MANIFEST)
+    found = {file.path.name: (file.rows, file.bytes) for file in files}
+    if not path.is_dir() and path.name not in listed:
+        return None
+    for name in sorted(listed.keys() - found.keys()) if path.is_dir() else ():
+        raise ReportsError(
+            "changed-afterwards", f"{folder}: {name} is missing; {MANIFEST} lists it: copy the folder again, whole"
+        )
+    for name in sorted(found.keys() - listed.keys()):
+        raise ReportsError(
+            "changed-afterwards", f"{folder}: {name} is not in {MANIFEST}, so it does not belong here; move it away"
+        )
+    for name, (rows, size) in found.items():
+        if (rows, size) != listed[name]:
+            raise ReportsError(
+                "changed-afterwards",
+                f"{folder}: {name} has {rows} rows in {size} bytes, but {listed[name][0]} in {listed[name][1]} were "
+                "written; copy the folder again, whole",
+            )
+    if identity != run:
+        raise ReportsError(
+            "changed-afterwards",
+            f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole",
+        )
+    return sum(rows for rows, _ in listed.values())
+
+
+def _read(path: Path) -> tuple[dict[str, tuple[int, int]], Identity]:
+    """Rows and bytes of each file, and of whose run they are."""
     try:
         with path.open("rb") as file:
             document = decode_checked(file.read(_MOST_BYTES), _FORMAT)
-        written = {entry["name"]: (entry["rows"], entry["bytes"]) for entry in document["files"]}
-        identity_written = Identity.from_json(json.dumps(document["identity"]))
+        listed = {entry["name"]: (int(entry["rows"]), int(entry["bytes"])) for entry in document["files"]}
+        return listed, Identity.from_json(json.dumps(document["identity"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileError(
             "other-format" if isinstance(error, OtherFormatError) else "damaged",
             f"{path}: the list of what was written cannot be read ({error}); copy the folder again, or write it anew",
         ) from error
-    found = {file.path.name: (file.rows, file.bytes) for file in files}
-    for name in sorted(written.keys() - found.keys()):
-        raise ReportsError(
-            "changed-afterwards", f"{folder}: {name} is missing; {MANIFEST} lists it: copy the folder again, whole"
-        )
-    for name in sorted(found.keys() - written.keys()):
-        raise ReportsError(
-            "changed-afterwards", f"{folder}: {name} is not in {MANIFEST}, so it does not belong here; move it away"
-        )
-    for name, (rows, size) in found.items():
-        if (rows, size) != written[name]:
-            raise ReportsError(
-                "changed-afterwards",
-                f"{folder}: {name} has {rows} rows in {size} bytes, but {written[name][0]} in {written[name][1]} were "
-                "written; copy the folder again, whole",
-            )
-    if identity != identity_written:
-        raise ReportsError(
-            "changed-afterwards",
-            f"{folder}: the files are of another run than {MANIFEST} says; copy the folder again, whole",
-        )
-    return True

@@ -36,7 +36,7 @@ class Counted:
         self.contributions: dict[str, str] = {}  # their ids -> the shuffle that they came in
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
         self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
-        self.whole = True  # whether all that was counted came in whole folders: of parts, honesty cannot be checked
+        self.reports: dict[str, list[int | None]] = {}  # shuffle id -> reports counted, and written by the shuffle
         self.names_id: str | None = None  # the columns that coordinates come from
         self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
@@ -47,6 +47,11 @@ class Counted:
     def shuffles(self) -> int:
         """How many batches were released to us."""
         return len(set(self.contributions.values()))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all reports of every batch are known to be there: of a part nobody can see who was honest."""
+        return all(counted == written for counted, written in self.reports.values())
 
     def check(self, identity: Identity) -> None:
         """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
@@ -72,9 +77,12 @@ class Counted:
         digests: Mapping[Path, str],
         parts: Sequence[str | None] = (),
         *,
-        whole: bool = True,
+        written: int | None = None,
     ) -> None:
-        """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
+        """Take in the counts of new files, all or none; `parts` are the names that they were written under.
+
+        `written` is how many reports their shuffle wrote, in these and other files, where that is known.
+        """
         if identity.shuffle_id is None:
             raise ReportsError("wrong-stage", "only shuffled reports can be counted; run shufflesum shuffle first")
         self.check(identity)
@@ -92,7 +100,8 @@ class Counted:
         self.files |= {digest: path.name for path, digest in digests.items()}
         self.contributions |= dict.fromkeys(identity.contribution_ids, identity.shuffle_id)
         self.task = [identity.task_id, identity.round_number]
-        self.whole = self.whole and whole
+        counted, known_written = self.reports.get(identity.shuffle_id, [0, None])
+        self.reports[identity.shuffle_id] = [(counted or 0) + counts.received, written or known_written]
         self.names_id = self.names_id or identity.names_id
 
     def _refuse_known(self, digests: Mapping[Path, str]) -> None:
@@ -162,7 +171,7 @@ class Counted:
             "contributions": self.contributions,
             "parts": self.parts,
             "task": self.task,
-            "whole": self.whole,
+            "reports": self.reports,
             "names_id": self.names_id,
         }
 
@@ -186,4 +195,4 @@ class Counted:
         self.counts.blanks, self.counts.rejected = content["blanks"], content["rejected"]
         self.files, self.contributions = content["files"], content["contributions"]
         self.parts, self.task = content["parts"], content["task"]
-        self.whole, self.names_id = content["whole"], content["names_id"]
+        self.reports, self.names_id = content["reports"], content["names_id"]

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -51,8 +52,9 @@ class AnalyzerServer:
     ) -> None:
         if opener.public_key != task.analyzer_key:
             raise ParameterError(
+                "other-key",
                 f"this private key belongs to the public key {opener.public_key.hex()}, but task {task.id[:12]} names "
-                f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)"
+                f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)",
             )
         if not math.isfinite(task.plan.expected_error.total):
             raise ParameterError(
@@ -88,6 +90,9 @@ class AnalyzerServer:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        # Now, so that the first batch does not wait for counting to be compiled.
+        nothing = Reports(self._task.plan.id, np.empty(0, dtype=np.uint32))
+        await asyncio.to_thread(Counts(self._task.plan).add, nothing)
         try:
             yield
         finally:

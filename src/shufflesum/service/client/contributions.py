@@ -119,9 +119,10 @@ class Contributions:
         known = "format" in tables and self._connection.execute("SELECT name FROM format").fetchone()
         if known != (FORMAT,):
             raise FileError(
+                "other-format",
                 f"{self.path} holds no contributions in the format {FORMAT}, but tables of another version or program "
                 f"({', '.join(sorted(tables))[:100]}); finish older tasks with the version that began them, and name "
-                "another file for this one (--contributions, SHUFFLESUM_CONTRIBUTIONS)"
+                "another file for this one (--contributions, SHUFFLESUM_CONTRIBUTIONS)",
             )
 
     def _delete_expired_bytes(self, now: datetime) -> None:
@@ -151,12 +152,15 @@ class Contributions:
             raise
         except (sqlite3.Error, OSError) as error:
             raise FileError(
+                "unreadable",
                 f"the contributions in {self.path} cannot be used: {error}; nothing is sent without them, because "
-                "nobody must count twice: name a file that you may write to (--contributions, SHUFFLESUM_CONTRIBUTIONS)"
+                "nobody must count twice: name a file that you may write (--contributions, SHUFFLESUM_CONTRIBUTIONS)",
             ) from error
 
 
 def _checked(label: str) -> str:
     if not isinstance(label, str) or not label.strip() or len(label) > _MAX_LABEL:
-        raise ParameterError(f"user label is {label!r:.80}; it must be text of 1 to {_MAX_LABEL} characters")
+        raise ParameterError(
+            "out-of-range", f"user label is {label!r:.80}; it must be text of 1 to {_MAX_LABEL} characters"
+        )
     return label

@@ -25,7 +25,7 @@ def fetch_estimate(
             answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate")
         except httpx.RequestError as error:
             raise UnreachableError(
-                f"the analyzer {url} did not answer ({why_unreachable(error)}); see that it runs"
+                "unreachable", f"the analyzer {url} did not answer ({why_unreachable(error)}); see that it runs"
             ) from error
     if answer.status_code != 200:
         refused = problem_of(answer)

@@ -76,9 +76,9 @@ class Client:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if task.expired_at(clock.now()):
-            raise TaskError(f"task {task.name!r} expired at {task.expires}; ask for a new task file")
+            raise TaskError("expired", f"task {task.name!r} expired at {task.expires}; ask for a new task file")
         if not timeout > 0:
-            raise ParameterError(f"timeout is {timeout}; it must be a positive number of seconds")
+            raise ParameterError("out-of-range", f"timeout is {timeout}; it must be a positive number of seconds")
         self.task = task
         self._timeout = timeout
         self._clock = clock
@@ -108,8 +108,9 @@ class Client:
         (receipt,) = self.upload_many(array, [user], round_number=round_number, tokens=tokens)
         if receipt.contribution == "earlier":
             raise ContributedError(
+                "contributed",
                 f"user {user!r} has contributed to round {receipt.round_number} of task {self.task.name!r} already; "
-                "each user counts once in a round: wait for the next (--round), or give another user's label (--user)"
+                "each user counts once in a round: wait for the next (--round), or give another user's label (--user)",
             )
         return receipt
 
@@ -131,14 +132,19 @@ class Client:
         rows = self.task.plan.domain.rows(arrays)
         if len(users) != len(rows) or len(set(users)) != len(users):
             raise ParameterError(
+                "conflicting-arguments",
                 f"{len(users)} user labels, {len(set(users))} different, for {len(rows)} rows; "
-                "give each row a label of its own"
+                "give each row a label of its own",
             )
         if tokens is not None and len(tokens) != len(rows):
-            raise ParameterError(f"{len(tokens)} tokens for {len(rows)} rows; every upload spends one of its own")
+            raise ParameterError(
+                "too-few-tokens", f"{len(tokens)} tokens for {len(rows)} rows; every upload spends one of its own"
+            )
         for token in tokens or ():
             if not token.isascii() or not token.isprintable() or " " in token:
-                raise ParameterError(f"the token {token[:80]!r} is none; give one line of a file of shufflesum tokens")
+                raise ParameterError(
+                    "malformed", f"the token {token[:80]!r} is none; give one line of a file of shufflesum tokens"
+                )
         receipts: list[Receipt] = []
         with ThreadPoolExecutor(min(_SENDERS, len(rows))) as senders:
             for start in range(0, len(rows), _CHUNK):
@@ -256,13 +262,15 @@ class Client:
             except httpx.RequestError as error:
                 reason = why_unreachable(error)
                 problem = UnreachableError(
+                    "unreachable",
                     f"the shuffler {self.task.shuffler} did not answer within {self._timeout:g} s "
-                    f"({reason}); uploads are kept: send again later, the same bytes will go"
+                    f"({reason}); uploads are kept: send again later, the same bytes will go",
                 )
                 if reason == NOT_TRUSTED:
                     raise UnreachableError(
+                        "untrusted",
                         f"the shuffler {self.task.shuffler} cannot be trusted ({error}); uploads are kept: give its "
-                        "certificate authority (ca_file=, --ca), then send again"
+                        "certificate authority (ca_file=, --ca), then send again",
                     ) from error
             else:
                 if answer.status_code == yes:
@@ -277,7 +285,7 @@ class Client:
                 raise problem
             self._clock.wait(wait, stop)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        raise _StoppedError("not sent, because another upload failed")
+        raise _StoppedError("stopped", "not sent, because another upload failed")
 
 
 def _seconds(header: str | None) -> float:

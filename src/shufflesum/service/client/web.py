@@ -21,8 +21,7 @@ class RefusedError(ShufflesumError):
     """The server said no; `problem` is its stable name for the reason, `final` whether it will never say yes."""
 
     def __init__(self, problem: str, message: str, *, final: bool) -> None:
-        super().__init__(message)
-        self.problem = problem
+        super().__init__(problem, message)
         self.final = final
 
 

@@ -29,8 +29,9 @@ def check_url(url: str, *, allow_plain_http: bool) -> str:
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or "") and not allow_plain_http:
         raise ParameterError(
+            "untrusted",
             f"{url} is plain HTTP to another machine: whoever is in between can read and change it; use https://, or "
-            "insist with allow_plain_http=True (--allow-plain-http)"
+            "insist with allow_plain_http=True (--allow-plain-http)",
         )
     return url.rstrip("/")
 
@@ -48,7 +49,9 @@ def trust(ca_file: str | Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except (OSError, ssl.SSLError) as error:
-        raise FileError(f"{ca_file} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)") from error
+        raise FileError(
+            "malformed", f"{ca_file} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)"
+        ) from error
 
 
 def why_unreachable(error: BaseException) -> str:

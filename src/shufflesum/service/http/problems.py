@@ -88,8 +88,7 @@ class Refusal(ShufflesumError):
     """Raised by a request's handler to answer with a problem; `detail` says what was given and what to do."""
 
     def __init__(self, name: str, detail: str, *, headers: dict[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.problem = PROBLEMS[name].name
+        super().__init__(PROBLEMS[name].name, detail)
         self.detail = detail
         self.headers = headers or {}
 

@@ -27,16 +27,18 @@ def load_secret(path: str | Path) -> str:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(_MAX_SECRET + 1)
     except OSError as error:
-        raise FileError(f"cannot read the secret {path}: {error.strerror or error}") from error
+        raise FileError("unreadable", f"cannot read the secret {path}: {error.strerror or error}") from error
     if mode & 0o077:
         raise FileError(
-            f"{path}: others than the owner may read this secret (mode {stat.S_IMODE(mode):04o}); chmod 600 {path}"
+            "open-to-others",
+            f"{path}: others than the owner may read this secret (mode {stat.S_IMODE(mode):04o}); chmod 600 {path}",
         )
     secret = text.strip()
     if not _MIN_SECRET <= len(secret) <= _MAX_SECRET or not secret.isascii() or not secret.decode().isprintable():
         raise FileError(
+            "malformed",
             f"{path}: a secret is one line of {_MIN_SECRET} to {_MAX_SECRET} printable ASCII characters; "
-            f"make one with: (umask 077; openssl rand -hex 32 > {path})"
+            f"make one with: (umask 077; openssl rand -hex 32 > {path})",
         )
     return secret.decode()
 

@@ -40,7 +40,9 @@ class ServerOptions:
     def __post_init__(self) -> None:
         """Refuse half of a TLS configuration."""
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ParameterError("TLS needs a certificate and a key; give both --tls-cert and --tls-key, or neither")
+            raise ParameterError(
+                "missing-argument", "TLS needs a certificate and a key; give both --tls-cert and --tls-key, or neither"
+            )
 
 
 class _Server(uvicorn.Server):
@@ -99,7 +101,9 @@ def _check_tls(options: ServerOptions) -> None:
         return
 
     def no_password() -> str:
-        raise FileError(f"the TLS key {options.tls_key} is encrypted, and nobody is there to type its pass phrase")
+        raise FileError(
+            "malformed", f"the TLS key {options.tls_key} is encrypted, and nobody is there to type its pass phrase"
+        )
 
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key, no_password)
@@ -107,11 +111,14 @@ def _check_tls(options: ServerOptions) -> None:
     except FileError:
         raise
     except (OSError, ssl.SSLError) as error:
-        raise FileError(f"the TLS certificate {options.tls_cert} and key cannot be used: {error}") from error
+        raise FileError(
+            "malformed", f"the TLS certificate {options.tls_cert} and key cannot be used: {error}"
+        ) from error
     if mode & 0o007:
         raise FileError(
+            "open-to-others",
             f"{options.tls_key}: everybody may use this TLS key (mode {stat.S_IMODE(mode):04o}); "
-            f"chmod o= {options.tls_key}"
+            f"chmod o= {options.tls_key}",
         )
 
 
@@ -121,7 +128,8 @@ def _listen(options: ServerOptions) -> socket.socket:
         return socket.create_server((options.host, options.port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise ParameterError(
-            f"cannot listen on {options.host} port {options.port}: {error}; choose another --host or --port"
+            "address-taken",
+            f"cannot listen on {options.host} port {options.port}: {error}; choose another --host or --port",
         ) from error
 
 

@@ -51,7 +51,9 @@ def permuted(sealed: Iterable[bytes], reports: int, *, piece: int = _PIECE) -> G
         for start in range(0, len(order), _SENT):
             yield gathered[order[start : start + _SENT]].tobytes()
     if seen != reports:
-        raise ReportsError(f"the store holds {seen} reports of this batch, not {reports}; it was changed by others")
+        raise ReportsError(
+            "damaged", f"the store holds {seen} reports of this batch, not {reports}; it was changed by others"
+        )
 
 
 def _gather(sealed: Iterable[bytes], piece: int) -> Iterator[NDArray[np.uint8]]:

@@ -66,11 +66,14 @@ class ShufflerOptions:
         """Refuse what contradicts the task."""
         if self.release_at is not None and self.release_at < task.smallest_batch:
             raise ParameterError(
+                "out-of-range",
                 f"release_at (--release-at) is {self.release_at}; this task releases nothing below "
-                f"{task.smallest_batch} users"
+                f"{task.smallest_batch} users",
             )
         if self.max_pending < 1:
-            raise ParameterError(f"max_pending is {self.max_pending}; at least one upload must be able to wait")
+            raise ParameterError(
+                "out-of-range", f"max_pending is {self.max_pending}; at least one upload must be able to wait"
+            )
         trust(self.analyzer.ca_file)
 
 

@@ -33,7 +33,9 @@ def token_digest(token: str) -> bytes:
 def write_tokens(count: int, tokens: Path, digests: Path) -> None:
     """Make tokens, one a line, for their owner to hand out, and the digests for the shuffler, in another order."""
     if not 1 <= count <= _MOST_TOKENS:
-        raise ParameterError(f"--count is {count}; it must be 1 to {_MOST_TOKENS:,}, one for each person")
+        raise ParameterError(
+            "out-of-range", f"--count is {count}; it must be 1 to {_MOST_TOKENS:,}, one for each person"
+        )
     drawn = [secrets.token_hex(TOKEN_BYTES) for _ in range(count)]
     _write_new(tokens, drawn)
     try:
@@ -48,9 +50,9 @@ def _write_new(path: Path, lines: list[str]) -> None:
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        raise FileError(f"{path} exists and tokens are never overwritten; choose another name") from None
+        raise FileError("exists", f"{path} exists and tokens are never overwritten; choose another name") from None
     except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}; choose another folder") from error
+        raise FileError("unwritable", f"{path} cannot be written: {error.strerror}; choose another folder") from error
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.writelines(f"{line}\n" for line in lines)
@@ -58,7 +60,7 @@ def _write_new(path: Path, lines: list[str]) -> None:
             os.fsync(descriptor)
     except OSError as error:
         path.unlink()
-        raise FileError(f"{path} cannot be written: {error.strerror}; is the disk full?") from error
+        raise FileError("unwritable", f"{path} cannot be written: {error.strerror}; is the disk full?") from error
 
 
 class Tokens:
@@ -75,13 +77,15 @@ class Tokens:
             lines = Path(path).read_text(encoding="ascii").split()
             digests = [bytes.fromhex(line) for line in lines]
         except OSError as error:
-            raise FileError(f"cannot read the digests {path}: {error.strerror or error}") from error
+            raise FileError("unreadable", f"cannot read the digests {path}: {error.strerror or error}") from error
         except ValueError as error:
             raise FileError(
-                f"{path} is not a file of digests; give the one from shufflesum tokens --digests"
+                "malformed", f"{path} is not a file of digests; give the one from shufflesum tokens --digests"
             ) from error
         if not digests or any(len(digest) != _DIGEST_BYTES for digest in digests):
-            raise FileError(f"{path} is not a file of digests, one or more; give the one from shufflesum tokens")
+            raise FileError(
+                "malformed", f"{path} is not a file of digests, one or more; give the one from shufflesum tokens"
+            )
         return Tokens(digests)
 
     def __len__(self) -> int:

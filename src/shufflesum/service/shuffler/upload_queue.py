@@ -112,7 +112,7 @@ class UploadQueue:
         self._failing = True
         for _, future in group:
             if not future.done():
-                future.set_exception(StoreError("the store cannot be used now"))
+                future.set_exception(StoreError("store-unavailable", "the store cannot be used now"))
 
     def close(self) -> None:
         """Wait for the write under way."""

@@ -20,7 +20,9 @@ try:
     import psycopg
     from psycopg import sql
 except ImportError as error:
-    raise MissingExtraError("a PostgreSQL store needs psycopg: pip install 'shufflesum[service]'") from error
+    raise MissingExtraError(
+        "missing-extra", "a PostgreSQL store needs psycopg: pip install 'shufflesum[service]'"
+    ) from error
 
 __all__ = ["PostgresStore", "check_conninfo", "connect", "why_unavailable"]
 
@@ -46,7 +48,7 @@ def check_conninfo(address: str) -> None:
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.Error:
         raise ParameterError(
-            "the --store address is not understood; write postgresql://user@host:port/database"
+            "wrong-type", "the --store address is not understood; write postgresql://user@host:port/database"
         ) from None
 
 
@@ -63,7 +65,10 @@ def connect(address: str, *, autocommit: bool) -> Connection:
     try:
         ((fsync,),) = connection.execute("SHOW fsync").fetchall()
         if fsync != "on":
-            raise StoreError("the database runs with fsync off and would lose what it has acknowledged; set fsync = on")
+            raise StoreError(
+                "store-unavailable",
+                "the database runs with fsync off and would lose what it has acknowledged; set fsync = on",
+            )
         connection.execute("SET synchronous_commit = on")
         # Whoever reads all tables, as a backup does, must not keep others waiting.
         connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
@@ -107,7 +112,9 @@ class PostgresStore(SqlStore):
         key = int.from_bytes(bytes.fromhex(self._task.id[:16]), signed=True)
         ((locked,),) = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchall()
         if not locked:
-            raise StoreError(f"another server uses the store of task {self._task.id[:12]}; stop that one first")
+            raise StoreError(
+                "in-use", f"another server uses the store of task {self._task.id[:12]}; stop that one first"
+            )
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
             self._become_owner(cursor, f"schema {self._schema}")
@@ -198,4 +205,4 @@ def why_unavailable(error: BaseException) -> str:
 
 
 def _unavailable(error: psycopg.Error) -> StoreError:
-    return StoreError(f"the database cannot be used now ({why_unavailable(error)})")
+    return StoreError("store-unavailable", f"the database cannot be used now ({why_unavailable(error)})")

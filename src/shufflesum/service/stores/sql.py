@@ -117,7 +117,7 @@ class SqlStore(abc.ABC):
             try:
                 with self._transaction() as cursor:
                     if cursor.execute(self.owner_query).fetchone() != (self._owner,):
-                        raise WrongStoreError("another server has taken this store over; stop this one")
+                        raise WrongStoreError("in-use", "another server has taken this store over; stop this one")
                     yield cursor
             except BaseException:
                 self._arrivals = None
@@ -290,17 +290,21 @@ class SqlStore(abc.ABC):
             self._make_tables(cursor)
             return
         if not {"meta", "round"} <= set(tables):
-            raise WrongStoreError(f"{where} is no shuffler's store; give the shuffler a --store of its own")
+            raise WrongStoreError(
+                "other-store", f"{where} is no shuffler's store; give the shuffler a --store of its own"
+            )
         made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() or ()
         if len(made_for) != 3 or made_for[0] != FORMAT:
             raise WrongStoreError(
+                "other-format",
                 f"the store {where} was made by another version of shufflesum (this one reads {FORMAT}); let that "
-                "version release what it holds, and give this one a --store of its own"
+                "version release what it holds, and give this one a --store of its own",
             )
         if made_for[1] != self._task.id:
             raise WrongStoreError(
+                "other-store",
                 f"the store {where} belongs to task {made_for[1][:12]}, not to {self._task.id[:12]}; "
-                "give each task a --store of its own"
+                "give each task a --store of its own",
             )
         cursor.execute(f"UPDATE meta SET owner = {self.mark}", (self._owner,))
 

@@ -58,7 +58,7 @@ class SqliteStore(SqlStore):
             sync(self._path.parent)
         except OSError as error:
             raise FileError(
-                f"the store {self._path} cannot be made: {error.strerror}; choose another --store"
+                "unwritable", f"the store {self._path} cannot be made: {error.strerror}; choose another --store"
             ) from None
         with self._transaction() as cursor:
             self._become_owner(cursor, str(self._path))
@@ -95,7 +95,7 @@ class SqliteStore(SqlStore):
         """The connection, for one thread at a time; after any failure it is opened afresh."""
         with self._mutex:
             if self._lock is None:
-                raise StoreError(f"the store {self._path} was closed; open it again")
+                raise StoreError("store-unavailable", f"the store {self._path} was closed; open it again")
             try:
                 if self._connection is None:
                     self._connection = self._connect()
@@ -103,7 +103,9 @@ class SqliteStore(SqlStore):
             except BaseException as error:
                 self._disconnect()
                 if isinstance(error, sqlite3.Error):
-                    raise StoreError(f"the store {self._path} cannot be used now: {error}") from error
+                    raise StoreError(
+                        "store-unavailable", f"the store {self._path} cannot be used now: {error}"
+                    ) from error
                 raise
 
     @contextlib.contextmanager
@@ -129,9 +131,13 @@ class SqliteStore(SqlStore):
             if with_log:
                 os.stat(f"{self._path}-wal")
         except OSError as error:
-            raise StoreError(f"the store {self._path} is gone: {error.strerror}; put it back") from error
+            raise StoreError(
+                "store-unavailable", f"the store {self._path} is gone: {error.strerror}; put it back"
+            ) from error
         if (found.st_dev, found.st_ino) != self._file:
-            raise StoreError(f"the store {self._path} was replaced by another file; put it back, or start afresh")
+            raise StoreError(
+                "other-store", f"the store {self._path} was replaced by another file; put it back, or start afresh"
+            )
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -163,7 +169,7 @@ class SqliteStore(SqlStore):
                 while chunk := rows.fetchmany(_ROWS):
                     yield b"".join(report for (report,) in chunk)
         except sqlite3.Error as error:
-            raise StoreError(f"the store {self._path} cannot be read now: {error}") from error
+            raise StoreError("store-unavailable", f"the store {self._path} cannot be read now: {error}") from error
 
     def _make_table(self, cursor: sqlite3.Cursor, table: str, column: str) -> None:
         # A table that has nothing but its key is kept in the order of that.
@@ -202,7 +208,9 @@ def _lock_file(path: Path, clock: Clock) -> int:
     try:
         descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise FileError(f"the store {path} cannot be made: {error.strerror}; choose another --store") from error
+        raise FileError(
+            "unwritable", f"the store {path} cannot be made: {error.strerror}; choose another --store"
+        ) from error
     try:
         deadline = clock.monotonic() + _LOCK_SECONDS
         waiting = False
@@ -211,13 +219,14 @@ def _lock_file(path: Path, clock: Clock) -> int:
                 log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
                 waiting = True
             if clock.monotonic() > deadline:
-                raise FileError(f"the store {path} is in use by another server; stop that one first")
+                raise FileError("in-use", f"the store {path} is in use by another server; stop that one first")
             clock.wait(0.05)
     except BaseException as error:
         os.close(descriptor)
         if isinstance(error, OSError) and not isinstance(error, FileError):
             raise FileError(
-                f"the store {path} cannot be locked: {error.strerror}; choose a --store on a disk that can"
+                "unwritable",
+                f"the store {path} cannot be locked: {error.strerror}; choose a --store on a disk that can",
             ) from error
         raise
     return descriptor

@@ -197,5 +197,6 @@ def sqlite_path(address: str) -> str | None:
     if urlsplit(address).scheme in ("postgresql", "postgres"):
         return None
     raise ParameterError(
-        f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database"
+        "unknown-choice",
+        f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database",
     )

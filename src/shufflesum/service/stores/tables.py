@@ -104,8 +104,9 @@ class TableStore:
         for known_batch, known_round in rows:
             if (known_batch, known_round) != (batch_id, round_number):
                 raise WrongBatchError(
+                    "wrong-batch",
                     f"batch {batch_id} for round {round_number}; round {known_round} already has batch {known_batch}: "
-                    "each round is released once"
+                    "each round is released once",
                 )
         return bool(rows)
 
@@ -143,17 +144,19 @@ class TableStore:
         except self._database.failures as error:
             why = self._database.why(error)
             raise StoreError(
+                "store-unavailable",
                 f"the analyzer's store {self._database.where} cannot be used ({why}); nothing was kept: see "
-                "that it can be reached and written to, then try again"
+                "that it can be reached and written to, then try again",
             ) from error
 
     def _refuse_other_formats(self, connection: Any) -> None:
         names = {name for (name,) in connection.execute(self._database.names).fetchall()}
         if other := sorted(name for name in names - {FORMAT} if name.startswith("shufflesum_")):
             raise WrongStoreError(
+                "other-format",
                 f"the analyzer's store {self._database.where} was made by another version of shufflesum ({other[0]}; "
                 f"this one reads {FORMAT}); read older estimates with that version, and give this one a --store of its "
-                "own"
+                "own",
             )
 
 
@@ -180,7 +183,7 @@ def _sqlite(path: Path) -> _Database:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise FileError(
-            f"the analyzer's store {path} cannot be made: {error.strerror}; choose another --store"
+            "unwritable", f"the analyzer's store {path} cannot be made: {error.strerror}; choose another --store"
         ) from error
     address = f"file:{quote(str(path.absolute()))}?mode=rw"
 
@@ -191,7 +194,7 @@ def _sqlite(path: Path) -> _Database:
 
     with suppress(sqlite3.Error), closing(connect()) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'round'").fetchone():
-            raise ParameterError(f"{path} is a shuffler's store; give the analyzer a --store of its own")
+            raise ParameterError("other-store", f"{path} is a shuffler's store; give the analyzer a --store of its own")
     names = "SELECT name FROM sqlite_master WHERE type = 'table'"
     return _Database(str(path), connect, (sqlite3.Error,), str, "?", "BLOB", names)
 
