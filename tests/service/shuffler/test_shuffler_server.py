@@ -28,7 +28,7 @@ from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.service.shuffler import server as shuffler_module
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions
-from shufflesum.wire import SEALED_BYTES, Task, Upload
+from shufflesum.wire import SEALED_BYTES, WIRE_VERSION, Task, Upload
 
 USERS = 6
 Busy = tuple[Deployment, ServerProcess]
@@ -74,7 +74,7 @@ def test_each_bad_upload_has_a_problem_of_its_own(busy: Busy) -> None:
     deployment, server = busy
     good = fake_upload(deployment.task).encode()
     other = Deployment.small(deployment.folder, users=7).task
-    assert refused(post(server, deployment, b"\0\2" + good[2:]), 400, "wrong-version")
+    assert refused(post(server, deployment, bytes([0, WIRE_VERSION + 1]) + good[2:]), 400, "wrong-version")
     assert refused(post(server, deployment, good[:-1]), 400, "wrong-length")
     assert refused(post(server, deployment, b""), 400, "wrong-length")
     assert refused(post(server, deployment, good + b"\0"), 413, "too-large")
