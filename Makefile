@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-service setup-postgres test test-slow lint bench clean
+.PHONY: demo demo-service setup-postgres test test-fast test-slow coverage lint bench clean
 
 demo: .venv/.run-installed        ## aggregate a synthetic crowd privately and draw the result
 	$(BIN)/shufflesum demo -o demo-output
@@ -17,6 +17,13 @@ setup-postgres:                   ## the database that the service tests run aga
 test: .venv/.dev-installed        ## lint, strict types, layering, tests
 	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
 	$(BIN)/pytest -n 2
+
+test-fast: .venv/.dev-installed   ## the same without servers and clusters
+	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
+	$(BIN)/pytest -n 2 -m "not slow and not servers and not cluster"
+
+coverage: .venv/.dev-installed    ## which lines the tests without servers and clusters reach (not those inside compiled kernels)
+	$(BIN)/pytest -n 2 -m "not slow and not servers and not cluster" --cov --cov-report=term-missing:skip-covered
 
 test-slow: .venv/.dev-installed   ## the long statistical extras
 	$(BIN)/pytest -n 2 -m slow
