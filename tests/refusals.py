@@ -9,12 +9,12 @@ import pytest
 
 from shufflesum.errors import ShufflesumError
 
-__all__ = ["refused"]
+__all__ = ["refusal"]
 
 
 @contextmanager
-def refused(
-    problem: str, *facts: str, error: type[ShufflesumError] = ShufflesumError
+def refusal(
+    problem: str, *facts: str, error: type[ShufflesumError] | tuple[type[ShufflesumError], ...] = ShufflesumError
 ) -> Iterator[pytest.ExceptionInfo[ShufflesumError]]:
     """What is done inside must be refused with this problem, by a message that names each of the facts."""
     with pytest.raises(error) as caught:

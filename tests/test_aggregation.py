@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
@@ -112,7 +113,7 @@ def test_the_first_bad_row_is_named_by_its_number_in_the_whole(workers: int) -> 
     rows = np.zeros((1000, 2))
     rows[[333, 700], 1] = np.nan
     threads = threading.active_count()
-    with pytest.raises(DataError, match="row 333, coordinate 1: the value is NaN"):
+    with refusal("missing-value", "row 333", "coordinate 1", error=DataError):
         aggregate_batches((rows[i : i + 50] for i in range(0, 1000, 50)), plan, workers=workers)
     assert threading.active_count() == threads
 
@@ -121,15 +122,15 @@ def test_clipping_and_missing_values_are_handed_on() -> None:
     plan = unprotected_plan(users=2, shape=1, levels=2, bounds=(0, 2))
     estimate = aggregate_batches([np.array([[9.0], [np.nan]])], plan, clip=True, missing="midpoint")
     assert estimate.mean.tolist() == [1.5]
-    with pytest.raises(DataError, match="NaN"):
+    with refusal("missing-value", error=DataError):
         aggregate_batches([np.array([[9.0], [np.nan]])], plan, clip=True)
 
 
 def test_fewer_rows_than_the_plans_users_are_refused() -> None:
     plan = unprotected_plan(users=11, shape=2)
-    with pytest.raises(ReportsError, match="10 reports were received"):
+    with refusal("too-few-users", "10 reports", error=ReportsError):
         aggregate_batches([np.zeros((10, 2))], plan)
-    with pytest.raises(ReportsError, match=r"^0 reports were received"):
+    with refusal("too-few-users", "0 reports", error=ReportsError):
         aggregate_batches([], plan)
 
 
@@ -161,5 +162,5 @@ def test_workers_must_be_a_positive_number(workers: Any) -> None:
 
 
 def test_a_shape_that_does_not_fit_the_arrays_is_refused() -> None:
-    with pytest.raises(DataError, match="reshape the arrays, or plan with another shape"):
+    with refusal("wrong-shape", error=DataError):
         ss.aggregate(np.zeros((3000, 3)), epsilon=1.0, delta=1e-6, shape=4)

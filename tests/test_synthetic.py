@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
 from shufflesum.synthetic import heartbeats
@@ -51,5 +52,5 @@ def test_every_person_is_drawn_across_blocks() -> None:
 
 @pytest.mark.parametrize(("people", "samples"), [(0, 100), (-1, 100), (5, 0)])
 def test_too_few_people_or_samples_are_refused(people: int, samples: int) -> None:
-    with pytest.raises(ParameterError, match=f"people={people}, samples={samples}.*at least 1"):
+    with refusal("out-of-range", "people=", str(people), "samples=", str(samples), "least 1", error=ParameterError):
         heartbeats(people, samples)

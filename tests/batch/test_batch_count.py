@@ -15,6 +15,7 @@ from tests.batch.report_folders import (
     records_of,
     write_folder,
 )
+from tests.refusals import refusal
 
 from shufflesum.batch import count as step
 from shufflesum.batch.count import count, file_digests
@@ -62,26 +63,26 @@ def test_a_large_file_is_shared_among_threads_by_its_groups(tmp_path: Path, monk
 
 def test_what_is_not_of_this_plan_is_refused(tmp_path: Path) -> None:
     dataset = open_dataset(write_folder(tmp_path / "s", SHUFFLED, [0]), stage="shuffled")
-    with pytest.raises(ReportsError, match="analyze reports with the plan"):
+    with refusal("other-plan", error=ReportsError):
         count(dataset, PlainTarget(noiseless_plan(levels=9)))
-    with pytest.raises(ReportsError, match="not sealed"):
+    with refusal("not-sealed", error=ReportsError):
         count(dataset, SealedTarget(TASK, private_key=KEY))
-    with pytest.raises(ReportsError, match="other users or reports"):
+    with refusal("changed-afterwards", error=ReportsError):
         count(replace(dataset, identity=replace(SHUFFLED, users=1)), TARGET)
-    with pytest.raises(ParameterError, match="--memory"):
+    with refusal("out-of-range", "--memory", error=ParameterError):
         count(dataset, TARGET, memory=1000)
 
 
 def test_a_copy_under_another_name_is_refused(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "s", SHUFFLED, [0], [6])
     shutil.copy(folder / "part-1.parquet", folder / "zzz.parquet")
-    with pytest.raises(ReportsError, match=r"zzz\.parquet are the same part, part-1, of one run"):
+    with refusal("counted-twice", "zzz.parquet", "part-1", error=ReportsError):
         open_dataset(folder, stage="shuffled")
     table = parquet.read_table(folder / "part-1.parquet")
     nameless = table.replace_schema_metadata({b"shufflesum": table.schema.metadata[b"shufflesum"]})
     for name in ("part-1", "zzz"):  # as files of Spark, which do not know their names
         parquet.write_table(nameless, folder / f"{name}.parquet")
-    with pytest.raises(FileError, match=r"part-1\.parquet and .*zzz\.parquet are the same, byte for byte"):
+    with refusal("counted-twice", "part-1.parquet", "zzz.parquet", error=FileError):
         open_dataset(folder, stage="shuffled")
 
 
@@ -102,7 +103,7 @@ def test_a_file_that_is_damaged_inside_is_refused(tmp_path: Path) -> None:
     data[len(data) // 3] ^= 0x55
     path.write_bytes(data)
     dataset = open_dataset(folder, stage="shuffled")
-    with pytest.raises(FileError, match=r"part-1\.parquet: cannot be read"):
+    with refusal("damaged", "part-1.parquet", error=FileError):
         count(dataset, TARGET)
 
 
@@ -110,7 +111,7 @@ def test_a_file_replaced_after_it_was_opened_is_noticed(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "s", SHUFFLED, [0, 6])
     dataset = open_dataset(folder, stage="shuffled")
     write_part(folder, "part-0", [records_of([0], SHUFFLED)], SHUFFLED)
-    with pytest.raises(FileError, match="2 reports were announced and 1 read"):
+    with refusal("changed-meanwhile", "2 reports", "and 1", error=FileError):
         count(dataset, TARGET)
 
 

@@ -21,6 +21,7 @@ from tests.batch.report_folders import (
     snapshot,
     write_folder,
 )
+from tests.refusals import refusal
 
 from shufflesum.batch.disk import WriteError
 from shufflesum.batch.files import (
@@ -107,7 +108,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, kind: Format, keep: float) 
     data = damaged.read_bytes()
     damaged.write_bytes(data[: int(keep if keep >= 1 else keep * len(data))])
     before = snapshot(folder)
-    with pytest.raises(FileError, match=rf"part-1\.{kind}: cannot be read as a file of reports"):
+    with refusal("damaged", "part-1", str(kind), error=FileError):
         open_dataset(folder, stage="reports")
     assert snapshot(folder) == before
 
@@ -120,7 +121,7 @@ def test_a_changed_byte_among_the_reports_is_noticed(tmp_path: Path) -> None:
     data[start + 200] ^= 1
     path.write_bytes(data)
     (file,) = open_dataset(folder, stage="reports").files
-    with pytest.raises(FileError, match="damaged"):
+    with refusal("damaged", error=FileError):
         list(read_records(file, 100))
 
 
@@ -128,7 +129,7 @@ def test_a_changed_byte_among_the_reports_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_something_else_under_that_name_is_refused(tmp_path: Path, kind: Format, content: bytes) -> None:
     (tmp_path / f"x.{kind}").write_bytes(content)
-    with pytest.raises(FileError, match="cannot be read as a file of reports"):
+    with refusal("damaged", error=FileError):
         open_dataset(tmp_path, stage="reports")
 
 
@@ -136,44 +137,44 @@ def test_mixed_plans_and_stages_are_refused(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "r", REPORTS, [0])
     other = Identity.for_plan(noiseless_plan(levels=7))
     write_part(folder, "other", [records_of([0], other)], other)
-    with pytest.raises(ReportsError, match="cannot be mixed"):
+    with refusal("mixed-reports", error=ReportsError):
         open_dataset(folder, stage="reports")
-    with pytest.raises(ReportsError, match="not shuffled"):
+    with refusal("wrong-stage", error=ReportsError):
         open_dataset(folder / "part-0.parquet", stage="shuffled")
     shuffled = write_folder(tmp_path / "s", REPORTS.shuffled(), [0])
-    with pytest.raises(ReportsError, match="shuffled already"):
+    with refusal("wrong-stage", error=ReportsError):
         open_dataset(shuffled, stage="reports")
     again = REPORTS.shuffled()
     write_part(shuffled, "again", [records_of([0], again)], again)
-    with pytest.raises(ReportsError, match="of shuffle"):
+    with refusal("mixed-reports", error=ReportsError):
         open_dataset(shuffled, stage="shuffled")
 
 
 def test_parquet_files_that_hold_no_reports_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"cell": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(ReportsError, match="holds no reports"):
+    with refusal("malformed", error=ReportsError):
         open_dataset(tmp_path, stage="reports")
     schema = pa.schema([("coordinate", pa.uint32())], metadata={"shufflesum": REPORTS.to_json()})
     parquet.write_table(pa.table({"coordinate": pa.array([1], pa.uint32())}, schema=schema), tmp_path / "x.parquet")
-    with pytest.raises(ReportsError, match="exactly one, 'cell'"):
+    with refusal("unknown-column", "'cell'", error=ReportsError):
         open_dataset(tmp_path, stage="reports")
 
 
 def test_folders_without_reports_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="does not exist"):
+    with refusal("unreadable", error=FileError):
         open_dataset(tmp_path / "nowhere", stage="reports")
-    with pytest.raises(FileError, match="without report files"):
+    with refusal("no-rows", error=FileError):
         open_dataset(tmp_path, stage="reports")
-    with pytest.raises(ReportsError, match="hold no reports"):
+    with refusal("no-rows", error=ReportsError):
         open_dataset(write_folder(tmp_path / "empty", REPORTS, []), stage="reports")
     for odd in ("notes.txt", "part-0.csv"):
         folder = write_folder(tmp_path / odd, REPORTS, [0])
         (folder / odd).touch()
-        with pytest.raises(FileError, match="is no file of reports"):
+        with refusal("unknown-file-type", error=FileError):
             open_dataset(folder, stage="reports")
     (tmp_path / "notes.txt" / "notes.txt").unlink()
     (tmp_path / "notes.txt" / "inner.parquet").mkdir()
-    with pytest.raises(FileError, match="is no file of reports"):
+    with refusal("unknown-file-type", error=FileError):
         open_dataset(tmp_path / "notes.txt", stage="reports")
 
 
@@ -193,26 +194,26 @@ def test_a_single_file_knows_how_much_was_written_with_it(listed: Path) -> None:
     (other / "part-0.parquet").rename(listed / "stray.parquet")
     assert open_dataset(listed / "stray.parquet", stage="reports").written is None
     write_part(listed, "part-1", [records_of([12, 12], REPORTS)], REPORTS)
-    with pytest.raises(ReportsError, match=r"part-1.parquet has 2 rows"):
+    with refusal("changed-afterwards", "part-1.parquet", "has 2", error=ReportsError):
         open_dataset(listed / "part-1.parquet", stage="reports")
 
 
 def test_a_missing_and_an_extra_file_do_not_pass_for_the_whole(listed: Path) -> None:
     (listed / "part-1.parquet").rename(listed / "part-9.parquet")
-    with pytest.raises(ReportsError, match=r"part-1\.parquet is missing"):
+    with refusal("changed-afterwards", "part-1.parquet", error=ReportsError):
         open_dataset(listed, stage="reports")
     (listed / "part-1.parquet").write_bytes((listed / "part-9.parquet").read_bytes())
-    with pytest.raises(ReportsError, match=r"part-9\.parquet is not in _shufflesum\.json"):
+    with refusal("changed-afterwards", "part-9.parquet", "_shufflesum.json", error=ReportsError):
         open_dataset(listed, stage="reports")
 
 
 def test_a_file_of_other_rows_or_of_another_run_does_not_pass(listed: Path) -> None:
     write_part(listed, "part-1", [records_of([12, 12], REPORTS)], REPORTS)
-    with pytest.raises(ReportsError, match="were written"):
+    with refusal("changed-afterwards", error=ReportsError):
         open_dataset(listed, stage="reports")
     other = Identity.for_plan(PLAN)
     write_part(listed, "part-1", [records_of([12], other)], other)
-    with pytest.raises(ReportsError, match="another run"):
+    with refusal("changed-afterwards", error=ReportsError):
         open_dataset(listed, stage="reports")
 
 
@@ -255,10 +256,10 @@ def test_a_part_whose_batches_fail_does_not_appear(tmp_path: Path) -> None:
         yield records_of([0], REPORTS)
         raise DataError("out-of-bounds", "a bad row")
 
-    with pytest.raises(DataError, match="a bad row"):
+    with refusal("out-of-bounds", error=DataError):
         write_part(tmp_path, "part", batches(), REPORTS)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ParameterError, match="csv"):
+    with refusal("unknown-choice", error=ParameterError):
         write_part(tmp_path, "part", [], REPORTS, "csv")  # type: ignore[arg-type]
 
 
@@ -306,7 +307,7 @@ def test_only_shuffled_reports_can_be_read_by_others(tmp_path: Path) -> None:
 def test_an_output_that_exists_is_never_replaced(tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.mkdir()
-    with pytest.raises(FileError, match="exists, and is never replaced"), StagedFolder(output, WORK, REPORTS):
+    with refusal("exists", error=FileError), StagedFolder(output, WORK, REPORTS):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -319,7 +320,7 @@ def test_an_output_made_by_somebody_else_meanwhile_is_not_replaced(tmp_path: Pat
             put(folder, "part-0")
             output.mkdir()
 
-    with pytest.raises(FileError, match="in the meantime"):
+    with refusal("exists", error=FileError):
         run()
     assert list(output.iterdir()) == []
     output.rmdir()
@@ -363,7 +364,7 @@ def test_other_work_is_not_taken_up(tmp_path: Path) -> None:
         (WORK | {"inputs": [["a", 1, 3]]}, REPORTS),
         (WORK, Identity.for_plan(noiseless_plan(levels=9))),
     ):
-        with pytest.raises(FileError, match="--restart"), StagedFolder(output, work, identity):
+        with refusal("other-work", "--restart", error=FileError), StagedFolder(output, work, identity):
             pass
     with StagedFolder(output, WORK | {"inputs": []}, REPORTS, restart=True) as folder:
         assert folder.parts == {}
@@ -389,7 +390,7 @@ def test_a_damaged_note_of_the_work_is_refused_and_a_missing_one_starts_anew(tmp
     note = tmp_path / ".out.partial" / "_work.json"
     assert json.loads(note.read_text())["work"] == WORK
     for _ in every_byte_changed(note):
-        with pytest.raises(FileError, match="--restart"), StagedFolder(output, WORK, REPORTS):
+        with refusal("damaged", "--restart", error=FileError), StagedFolder(output, WORK, REPORTS):
             pass
     note.unlink()
     with StagedFolder(output, WORK, REPORTS) as folder:
@@ -401,7 +402,7 @@ def test_two_runs_cannot_share_an_output(tmp_path: Path) -> None:
     output = tmp_path / "out"
     with StagedFolder(output, WORK, REPORTS) as folder:
         put(folder, "part-0")
-        with pytest.raises(FileError, match="another run"), StagedFolder(output, WORK, REPORTS):
+        with refusal("in-use", error=FileError), StagedFolder(output, WORK, REPORTS):
             pass
         assert folder.parts == {"part-0": 1}
     assert open_dataset(output, stage="reports").rows == 1
@@ -409,7 +410,7 @@ def test_two_runs_cannot_share_an_output(tmp_path: Path) -> None:
 
 def test_an_output_in_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with (
-        pytest.raises(FileError, match="choose an output in a folder that exists"),
+        refusal("unwritable", error=FileError),
         StagedFolder(tmp_path / "no" / "out", WORK, REPORTS),
     ):
         pass
@@ -423,5 +424,5 @@ def test_changed_inputs_are_described_otherwise(tmp_path: Path) -> None:
     os.utime(path, ns=(0, 2))
     assert describe_inputs([path]) != before
     path.unlink()
-    with pytest.raises(FileError, match=r"a\.csv: cannot be read"):
+    with refusal("unreadable", "a.csv", error=FileError):
         describe_inputs([path])

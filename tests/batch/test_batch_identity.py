@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.batch.report_folders import noiseless_plan, noiseless_task
+from tests.refusals import refusal
 
 from shufflesum.batch import kinds
 from shufflesum.batch.identity import FORMAT, Identity
@@ -61,7 +62,7 @@ def test_every_run_has_ids_of_its_own() -> None:
 
 
 def test_a_round_that_the_plan_does_not_cover_is_refused() -> None:
-    with pytest.raises(ReportsError, match="covers rounds 1 to 1"):
+    with refusal("wrong-round", "rounds 1", "to 1", error=ReportsError):
         Identity.for_task(noiseless_task(PLAN), 2)
 
 
@@ -161,13 +162,13 @@ def test_the_identity_is_found_in_files_that_spark_wrote() -> None:
 
 
 def test_columns_of_different_runs_are_refused() -> None:
-    with pytest.raises(ReportsError, match=r"here: .*different runs"):
+    with refusal("mixed-reports", error=ReportsError):
         Identity.from_arrow(spark_schema(PLAIN.to_json(), Identity.for_plan(PLAN).to_json()), "here")
 
 
 @pytest.mark.parametrize("metadata", [None, {SPARK_KEY: b"{"}, {SPARK_KEY: b"[1]"}, {SPARK_KEY: b'{"fields": [3]}'}])
 def test_a_file_of_something_else_is_refused(metadata: Any) -> None:
-    with pytest.raises(ReportsError, match="here: holds no reports"):
+    with refusal("malformed", error=ReportsError):
         Identity.from_arrow(pa.schema([pa.field("cell", pa.uint32())], metadata=metadata), "here")
 
 

@@ -29,6 +29,7 @@ from tests.batch.report_folders import (
 )
 from tests.batch.test_batch_scatter import WordsBelow
 from tests.chances import FALSE_ALARM, chi_square
+from tests.refusals import refusal
 
 from shufflesum import Randomizer
 from shufflesum.batch.count import count
@@ -386,7 +387,7 @@ def test_an_interrupted_shuffle_is_not_taken_up_with_other_input(folder: Path) -
     reports = numbered_folder(folder / "reports", 60_000)
     run_until(folder, 20_000)
     os.utime(reports / "part-0.parquet")
-    with pytest.raises(FileError, match="--restart"):
+    with refusal("other-work", "--restart", error=FileError):
         shuffle(reports, folder / "shuffled")
     assert shuffle(reports, folder / "shuffled", restart=True).reports == 60_000
     assert sorted(read(folder / "shuffled")) == list(range(60_000))
@@ -453,7 +454,7 @@ def test_input_that_changes_while_it_is_read_is_refused(folder: Path) -> None:
     def touch(done: int) -> None:
         os.utime(reports / "part-0.parquet", (1, 1))
 
-    with pytest.raises(FileError, match=r"part-0.parquet: was changed while it was read"):
+    with refusal("changed-meanwhile", "part-0.parquet", error=FileError):
         shuffle(reports, folder / "shuffled", progress=touch)
     assert {path.name for path in folder.rglob("*")} == {"reports", "part-0.parquet"}
     assert shuffle(reports, folder / "shuffled").reports == 100
@@ -468,7 +469,7 @@ def test_empty_files_of_one_part_are_no_copies(folder: Path) -> None:
 def test_a_batch_that_is_too_small_is_refused(folder: Path) -> None:
     identity = Identity.for_plan(unprotected_plan(users=50, shape=4, coordinates=2))
     write_folder(folder / "reports", identity, [0] * 99)
-    with pytest.raises(ReportsError, match=r"99 reports, but .* 50 users with 2 reports each; wait for 1 more"):
+    with refusal("too-few-users", "99 reports", "50 users", "with 2", "for 1", error=ReportsError):
         shuffle(folder / "reports", folder / "shuffled")
     assert {path.name for path in folder.iterdir()} == {"reports"}
 
@@ -477,23 +478,23 @@ def test_an_output_that_exists_is_never_touched(folder: Path) -> None:
     reports = numbered_folder(folder / "reports", 100)
     (folder / "shuffled").mkdir()
     (folder / "shuffled" / "mine").write_text("mine")
-    with pytest.raises(FileError, match="exists, and is never replaced"):
+    with refusal("exists", error=FileError):
         shuffle(reports, folder / "shuffled")
     assert snapshot(folder / "shuffled")["mine"][1] == b"mine"
 
 
 def test_plain_reports_are_not_those_of_a_task(folder: Path) -> None:
-    with pytest.raises(ReportsError, match="not sealed, not for task"):
+    with refusal("other-task", error=ReportsError):
         open_source(numbered_folder(folder / "reports", 10), task=noiseless_task(noiseless_plan()))
 
 
 def test_memory_and_workers_are_checked(folder: Path) -> None:
     reports = numbered_folder(folder / "reports", 10)
-    with pytest.raises(ParameterError, match="memory is 1 MB"):
+    with refusal("out-of-range", "is 1", error=ParameterError):
         shuffle(reports, folder / "shuffled", memory=10**6)
-    with pytest.raises(ParameterError, match="workers is 0"):
+    with refusal("out-of-range", "is 0", error=ParameterError):
         shuffle(reports, folder / "shuffled", workers=0)
-    with pytest.raises(ParameterError, match="format is 'csv'"):
+    with refusal("unknown-choice", "is 'csv'", error=ParameterError):
         shuffle(reports, folder / "shuffled", format="csv")  # type: ignore[arg-type]
     assert {path.name for path in folder.iterdir()} == {"reports"}
 

@@ -20,6 +20,7 @@ from scipy.stats import binom, norm
 from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task, write_folder
 from tests.batch.spark_frames import NEEDS_JAVA, cells_in, largest_error, users_frame
 from tests.chances import FALSE_ALARM, chi_square
+from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.batch.count import count
@@ -91,7 +92,7 @@ def test_local_counts_what_spark_wrote(batch: Batch, tmp_path: Path) -> None:
     found = spark.count(spark.read(batch.shuffled.sparkSession, tmp_path / name, "shuffled"), PLAN)
     np.testing.assert_array_equal(counted.table, found.table)
     np.testing.assert_array_equal(counted.table, spark.analyze(batch.shuffled, PLAN).table)
-    with pytest.raises(FileError, match="exists"):
+    with refusal("exists", error=FileError):
         spark.write(batch.shuffled, tmp_path / name)
 
 
@@ -145,7 +146,7 @@ def test_blanks_and_reports_that_name_no_cell_are_counted_apart(session: Any, tm
     counts = spark.count(spark.read(session, folder, "shuffled"), PLAN)
     assert (counts.accepted, counts.blanks, counts.rejected) == (2, 2, 2)
     assert counts.table[3] == counts.table[38] == 1
-    with pytest.raises(ReportsError, match=r"6 reports were received \(2 rejected\)"):
+    with refusal("too-few-users", "6 reports", "2 rejected", error=ReportsError):
         spark.analyze(spark.read(session, folder, "shuffled"), PLAN)
 
 
@@ -156,10 +157,10 @@ def test_a_batch_with_too_many_dishonest_users_has_no_estimate(session: Any, tmp
     honest, dishonest = [0, 2] * 4, [1] * 8  # the latter's reports are all of one coordinate
     folder = write_folder(tmp_path / "honest", Identity.for_plan(plan).shuffled(), honest, honest)
     assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
-    with pytest.raises(ReportsError, match="nobody can see whether enough users were honest"):
+    with refusal("guarantee-broken", error=ReportsError):
         spark.analyze_folder(folder, plan)  # without a manifest it may be a part of a batch
     folder = write_folder(tmp_path / "dishonest", Identity.for_plan(plan).shuffled(), honest, dishonest)
-    with pytest.raises(ReportsError, match="at least 4 of 8 users did not follow the protocol"):
+    with refusal("guarantee-broken", "least 4", "of 8", error=ReportsError):
         spark.analyze(spark.read(session, folder, "shuffled"), plan)
     found = spark.analyze_folder(folder, plan, without_guarantee=True)
     assert not found.guarantee_holds
@@ -358,7 +359,7 @@ def test_a_damaged_file_is_named(session: Any, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "shuffled", identity, [3] * 5000)
     frame = spark.read(session, folder, "shuffled")
     (folder / "part-0.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
-    with pytest.raises(FileError, match=r"part-0\.parquet: cannot be read"):
+    with refusal("damaged", "part-0.parquet", error=FileError):
         spark.count(frame, PLAN)
 
 
@@ -366,7 +367,7 @@ def test_a_cluster_needs_a_place_for_what_was_drawn(batch: Batch, monkeypatch: p
     from shufflesum.batch import spark
 
     monkeypatch.setattr(batch.users.sparkSession.sparkContext, "master", "spark://cluster:7077")
-    with pytest.raises(ParameterError, match="setCheckpointDir"):
+    with refusal("missing-argument", error=ParameterError):
         spark.randomize(batch.users, PLAN)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task
 from tests.chances import FALSE_ALARM, chi_square
+from tests.refusals import refusal
 
 from shufflesum.batch.kinds import PLAIN, SEALED, cells_of
 from shufflesum.batch.targets import PlainTarget, SealedTarget, Target, count_records, randomize_rows
@@ -61,19 +62,19 @@ def test_blanks_are_counted_apart(target: Target) -> None:
 @pytest.mark.parametrize("target", [OPEN, SECRET], ids=["plain", "sealed"])
 def test_reports_of_other_plans_are_refused(target: Target) -> None:
     other = noiseless_plan(levels=5)
-    with pytest.raises(ReportsError, match="randomize with the plan that they are for"):
+    with refusal("other-plan", error=ReportsError):
         records_for(target, Randomizer(other).randomize(np.zeros((1, 3))))
 
 
 def test_a_round_that_the_task_does_not_cover_is_refused() -> None:
-    with pytest.raises(ReportsError, match="covers rounds 1 to 1"), replace(SECRET, round_number=2).encoding(1):
+    with refusal("wrong-round", "rounds 1", "to 1", error=ReportsError), replace(SECRET, round_number=2).encoding(1):
         pass
 
 
 def test_a_bad_row_is_named_by_its_place_in_the_file() -> None:
     rows = np.zeros((5, 3))
     rows[2, 1] = np.nan
-    with pytest.raises(DataError, match="row 1002, coordinate 1"):
+    with refusal("missing-value", "row 1002", "coordinate 1", error=DataError):
         randomize_rows(rows, Randomizer(PLAN), 1000)
 
 
@@ -118,7 +119,7 @@ def test_sealed_reports_that_cannot_be_opened_are_rejected_and_counted() -> None
 
 
 def test_another_key_is_refused_before_anything_is_counted() -> None:
-    with pytest.raises(ParameterError, match="this private key belongs to"):
+    with refusal("other-key", error=ParameterError):
         counted(replace(SECRET, private_key=X25519PrivateKey.generate()), sealed_records(1))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task, snapshot
+from tests.refusals import refusal
 
 from shufflesum import Randomizer
 from shufflesum.batch.count import count
@@ -98,7 +99,7 @@ def test_one_id_with_other_bytes_is_refused(tmp_path: Path) -> None:
     one, other = sealed()[:2]
     forged = Upload(TASK.id, 1, Upload.decode(one, TASK).upload_id, Upload.decode(other, TASK).sealed).encode()
     folder = save(tmp_path / "uploads", [one, other], [*sealed(), forged])
-    with pytest.raises(ReportsError, match=r"000.upload, upload 1 and .*001.upload, upload 13: have one upload id"):
+    with refusal("counted-twice", "000.upload", "upload 1", "001.upload", "upload 13", error=ReportsError):
         open_uploads([folder], TASK)
 
 
@@ -124,7 +125,7 @@ def test_a_report_copied_into_another_upload_is_refused(tmp_path: Path) -> None:
         ("twice", twice, "001.upload, upload 1 and .*001.upload, upload 1"),
     ):
         folder = save(tmp_path / name, rest, [copy])
-        with pytest.raises(ReportsError, match=f"{places}: hold the same sealed report"):
+        with refusal("counted-twice", str(places), error=ReportsError):
             shuffle(folder, tmp_path / "shuffled", task=TASK)
     assert not (tmp_path / "shuffled").exists()
     # What only begins like another's report cannot be opened, and nobody is refused for it.
@@ -138,7 +139,7 @@ def test_folders_of_uploads_are_one_batch(tmp_path: Path) -> None:
     done = shuffle([one, two], tmp_path / "shuffled", task=TASK)
     assert (done.reports, done.repeated) == (36, 1)
     assert counted(tmp_path / "shuffled").table.tolist() == expected()
-    with pytest.raises(ReportsError, match="Late files wait"):
+    with refusal("released-before", error=ReportsError):
         shuffle(two, tmp_path / "later", task=TASK)
 
 
@@ -148,7 +149,7 @@ def test_another_content_under_a_released_id_is_refused(tmp_path: Path) -> None:
     shuffle(folder, tmp_path / "one", task=TASK)
     replaced = Upload(TASK.id, 1, Upload.decode(uploads[0], TASK).upload_id, Upload.decode(sealed()[0], TASK).sealed)
     (folder / "000.upload").write_bytes(b"".join([replaced.encode(), *uploads[1:]]))
-    with pytest.raises(ReportsError, match="Late files wait"):
+    with refusal("released-before", error=ReportsError):
         shuffle(folder, tmp_path / "two", task=TASK)
 
 
@@ -212,7 +213,7 @@ def test_bad_uploads_are_refused_by_name(tmp_path: Path, spoil: Callable[[Path],
 def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
     task = ManyRounds(TASK.name, PLAN, TASK.analyzer_key, TASK.shuffler, TASK.expires)
     folder = save(tmp_path / "uploads", sealed(task=task), sealed(ROWS[:2], task, 2))
-    with pytest.raises(ReportsError, match=r"001.upload, upload 1: is of round 2, others .* a batch is of one round"):
+    with refusal("mixed-reports", "001.upload", "upload 1", "round 2", error=ReportsError):
         open_uploads([folder], task)
     (folder / "000.upload").unlink()
     assert open_uploads([folder], task).identity.round_number == 2
@@ -221,7 +222,7 @@ def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
 def test_a_folder_with_hidden_uploads_only_is_refused(tmp_path: Path) -> None:
     save(tmp_path / "uploads", sealed())
     (tmp_path / "uploads" / "000.upload").rename(tmp_path / "uploads" / ".x.upload")
-    with pytest.raises(FileError, match="uploads: has no uploads but hidden ones"):
+    with refusal("no-rows", error=FileError):
         shuffle(tmp_path / "uploads", tmp_path / "shuffled", task=TASK)
 
 
@@ -230,24 +231,24 @@ def test_an_upload_that_comes_late_is_not_shuffled_with_those_released(tmp_path:
     folder = save(tmp_path / "uploads", uploads[:11])
     shuffle(folder, tmp_path / "one", task=TASK)
     (folder / "late.upload").write_bytes(uploads[11])
-    with pytest.raises(ReportsError, match="Late files wait for the next batch"):
+    with refusal("released-before", error=ReportsError):
         shuffle(folder, tmp_path / "two", task=TASK)
     (folder / "late.upload").write_bytes(uploads[3])  # sent again: the same uploads as before
     assert shuffle(folder, tmp_path / "two", task=TASK).reports == 33
     later = save(tmp_path / "later", uploads[7:])
-    with pytest.raises(ReportsError, match="Late files wait for the next batch"):
+    with refusal("released-before", error=ReportsError):
         shuffle(later, tmp_path / "three", task=TASK, released=folder / RELEASED)
     assert {path.name for path in tmp_path.iterdir()} == {"uploads", "later", "one", "two"}
 
 
 def test_uploads_need_their_task(tmp_path: Path) -> None:
-    with pytest.raises(ReportsError, match="say which task with --task"):
+    with refusal("missing-argument", "--task", error=ReportsError):
         open_source(save(tmp_path / "uploads", sealed()))
 
 
 def test_fewer_users_than_the_plan_needs_are_refused_however_often_they_send(tmp_path: Path) -> None:
     uploads = sealed(ROWS[:3])
-    with pytest.raises(ReportsError, match="9 reports, but"):
+    with refusal("too-few-users", "9 reports", error=ReportsError):
         shuffle(save(tmp_path / "uploads", uploads, uploads), tmp_path / "shuffled", task=TASK)
     assert [path.name for path in tmp_path.iterdir()] == ["uploads"]
 
@@ -256,5 +257,5 @@ def test_an_upload_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> N
     folder = save(tmp_path / "uploads", sealed())
     source = open_uploads([folder], TASK)
     cut_short(folder)
-    with pytest.raises(ReportsError, match="was changed while it was read"):
+    with refusal("changed-meanwhile", error=ReportsError):
         list(source.read(range(12), 1000))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from shufflesum.domain import Box, frames
 from shufflesum.domain.frames import FrameRows, frame_rows
@@ -277,17 +278,17 @@ def test_what_is_not_numbers_is_refused_by_column_and_row(table: Any, message: s
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_tables_that_hold_no_rows_of_one_length_are_refused(make: Any) -> None:
-    with pytest.raises(DataError, match=r"column 'x', row 2 .* has 3 values, row 1 has 2; .*equally long"):
+    with refusal("wrong-shape", "column 'x'", "row 2", "has 3", "row 1", "has 2", error=DataError):
         frame_rows(make({"x": [None, [1, 2], [1, 2, 3], [1]]}))
-    with pytest.raises(DataError, match=r"row 1 .* has 1 values, row 0 has 0"):
+    with refusal("wrong-shape", "row 1", "has 1", "row 0", "has 0", error=DataError):
         frame_rows(make({"x": [[], [1]]}))
-    with pytest.raises(DataError, match="'x' holds lists and there are 1 other columns; pass it alone"):
+    with refusal("wrong-shape", "'x' holds", "are 1", error=DataError):
         frame_rows(make({"a": [1, 2], "x": [[1, 2], [1, 2]]}))
-    with pytest.raises(DataError, match="'x' holds lists and there are 1 other columns"):
+    with refusal("wrong-shape", "'x' holds", "are 1", error=DataError):
         frame_rows(make({"x": [[1, 2], [1, 2]], "y": [[1, 2], [1, 2]]}))
-    with pytest.raises(DataError, match="has no rows"):
+    with refusal("no-rows", error=DataError):
         frame_rows(make({"x": []}))
-    with pytest.raises(DataError, match="has no columns"):
+    with refusal("no-rows", error=DataError):
         frame_rows(make({}))
 
 
@@ -343,10 +344,10 @@ def test_a_row_is_reshaped_where_its_numbers_are_as_many_as_the_shapes() -> None
         assert rows.shape == (2, 3, 4)
         np.testing.assert_array_equal(rows[1:], values[1:].reshape(1, 3, 4))
         np.testing.assert_array_equal(domain.prepare(table), values)
-        with pytest.raises(DataError, match=r"arrays has shape \(2, 12\), but \(m, 3, 5\) is expected"):
+        with refusal("wrong-shape", "2", "12", "3", "5", error=DataError):
             Box.of((3, 5), (0, 24)).rows(table)
     # An array says its shape itself.
-    with pytest.raises(DataError, match=r"arrays has shape \(2, 12\)"):
+    with refusal("wrong-shape", "2", "12", error=DataError):
         Box.of((3, 4), (0, 24)).rows(values)
     assert Box.of((), (0, 1)).rows(pd.DataFrame({"a": [0.5, 1.0]})).shape == (2,)
     assert Box.of(1, (0, 1)).rows(pd.Series([0.5, 1.0])).shape == (2, 1)
@@ -356,5 +357,5 @@ def test_missing_values_are_judged_as_those_of_an_array() -> None:
     domain = Box.of(2, (0, 4))
     table = pa.table({"a": [1.0, None], "b": [3, 4]})
     assert domain.prepare(table, missing="midpoint").tolist() == [[1, 3], [2, 4]]
-    with pytest.raises(DataError, match="row 1, coordinate 0: the value is NaN"):
+    with refusal("missing-value", "row 1", "coordinate 0", error=DataError):
         domain.refuse(domain.prepare(table))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.refusals import refusal
 
 from shufflesum.errors import FileError
 from shufflesum.experiments.data import Heartbeats
@@ -19,7 +20,7 @@ TRIAL = Trial(5000, 20, Replace(1, 3, on_grid(0.2), "uniform"))
 def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path, crowd: Heartbeats, damage: bytes) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(damage)
-    with pytest.raises(FileError, match=r"damaged or was cut short.*another folder with -o"):
+    with refusal("damaged", error=FileError):
         Measurements.open(tmp_path, crowd, "paper", 0)
     assert path.read_bytes() == damage
 
@@ -31,7 +32,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, crowd: Heartbeats)
     text = measurements.path.read_bytes().rstrip()
     for end in range(0, len(text), 7):
         measurements.path.write_bytes(text[:end])
-        with pytest.raises(FileError, match="cut short"):
+        with refusal("damaged", error=FileError):
             Measurements.open(tmp_path, crowd, "paper", 0)
 
 
@@ -41,13 +42,13 @@ def test_measurements_of_other_data_encoding_or_seed_are_kept_and_refused(tmp_pa
     kept = measurements.path.read_bytes()
     beats = crowd.beats.copy()
     beats[0, 0] = 1 - beats[0, 0]
-    with pytest.raises(FileError, match="another data"):
+    with refusal("other-measurements", error=FileError):
         Measurements.open(tmp_path, replace(crowd, beats=beats), "paper", 0)
-    with pytest.raises(FileError, match="another data"):
+    with refusal("other-measurements", error=FileError):
         Measurements.open(tmp_path, replace(crowd, labels=None), "paper", 0)
-    with pytest.raises(FileError, match="another encoding"):
+    with refusal("other-measurements", error=FileError):
         Measurements.open(tmp_path, crowd, "authors", 0)
-    with pytest.raises(FileError, match="another seed"):
+    with refusal("other-measurements", error=FileError):
         Measurements.open(tmp_path, crowd, "paper", 1)
     assert measurements.path.read_bytes() == kept
 
@@ -58,17 +59,17 @@ def test_a_folder_with_other_files_is_refused_but_not_for_what_a_killed_save_lea
     (tmp_path / ".measurements.1234.json").write_text('{"form')
     Measurements.open(tmp_path, crowd, "paper", 0)
     (tmp_path / "report.html").write_text("somebody's")
-    with pytest.raises(FileError, match=r"not empty and holds no measurements\.json"):
+    with refusal("exists", "measurements.json", error=FileError):
         Measurements.open(tmp_path, crowd, "paper", 0)
     assert (tmp_path / "report.html").read_text() == "somebody's"
 
 
 def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path: Path, crowd: Heartbeats) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FileError, match="cannot be used for measurements"):
+    with refusal("unwritable", error=FileError):
         Measurements.open(tmp_path / "file", crowd, "paper", 0)
     (tmp_path / FILE_NAME).mkdir()
-    with pytest.raises(FileError, match="cannot be used for measurements"):
+    with refusal("unwritable", error=FileError):
         Measurements.open(tmp_path, crowd, "paper", 0)
 
 
@@ -83,7 +84,7 @@ def test_a_full_disk_keeps_what_was_saved(tmp_path: Path, crowd: Heartbeats, mon
     monkeypatch.setattr(Path, "write_bytes", full)
     measurements._saved = math.inf  # not yet time to save
     measurements.put(TRIAL, 0, Errors(1.0, 2.0))
-    with pytest.raises(FileError, match="No space left on device; earlier measurements were kept"):
+    with refusal("unwritable", error=FileError):
         measurements.save()
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
     assert measurements.path.read_bytes() == kept

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
 from shufflesum.experiments.data import Heartbeats, synthetic
@@ -189,10 +190,10 @@ def test_a_second_run_measures_nothing_and_a_failed_one_keeps_the_report(
 
 def test_too_few_rows_and_a_folder_of_other_data_are_refused(finished: Finished) -> None:
     few = replace(finished.data, beats=finished.data.beats[: LEAST_ROWS - 1], labels=None)
-    with pytest.raises(DataError, match=r"holds 9,999 rows; at least 10,000 are needed"):
+    with refusal("too-few-users", "holds 9", "999 rows", "least 10", "000 are", error=DataError):
         reproduce(few, finished.request, lambda percent: None)
     kept = (finished.folder / FILE_NAME).read_bytes()
     enough = replace(finished.data, beats=finished.data.beats[:LEAST_ROWS], labels=None)
-    with pytest.raises(FileError, match="measurements of another data"):
+    with refusal("other-measurements", error=FileError):
         reproduce(enough, finished.request, lambda percent: None)
     assert (finished.folder / FILE_NAME).read_bytes() == kept

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import plan_for_error
@@ -33,5 +34,5 @@ def test_what_cannot_be_looked_for_is_refused(asked: dict[str, Any], message: st
 
 
 def test_an_error_out_of_reach_is_said_to_be() -> None:
-    with pytest.raises(PrivacyError, match=r"1e-30 is out of reach with up to epsilon = 32; raise users"):
+    with refusal("error-out-of-reach", "1e-30", "32", error=PrivacyError):
         plan_for_error(1e-30, users=10, shape=3, delta=1e-6, levels=1)

@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 from tests.replaced import replace_of, with_mechanism
 
 import shufflesum as ss
@@ -168,12 +169,12 @@ def test_more_users_and_more_epsilon_are_never_worse(name: str, values: list[flo
 
 
 def test_a_delta_that_cannot_be_certified_is_refused() -> None:
-    with pytest.raises(PrivacyError, match="cannot certify a delta below 1e-15; raise delta"):
+    with refusal("not-certified", "1e-15", error=PrivacyError):
         ss.plan(users=1, shape=4, epsilon=0.1, delta=1e-30)
 
 
 def test_published_noise_above_one_is_refused_with_the_knobs_to_turn() -> None:
-    with pytest.raises(PrivacyError, match=r"the published noise probability is 1\.35.*raise users"):
+    with refusal("privacy-out-of-reach", "is 1.35", error=PrivacyError):
         ss.plan(users=50_000, shape=100, epsilon=0.95, delta=1e-6, levels=3, accountant="paper")
 
 

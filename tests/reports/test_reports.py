@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 
 from shufflesum import Reports
 from shufflesum.errors import ReportsError
@@ -22,7 +23,7 @@ def test_reports_are_one_array_of_cells_whatever_they_say() -> None:
     ids=lambda cells: str(getattr(cells, "dtype", cells)) + str(np.shape(cells)),
 )
 def test_another_format_is_refused(cells: Any) -> None:
-    with pytest.raises(ReportsError, match=r"^cells of reports must be a one-dimensional uint32 array"):
+    with refusal("wrong-type", "uint32", error=ReportsError):
         Reports("plan", cells)
 
 
@@ -46,7 +47,7 @@ def test_pieces_are_put_together_in_order() -> None:
 
 
 def test_pieces_of_different_plans_and_no_pieces_are_refused() -> None:
-    with pytest.raises(ReportsError, match="not of 2"):
+    with refusal("other-plan", "of 2", error=ReportsError):
         Reports.concatenate([Reports("one", CELLS), Reports("two", CELLS)])
-    with pytest.raises(ReportsError, match="not of 0"):
+    with refusal("other-plan", "of 0", error=ReportsError):
         Reports.concatenate([])

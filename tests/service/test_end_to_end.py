@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tests.forks import wait_until
+from tests.refusals import refusal
 from tests.service.certificates import certificate
 from tests.service.patterns import check_rounds, expected_table, rows_of
 from tests.service.postgres import Postgres
@@ -196,7 +197,7 @@ def test_a_client_that_was_shown_another_task_is_refused_or_its_reports_cannot_b
         shown = replace(deployment.task, analyzer_key=key, shuffler=shuffler.url)
         with (
             Client(shown, contributions=tmp_path / "contributions") as client,
-            pytest.raises(RefusedError, match="this server runs task"),
+            refusal("wrong-task", error=RefusedError),
         ):
             client.upload([0.5] * 4)
         reports = ss.Randomizer(shown.plan).randomize(np.full((1, 4), 0.5))
@@ -206,7 +207,7 @@ def test_a_client_that_was_shown_another_task_is_refused_or_its_reports_cannot_b
             assert shuffler.upload(forged).status == 201
         wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
         assert analyzer.metric("shufflesum_reports_rejected_total") == 5
-        with pytest.raises(RefusedError, match="sealed them to another key") as withheld:
+        with refusal("wrong-key", error=RefusedError) as withheld:
             fetch_estimate(deployment.task, analyzer.url)
         assert withheld.value.problem == "wrong-key"
 
@@ -229,7 +230,7 @@ def test_everything_works_over_tls_and_nobody_is_trusted_without_a_certificate(t
         object.__setattr__(task, "shuffler", front)
         with (
             Client(task, contributions=tmp_path / "contributions", timeout=0.3) as stranger,
-            pytest.raises(UnreachableError, match="certificate"),
+            refusal("untrusted", error=UnreachableError),
         ):
             stranger.upload([0.5] * 4, user="0")
         with Client(task, contributions=tmp_path / "contributions", ca_file=cert) as client:

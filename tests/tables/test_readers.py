@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as arrow_parquet
+from tests.refusals import refusal
 
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
 from shufflesum.tables import open_table
@@ -49,7 +50,7 @@ def test_an_option_the_format_cannot_use_is_refused(
 
 @pytest.mark.parametrize("name", ["x.txt", "x", "x.csv.gz"])
 def test_an_unknown_suffix_lists_the_known_ones(folder: Path, name: str) -> None:
-    with pytest.raises(FileError, match=r"allowed are \.csv, \.parquet, \.npy, \.npz"):
+    with refusal("unknown-file-type", error=FileError):
         open_table(folder / name)
 
 
@@ -69,6 +70,6 @@ def test_a_missing_empty_or_irregular_file_is_refused(tmp_path: Path, suffix: st
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
 def test_without_arrow_the_extra_is_named(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda library: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'shufflesum\[files\]'"):
+    with refusal("missing-extra", "install 'shufflesum[files]'", error=MissingExtraError):
         open_table(folder / name)
     assert open_table(folder / "x.npy").rows == 2

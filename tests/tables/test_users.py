@@ -1,5 +1,6 @@
 import pyarrow as pa
 import pytest
+from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
 from shufflesum.tables.users import refuse_repeated_users
@@ -20,16 +21,16 @@ def test_distinct_users_are_counted_across_chunks() -> None:
     ],
 )
 def test_a_user_with_two_rows_is_named_and_the_way_out_is_told(chunks: list[pa.Array], shown: str) -> None:
-    with pytest.raises(DataError, match=f"user {shown} rows.*average or sum.*group-by on 'u'"):
+    with refusal("repeated-user", str(shown), "on 'u'", error=DataError):
         refuse_repeated_users("f", "u", chunks)
 
 
 @pytest.mark.parametrize("nobody", [None, "", "  "])
 def test_a_row_without_a_user_is_refused_by_its_number(nobody: str | None) -> None:
-    with pytest.raises(DataError, match=r"data row 2 .*no user in column 'u'"):
+    with refusal("missing-value", "row 2", "column 'u'", error=DataError):
         refuse_repeated_users("f", "u", [pa.array(["a"]), pa.array(["b", nobody])])
 
 
 def test_users_that_cannot_be_compared_are_refused() -> None:
-    with pytest.raises(FileError, match="user column 'u' has type list"):
+    with refusal("not-comparable", "column 'u'", error=FileError):
         refuse_repeated_users("f", "u", [pa.array([[1], [2]])])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from shufflesum.cells import BLANK, REPORT_BYTES
 from shufflesum.errors import ReportsError
@@ -66,5 +67,5 @@ def test_a_report_that_is_no_cell_is_decoded_and_left_to_the_counts() -> None:
     ],
 )
 def test_anything_but_rows_of_four_bytes_is_refused(shape: tuple[int, ...], dtype: type[np.integer]) -> None:
-    with pytest.raises(ReportsError, match=r"must be bytes of shape \(reports, 4\)"):
+    with refusal("wrong-type", "4", error=ReportsError):
         decode_reports(np.zeros(shape, dtype=dtype), "plan")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.damage import damaged_bytes, few_or_many
+from tests.refusals import refusal
 from tests.service.processes import Program
 
 from shufflesum import Plan
@@ -151,14 +152,14 @@ def test_a_key_that_is_there_twice_is_refused_in_a_task() -> None:
     other = GOLDEN.replace('"smallest_batch": 1000', '"smallest_batch": 1, "smallest_batch": 1000')
     for text in (other, *(twice(GOLDEN, at) for at in range(len(key_places(GOLDEN))))):
         assert json.loads(text) == json.loads(GOLDEN)
-        with pytest.raises(TaskError, match="twice"):
+        with refusal("malformed", error=TaskError):
             Task.from_json(text)
 
 
 def test_a_key_that_is_there_twice_is_refused_in_a_plan() -> None:
     plan = Task.from_json(GOLDEN).plan.to_json()
     for at in range(len(key_places(plan))):
-        with pytest.raises(PlanError, match="twice"):
+        with refusal("malformed", error=PlanError):
             Plan.from_json(twice(plan, at))
 
 

@@ -5,6 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ReportsError
@@ -79,5 +80,5 @@ def test_a_seal_opens_only_with_its_key() -> None:
 
 
 def test_sealed_bytes_that_are_no_whole_reports_are_refused() -> None:
-    with pytest.raises(ReportsError, match=rf"whole reports of {SEALED_BYTES} bytes"):
+    with refusal("wrong-length", str(SEALED_BYTES), error=ReportsError):
         open_many(bytes(SEALED_BYTES + 1), KEY, INFO)

@@ -307,7 +307,7 @@ def _check_name(name: str) -> None:
     if not name or len(name) > _MAX_NAME or not name.isprintable() or name != name.strip():
         raise ParameterError(
             "out-of-range",
-            f"name is {name[: _MAX_NAME + 1]!r}; it must be 1 to {_MAX_NAME} printable characters, no space at the ends",
+            f"name is {name[: _MAX_NAME + 1]!r}; it must be 1 to {_MAX_NAME} printable characters, no space around",
         )
 
 

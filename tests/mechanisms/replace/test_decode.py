@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom, multinomial
 from tests.chances import FALSE_ALARM, report_law
+from tests.refusals import refusal
 
 from shufflesum.domain import Box
 from shufflesum.errors import ParameterError
@@ -44,7 +45,7 @@ def test_a_coordinate_without_reports_has_neither_mean_nor_error_bars() -> None:
 def test_another_target_is_refused() -> None:
     means = decoded([[1, 1]], 2, 0.25)
     for ask in (means.variance, lambda target: means.interval(0.025, target)):
-        with pytest.raises(ParameterError, match="target is 'all'; it must be one of users, population"):
+        with refusal("unknown-choice", "is 'all'", error=ParameterError):
             ask("all")  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 
 from shufflesum.domain import Box
 from shufflesum.errors import ParameterError
@@ -47,7 +48,7 @@ def test_numbers_of_numpy_and_whole_floats_become_pythons_own() -> None:
 def test_cells_and_reports_follow_from_the_domain() -> None:
     mechanism = Replace(3, 4, 0.25)
     assert (mechanism.values, mechanism.cells(SEVEN), mechanism.reports(SEVEN)) == (5, 35, 3)
-    with pytest.raises(ParameterError, match="coordinates is 3; it must lie between 1 and 2"):
+    with refusal("out-of-range", "is 3", "between 1", "and 2", error=ParameterError):
         mechanism.check(Box.of(2, (0.0, 1.0)))
 
 
@@ -59,7 +60,7 @@ def test_blocks_and_chances_of_being_sampled() -> None:
 
 
 def test_reports_that_are_all_noise_are_not_decoded() -> None:
-    with pytest.raises(ParameterError, match="noise_probability is 1: every report is noise"):
+    with refusal("nothing-but-noise", "is 1", error=ParameterError):
         Replace(1, 1, 1.0).decode(FOUR, np.ones(8, dtype=np.int64), 8)
 
 

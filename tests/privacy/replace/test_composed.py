@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.oracles.enumeration import worst_delta
+from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.replace import Blocks, blanket
@@ -216,15 +217,15 @@ def test_rounds_are_more_reports() -> None:
 
 def test_what_cannot_be_certified_is_refused_with_the_knob_to_turn() -> None:
     good = Blocks(100, 3, 2).upper(0.5)
-    with pytest.raises(PrivacyError, match="delta = 1e-13"):
+    with refusal("not-certified", "1e-13", error=PrivacyError):
         good.epsilon(1e-13)
-    with pytest.raises(PrivacyError, match="epsilon = -1"):
+    with refusal("out-of-range", "-1", error=PrivacyError):
         good.delta(-1.0)
-    with pytest.raises(ParameterError, match="change coordinates or rounds"):
+    with refusal("out-of-range", error=ParameterError):
         Blocks(100, 3, 0).upper(0.5)
-    with pytest.raises(PrivacyError, match="noise_probability = 0"):
+    with refusal("not-certified", "0", error=PrivacyError):
         Blocks(100, 3, 2).lower(0.0)
-    with pytest.raises(ParameterError, match="honest_users is 0"):
+    with refusal("out-of-range", "is 0", error=ParameterError):
         Blocks(0, 3, 2).upper(0.5)
-    with pytest.raises(PrivacyError, match="raise epsilon"):
+    with refusal("out-of-range", error=PrivacyError):
         Blocks(100, 3, 2).smallest_noise_probability(0.0, 1e-6)

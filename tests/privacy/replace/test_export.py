@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from scipy.stats import binom
+from tests.refusals import refusal
 
 from shufflesum.errors import MissingExtraError, ParameterError
 from shufflesum.privacy.replace import Blocks
@@ -61,10 +62,10 @@ def test_dp_accounting_agrees_about_a_concrete_pair() -> None:
 
 def test_a_missing_dp_accounting_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.pld_pmf", None)
-    with pytest.raises(MissingExtraError, match="accounting"):
+    with refusal("missing-extra", error=MissingExtraError):
         Blocks(1000, 3, 1, single_coordinate=True).to_dp_accounting(0.2)
 
 
 def test_an_interval_that_is_no_grid_is_refused() -> None:
-    with pytest.raises(ParameterError, match="value_discretization_interval"):
+    with refusal("out-of-range", error=ParameterError):
         Blocks(100, 3, 1).to_dp_accounting(0.5, value_discretization_interval=0.0)

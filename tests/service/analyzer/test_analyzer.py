@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 from tests.service.analyzer.remote import (
     SECRET,
     TASK,
@@ -163,7 +164,7 @@ def test_a_coordinate_nobody_reported_is_null(remote: Remote) -> None:
 
 def test_the_wrong_key_is_noticed_before_anything_is_served(store: str) -> None:
     other = generate_private_key()
-    with pytest.raises(ParameterError, match="give the key that the task was made for"):
+    with refusal("other-key", error=ParameterError):
         AnalyzerServer(TASK, Opener(other, processes=1), open_tables(store, TASK), secret=SECRET)
 
 

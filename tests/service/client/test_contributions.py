@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.clocks import FakeClock
+from tests.refusals import refusal
 from tests.service.client.stand_in import Shuffler, task_for
 
 from shufflesum.errors import FileError, ParameterError
@@ -23,7 +24,7 @@ from shufflesum.wire import SEALED_BYTES, Task, UploadError
 
 def test_nobody_contributes_twice_to_a_round(connect: Callable[..., Client], shuffler: Shuffler) -> None:
     connect().upload([0.1, 0.2, 0.3], user="Ada")
-    with pytest.raises(ContributedError, match="'Ada' has contributed to round 1"):
+    with refusal("contributed", "'Ada' has", "round 1", error=ContributedError):
         connect().upload([0.1, 0.2, 0.3], user="Ada")
     connect().upload([0.1, 0.2, 0.3], user="Grace")
     assert len(shuffler.bodies) == 2
@@ -39,13 +40,13 @@ def test_another_round_or_task_is_another_contribution(connect: Callable[..., Cl
     assert shuffler.bodies[0] != shuffler.bodies[1]
     with pytest.raises(ContributedError):
         client.upload([0.1, 0.2, 0.3], round_number=1)
-    with pytest.raises(UploadError, match="rounds 1 to 2"):
+    with refusal("wrong-round", "rounds 1", "to 2", error=UploadError):
         client.upload([0.1, 0.2, 0.3], round_number=3)
     shuffler.document = {"open_round": None}
-    with pytest.raises(RefusedError, match="all 2 rounds"):
+    with refusal("round-closed", "all 2", error=RefusedError):
         client.upload([0.1, 0.2, 0.3])
     shuffler.document = {"open_round": "two"}
-    with pytest.raises(RefusedError, match="did not say which round"):
+    with refusal("bad-answer", error=RefusedError):
         client.upload([0.1, 0.2, 0.3])
     assert connect(task_for(shuffler, name="another")).upload([0.1, 0.2, 0.3]).contribution == "accepted"
 
@@ -86,10 +87,10 @@ def test_what_was_never_acknowledged_is_deleted_once_its_task_has_expired(task: 
 
 def test_nothing_is_sent_without_contributions(task: Task, tmp_path: Path, shuffler: Shuffler) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(FileError, match="nothing is sent without them"):
+    with refusal("unreadable", error=FileError):
         Client(task, contributions=tmp_path / "file" / "contributions")
     (tmp_path / "broken").write_text("this is no database " * 100)
-    with pytest.raises(FileError, match="nothing is sent without them"):
+    with refusal("unreadable", error=FileError):
         Client(task, contributions=tmp_path / "broken")
     assert shuffler.bodies == []
 
@@ -105,7 +106,7 @@ def test_contributions_of_another_version_are_refused(task: Task, tmp_path: Path
             for statement in statements:
                 connection.execute(statement)
         before = path.read_bytes()
-        with pytest.raises(FileError, match=r"no contributions in the format .*--contributions"):
+        with refusal("other-format", "--contributions", error=FileError):
             Client(task, contributions=path)
         assert path.read_bytes() == before
         path.unlink()
@@ -122,5 +123,5 @@ def test_two_clients_at_once_send_one_contribution(task: Task, tmp_path: Path) -
 
 @pytest.mark.parametrize("label", ["", "  ", "x" * 1001])
 def test_a_label_says_something(task: Task, tmp_path: Path, label: str) -> None:
-    with Contributions(tmp_path / "contributions") as made, pytest.raises(ParameterError, match="user label"):
+    with Contributions(tmp_path / "contributions") as made, refusal("out-of-range", error=ParameterError):
         made.claim(task, 1, {label: b""})

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from tests.refusals import refusal
 from tests.service.client.stand_in import Shuffler
 
 from shufflesum.service.client import (
@@ -38,7 +39,7 @@ def test_an_estimate_is_handed_on_as_it_came(shuffler: Shuffler, task: Task) -> 
 def test_an_answer_that_is_no_estimate_is_refused(shuffler: Shuffler, task: Task, document: object) -> None:
     named = isinstance(document, dict) and "task" in document and document["task"] is None
     shuffler.document = {"task": task.id, "rounds": []} if named else document
-    with pytest.raises(RefusedError, match="did not answer as an analyzer"):
+    with refusal("bad-answer", error=RefusedError):
         fetch_estimate(task, shuffler.url)
 
 
@@ -58,5 +59,5 @@ def test_an_answer_that_is_no_estimate_is_refused(shuffler: Shuffler, task: Task
 )
 def test_an_estimate_that_is_not_whole_is_refused(shuffler: Shuffler, task: Task, changes: dict[str, Any]) -> None:
     shuffler.document = answer_of(task, **changes)
-    with pytest.raises(RefusedError, match="did not answer as an analyzer"):
+    with refusal("bad-answer", error=RefusedError):
         fetch_estimate(task, shuffler.url)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from tests.clocks import FakeClock
+from tests.refusals import refusal
 from tests.service.client.stand_in import LOST, Shuffler, task_for
 
 from shufflesum.errors import MissingExtraError, ParameterError
@@ -61,7 +62,7 @@ def test_a_client_that_gave_up_sends_the_same_bytes_later(
     connect: Callable[..., Client], shuffler: Shuffler, clock: FakeClock
 ) -> None:
     shuffler.script = [LOST] * 30
-    with pytest.raises(UnreachableError, match="the same bytes will go"):
+    with refusal("unreachable", error=UnreachableError):
         connect(timeout=60).upload([0.1, 0.2, 0.3])
     assert 30 < clock.monotonic() <= 60
     assert 5 < len(shuffler.bodies) < 12  # pauses grow, to ten seconds
@@ -72,7 +73,7 @@ def test_a_client_that_gave_up_sends_the_same_bytes_later(
 
 def test_a_shuffler_that_does_not_listen_is_unreachable(connect: Callable[..., Client]) -> None:
     nobody = task_for(Shuffler("http://127.0.0.1:1"))
-    with pytest.raises(UnreachableError, match="did not answer"):
+    with refusal("unreachable", error=UnreachableError):
         connect(nobody, timeout=0.3).upload([0.1, 0.2, 0.3])
 
 
@@ -81,7 +82,7 @@ def test_what_answers_in_the_shufflers_place_acknowledges_nothing(
 ) -> None:
     client = connect()
     shuffler.script = [200]
-    with pytest.raises(RefusedError, match="or in between") as refused:
+    with refusal("bad-answer", error=RefusedError) as refused:
         client.upload([0.1, 0.2, 0.3])
     assert refused.value.problem == "bad-answer"
     assert client.upload([0.9, 0.9, 0.9]).contribution == "accepted"
@@ -109,14 +110,14 @@ def test_many_rows_are_one_user_each_and_a_second_run_sends_what_is_missing(
     second = connect().upload_many(rows, users)
     assert [receipt.contribution for receipt in second] == ["earlier"] * 20 + ["accepted"] * 10
     assert len(shuffler.bodies) == len(set(shuffler.bodies)) == 30
-    with pytest.raises(ParameterError, match="a label of its own"):
+    with refusal("conflicting-arguments", error=ParameterError):
         connect().upload_many(rows[:2], ["same", "same"])
 
 
 def test_a_refusal_among_many_loses_no_acknowledgement(connect: Callable[..., Client], shuffler: Shuffler) -> None:
     shuffler.script = [201, "wrong-length", 201]
     users = [str(i) for i in range(40)]
-    with pytest.raises(RefusedError, match="wrong-length"):
+    with refusal("wrong-length", error=RefusedError):
         connect().upload_many(np.zeros((40, 3)), users)
     acknowledged = len(shuffler.bodies) - 1
     receipts = connect().upload_many(np.zeros((40, 3)), users)
@@ -135,7 +136,7 @@ def test_many_uploads_to_nobody_share_one_timeout(connect: Callable[..., Client]
 def test_tokens_go_with_their_uploads(connect: Callable[..., Client], shuffler: Shuffler) -> None:
     connect().upload([0.1, 0.2, 0.3], token="0123")
     assert shuffler.requests[0]["Authorization"] == "Token 0123"
-    with pytest.raises(ParameterError, match="2 tokens for 1 rows"):
+    with refusal("too-few-tokens", "2 tokens", "for 1", error=ParameterError):
         connect().upload_many(np.zeros((1, 3)), ["Grace"], tokens=["1", "2"])
 
 
@@ -143,7 +144,7 @@ def test_tokens_go_with_their_uploads(connect: Callable[..., Client], shuffler: 
 def test_what_is_no_token_is_refused_before_anything_is_sent(
     connect: Callable[..., Client], shuffler: Shuffler, token: str
 ) -> None:
-    with pytest.raises(ParameterError, match=r"the token .* is none"):
+    with refusal("malformed", error=ParameterError):
         connect().upload([0.1, 0.2, 0.3], token=token)
     assert shuffler.bodies == []
 
@@ -166,17 +167,17 @@ def test_a_request_tells_nothing_about_its_sender(
 
 def test_an_expired_task_is_refused(connect: Callable[..., Client], task: Task) -> None:
     connect(clock=FakeClock(task.expires - timedelta(seconds=1)))
-    with pytest.raises(TaskError, match="expired"):
+    with refusal("expired", error=TaskError):
         connect(clock=FakeClock(task.expires))
 
 
 def test_plain_http_to_another_machine_is_refused_unless_allowed() -> None:
-    with pytest.raises(ParameterError, match="--allow-plain-http"):
+    with refusal("untrusted", "--allow-plain-http", error=ParameterError):
         web_client("http://shuffler.example.org")
     web_client("http://shuffler.example.org", allow_plain_http=True).close()
 
 
 def test_a_missing_library_is_said_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingExtraError, match=r"httpx.*pip install 'shufflesum\[service\]'"):
+    with refusal("missing-extra", "install 'shufflesum[service]'", error=MissingExtraError):
         web_client("https://shuffler.example.org")

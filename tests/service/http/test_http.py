@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from starlette.applications import Starlette
 from tests.forks import forked
+from tests.refusals import refusal
 from tests.service.certificates import certificate
 
 from shufflesum.errors import FileError, ParameterError
@@ -33,12 +34,12 @@ def test_a_secret_is_one_line_without_the_space_around_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["", "short", "a" * 15, "a" * 2000, "a" * 20 + "\n" + "b" * 20, "\xe4" * 20])
 def test_what_is_no_secret_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(FileError, match="openssl rand"):
+    with refusal("malformed", error=FileError):
         load_secret(write(tmp_path / "secret", text))
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="chmod 600"):
+    with refusal("open-to-others", "chmod 600", error=FileError):
         load_secret(write(tmp_path / "secret", "s" * 16, 0o640))
 
 
@@ -51,7 +52,7 @@ def test_https_and_this_machine_may_be_talked_to(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://host.example", "http://10.0.0.1", "http://127.0.0.1.example.org"])
 def test_plain_http_to_another_machine_needs_insistence(url: str) -> None:
-    with pytest.raises(ParameterError, match="insist"):
+    with refusal("untrusted", error=ParameterError):
         check_url(url, allow_plain_http=False)
     assert check_url(url, allow_plain_http=True) == url
 
@@ -60,14 +61,14 @@ def test_plain_http_to_another_machine_needs_insistence(url: str) -> None:
     "url", ["", "ftp://x", "https://", "https://a:b@c", "https://h?q", "https://h:0", "https://h:x", "http://[::1"]
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ParameterError, match="must be a plain address"):
+    with refusal("malformed-address", error=ParameterError):
         check_url(url, allow_plain_http=True)
 
 
 def test_a_tls_key_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
     cert, key = map(Path, certificate(tmp_path))
     key.chmod(0o604)
-    with pytest.raises(FileError, match="everybody may use this TLS key"):
+    with refusal("open-to-others", error=FileError):
         run_server(Starlette(), ServerOptions(tls_cert=cert, tls_key=key), role="test")
 
 
@@ -76,7 +77,7 @@ def test_an_encrypted_tls_key_is_refused_without_asking(tmp_path: Path) -> None:
     private = serialization.load_pem_private_key(key.read_bytes(), None)
     locked = serialization.BestAvailableEncryption(b"secret")
     key.write_bytes(private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
-    with pytest.raises(FileError, match="is encrypted"):
+    with refusal("malformed", error=FileError):
         run_server(Starlette(), ServerOptions(tls_cert=cert, tls_key=key), role="test")
 
 
@@ -123,7 +124,7 @@ def test_why_a_server_is_out_of_reach_is_said_without_naming_it(causes: tuple[Ba
 
 
 def test_half_of_tls_is_refused() -> None:
-    with pytest.raises(ParameterError, match="both --tls-cert and --tls-key"):
+    with refusal("missing-argument", "--tls-cert", "--tls-key", error=ParameterError):
         ServerOptions(tls_cert=Path("cert.pem"))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.chances import FALSE_ALARM, chi_square
 from tests.clocks import FakeClock
+from tests.refusals import refusal
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.errors import ReportsError
@@ -96,7 +97,7 @@ def test_no_more_than_about_a_piece_is_gathered_at_a_time() -> None:
 
 
 def test_a_batch_that_others_changed_is_not_sent() -> None:
-    with pytest.raises(ReportsError, match="changed by others"):
+    with refusal("damaged", error=ReportsError):
         list(permuted(chunked(reports(5), [5]), 6))
 
 
@@ -197,7 +198,7 @@ def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
         assert attempt(store, task, analyzer.url)
         assert attempt(store, task, analyzer.url)
         assert [received.round_number for received in analyzer.received.values()] == [1, 2]
-        with pytest.raises(StoreError, match="full"):
+        with refusal("store-unavailable", error=StoreError):
             store.finish_deletion()
     store.finish_deletion()
     store.close()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.refusals import refusal
 
 from shufflesum.cli.tokens import command
 from shufflesum.errors import FileError, ParameterError
@@ -55,18 +56,18 @@ def test_a_missing_token_is_told_from_an_unknown_one(header: str, problem: str) 
 
 def test_tokens_are_never_overwritten_and_never_left_without_digests(files: tuple[Path, Path]) -> None:
     files[1].write_text("precious")
-    with pytest.raises(FileError, match="never overwritten"):
+    with refusal("exists", error=FileError):
         write_tokens(1, *files)
     assert not files[0].exists()
     assert files[1].read_text() == "precious"
-    with pytest.raises(ParameterError, match="--count"):
+    with refusal("out-of-range", "--count", error=ParameterError):
         write_tokens(0, *files)
 
 
 @pytest.mark.parametrize("content", ["", "zz", "00" * 16, "\xe9"])
 def test_another_file_is_no_file_of_digests(tmp_path: Path, content: str) -> None:
     (tmp_path / "file").write_text(content)
-    with pytest.raises(FileError, match="not a file of digests"):
+    with refusal("malformed", error=FileError):
         Tokens.load(tmp_path / "file")
 
 

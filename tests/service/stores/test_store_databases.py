@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.clocks import FakeClock
+from tests.refusals import refusal
 from tests.service.postgres import Postgres
 from tests.service.stores.places import (
     TAKEN,
@@ -83,7 +84,7 @@ def test_postgres_rows_tell_no_order_of_arrival(
 
 def test_a_second_server_cannot_use_a_store(store: Store, place: Place) -> None:
     fill(store, place.task, 1)
-    with pytest.raises((FileError, StoreError), match="stop that one first"):
+    with refusal("in-use", error=(FileError, StoreError)):
         place.open(FakeClock()).rounds()
 
 
@@ -96,7 +97,7 @@ def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: 
         store._connection.execute("SELECT pg_advisory_unlock_all()")  # type: ignore[attr-defined]
     other = place.open()
     fill(other, place.task, 7)
-    with pytest.raises(WrongStoreError, match="another server has taken this store over"):
+    with refusal("in-use", error=WrongStoreError):
         store.take([new_upload(place.task)])
     with pytest.raises(WrongStoreError):
         store.check()
@@ -133,7 +134,7 @@ def test_a_sqlite_store_belongs_to_one_task_and_to_its_owner(tmp_path: Path) -> 
     address = f"sqlite:{tmp_path / 'store.db'}"
     open_store(address, new_task(tmp_path)).close()
     assert os.stat(tmp_path / "store.db").st_mode & 0o077 == 0
-    with pytest.raises(WrongStoreError, match="store of its own"):
+    with refusal("other-store", error=WrongStoreError):
         open_store(address, new_task(tmp_path))
 
 
@@ -145,7 +146,7 @@ def test_a_store_of_another_version_is_refused(
     with monkeypatch.context() as later:
         later.setattr(sql_store, "FORMAT", "shufflesum-store-1000")
         analyzer = AnalyzerAddress("http://127.0.0.1:1", "s" * 16)
-        with pytest.raises(WrongStoreError, match="made by another version"):
+        with refusal("other-format", error=WrongStoreError):
             run_shuffler(place.task, place.address, ShufflerOptions(analyzer), ServerOptions())
     reopened = place.open()
     assert reopened.rounds().users == USERS
@@ -156,7 +157,7 @@ def test_a_store_of_another_version_is_refused(
             connection.execute(f"CREATE TABLE meta ({columns})")
             connection.execute("CREATE TABLE round (number INTEGER)")
             connection.execute("INSERT INTO meta (task) VALUES (?)", (place.task.id,))
-        with pytest.raises(WrongStoreError, match=r"made by another version .*shufflesum-store-4.* --store of its own"):
+        with refusal("other-format", "shufflesum-store-4", "--store", error=WrongStoreError):
             open_store(f"sqlite:{tmp_path / name}", place.task)
 
 
@@ -165,7 +166,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE meta (name TEXT)")
     before = path.read_bytes()
-    with pytest.raises(WrongStoreError, match="is no shuffler's store"):
+    with refusal("other-store", error=WrongStoreError):
         open_store(f"sqlite:{path}", new_task(tmp_path))
     assert path.read_bytes() == before
 
@@ -174,7 +175,7 @@ def test_one_store_is_one_lock_by_whatever_name(tmp_path: Path) -> None:
     task = new_task(tmp_path)
     (tmp_path / "link.db").symlink_to("store.db")
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
-    with pytest.raises(FileError, match="stop that one first"):
+    with refusal("in-use", error=FileError):
         open_store(f"sqlite:{tmp_path / 'link.db'}", task, FakeClock())
     store.close()
 
@@ -184,7 +185,7 @@ def test_a_disk_without_locks_is_refused_by_name(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", none_left)
-    with pytest.raises(FileError, match="cannot be locked: No locks available"):
+    with refusal("unwritable", error=FileError):
         open_store(f"sqlite:{tmp_path / 'store.db'}", new_task(tmp_path))
 
 
@@ -234,14 +235,14 @@ def test_a_sqlite_store_that_vanished_is_not_replaced_by_an_empty_one(tmp_path: 
     assert isinstance(store, sqlite_store.SqliteStore)
     store._disconnect()
     (tmp_path / "store.db").rename(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="unable to open"):
+    with refusal("store-unavailable", error=StoreError):
         store.take([new_upload(task)])
     assert not (tmp_path / "store.db").exists()
     (tmp_path / "elsewhere").rename(tmp_path / "store.db")
     assert store.take([new_upload(task)]) == [TAKEN]
     store.close()
     store.close()
-    with pytest.raises(StoreError, match="was closed"):
+    with refusal("store-unavailable", error=StoreError):
         store.rounds()
 
 
@@ -269,7 +270,7 @@ def test_nothing_is_acknowledged_into_a_log_that_has_no_name(tmp_path: Path) -> 
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
     fill(store, task, 3)
     (tmp_path / "store.db-wal").unlink()
-    with pytest.raises(StoreError, match="is gone"):
+    with refusal("store-unavailable", error=StoreError):
         store.take([new_upload(task)])
     fill(store, task, 2)
     assert store.rounds().users == 5
@@ -283,7 +284,7 @@ def test_a_store_that_is_locked_by_others_says_so_and_recovers(tmp_path: Path, m
     blocker = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     one = new_upload(task)
-    with pytest.raises(StoreError, match="cannot be used now"):
+    with refusal("store-unavailable", error=StoreError):
         store.take([one])
     blocker.close()
     assert store.take([one]) == [TAKEN]
@@ -299,5 +300,5 @@ def test_a_database_that_is_away_is_an_error_that_quotes_no_password(tmp_path: P
 
 @pytest.mark.parametrize("address", ["store.db", "mysql://host/db", "", "sqlite:"])
 def test_an_unknown_kind_of_store_is_refused(tmp_path: Path, address: str) -> None:
-    with pytest.raises(ParameterError, match="sqlite:PATH or postgresql"):
+    with refusal("unknown-choice", error=ParameterError):
         open_store(address, new_task(tmp_path))
