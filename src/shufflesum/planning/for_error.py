@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from shufflesum._checks import check_number
+from shufflesum._search import bracket
 from shufflesum.domain import Structure
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
@@ -52,58 +53,35 @@ def plan_for_error(
             "ends at 6; give epsilon and leave out users, or use accountant='exact'",
         )
     spread = choices.get("spread")
+    least, guess, most = (1.0, 1e4, 1e10) if users is None else (1e-4, 1.0, 32.0)
+    found: dict[float, Plan] = {}
 
-    def certified(value: float, near: Plan | None) -> Plan | None:
-        """The plan at this many users, or this epsilon; with the mechanism of a plan near it, if given."""
-        fixed: Any = near.mechanism.choices() if near else {}
+    def error(value: float) -> float:
+        """The least predicted error with so many users, or at this epsilon; far above the target where nothing is certified."""
+        # Near a plan that is known, its coordinates and levels will do, and spare the search for them.
+        near = min(found, key=lambda known: abs(math.log(known / value)), default=math.inf)
+        fixed: Any = found[near].mechanism.choices() if 2 / 3 < near / value < 3 / 2 else {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UninformativePlanWarning)
-                return plan(
+                found[value] = plan(
                     shape=shape,
                     delta=delta,
-                    users=math.ceil(value) if users is None else users,
-                    epsilon=value if epsilon is None else epsilon,
+                    users=math.ceil(max(value, least)) if users is None else users,
+                    epsilon=max(value, least) if epsilon is None else epsilon,
                     **{**choices, **fixed},
                 )
         except PrivacyError:
-            return None
+            return 1e20 * target_error
+        return predicted_error(found[value], spread)
 
-    def excess(found: Plan | None) -> float:
-        """The logarithm of error over target, which falls in users and in epsilon."""
-        return 50.0 if found is None else math.log(predicted_error(found, spread) / target_error)
-
-    # The error is nearly a power law: straight lines between logarithms home in on the target from both sides.
-    least, value, most = (1.0, 1e4, 1e10) if users is None else (1e-4, 1.0, 32.0)
-    below: tuple[float, float] | None = None
-    above: tuple[float, float, Plan] | None = None
-    near: Plan | None = None
-    while True:
-        found = certified(value, near)
-        if found is not None and excess(found) <= 0:
-            above = (value, excess(found), found)
-        else:
-            below = (value, excess(found))
-        if above and (value <= least or (below and _adjacent(below[0], above[0], whole=users is None))):
-            warn_if_uninformative(above[2])
-            return above[2]
-        if below and value >= most:
-            raise PrivacyError(
-                "error-out-of-reach",
-                f"a squared error of {target_error} is out of reach with up to "
-                + (f"{most:.0e} users; raise epsilon" if users is None else f"epsilon = {most:g}; raise users")
-                + ", delta or the target error",
-            )
-        if below and above:
-            near = above[2] if above[0] / below[0] < 1.5 else None
-            share = min(max(below[1] / (below[1] - above[1]), 0.1), 0.9)
-            value = below[0] * (above[0] / below[0]) ** share
-        else:
-            value = min(
-                max(value * math.exp(max(-3.0, min(3.0, excess(found) + math.copysign(0.05, excess(found))))), least),
-                most,
-            )
-
-
-def _adjacent(low: float, high: float, *, whole: bool) -> bool:
-    return high / low < 1.005 or (whole and math.ceil(high) - math.ceil(low) <= 1)
+    _, enough = bracket(error, target_error, guess=guess, highest=most, tolerance=0.005, spread=4.0)
+    if enough == math.inf:
+        raise PrivacyError(
+            "error-out-of-reach",
+            f"a squared error of {target_error} is out of reach with up to "
+            + (f"{most:.0e} users; raise epsilon" if users is None else f"epsilon = {most:g}; raise users")
+            + ", delta or the target error",
+        )
+    warn_if_uninformative(found[enough])
+    return found[enough]
