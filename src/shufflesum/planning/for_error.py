@@ -57,7 +57,7 @@ def plan_for_error(
     found: dict[float, Plan] = {}
 
     def error(value: float) -> float:
-        """The least predicted error with so many users, or at this epsilon; far above the target where there is none."""
+        """The least predicted error with so many users, or at this epsilon; far above the target if none is."""
         # Near a plan that is known, its coordinates and levels will do, and spare the search for them.
         near = min(found, key=lambda known: abs(math.log(known / value)), default=math.inf)
         fixed: Any = found[near].mechanism.choices() if 2 / 3 < near / value < 3 / 2 else {}
