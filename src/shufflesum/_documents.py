@@ -31,7 +31,7 @@ def decode_once(text: str | bytes, kind: type[_File], format: str) -> _File:
     """
     found = msgspec.json.decode(text, type=_Format).format
     if found != format:
-        raise OtherFormatError(f"{_formats(found, format)}: make it anew")
+        raise OtherFormatError(_formats(found, format))
     decoded = msgspec.json.decode(text, type=kind)
     json.loads(text, object_pairs_hook=_without_repeats)
     return decoded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 
 from shufflesum._rounding import upwards
 from shufflesum.errors import PlanError
@@ -35,8 +36,7 @@ Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dim
 
 ## Who sees what
 
-- **A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.domain)}.
-  That makes {plan.reports:,} reports ({plan.bytes_per_user["raw"]:,} bytes), as many from everybody, each a message of its own.
+{_device(plan)}
 - **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing below
   {plan.users:,} users.
 - **The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted.
@@ -65,6 +65,14 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 
 {_fallback(plan)}
 """
+
+
+def _device(plan: Plan) -> str:
+    text = (
+        f"- **A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.domain)}. That makes "
+        f"{plan.reports:,} reports ({plan.bytes_per_user['raw']:,} bytes), as many from everybody, each a message of its own."
+    )
+    return textwrap.fill(text, 120, subsequent_indent="  ")
 
 
 def _large_delta(plan: Plan) -> str:

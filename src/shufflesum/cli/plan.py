@@ -119,7 +119,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
             f"{per_coordinate:.3g} per coordinate (root mean square, worst data)",
             f"squared, all coordinates: {error.total:.4g} = {split}",
         ],
-        "the paper": [_published(plan)],
+        "the paper": textwrap.wrap(_published(plan), 88),
         "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
     }
     if spread is not None:
