@@ -18,8 +18,8 @@ from tests.batch.report_folders import (
 from tests.refusals import refusal
 
 from shufflesum.batch import count as step
-from shufflesum.batch.count import count, file_digests
-from shufflesum.batch.files import open_dataset, write_part
+from shufflesum.batch.count import count
+from shufflesum.batch.files import file_digests, open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.kinds import PLAIN
 from shufflesum.batch.memory import workers_within

@@ -155,6 +155,9 @@ def test_a_sealed_report_that_another_owner_copied_is_refused(tmp_path: Path, me
         look_for_copies(folders, memory)
     with refusal("counted-twice", error=ReportsError):
         shuffle(folders, tmp_path / "shuffled")
+    spark = pytest.importorskip("shufflesum.batch.spark", exc_type=ImportError)
+    with pytest.raises(ReportsError, match="hold the same sealed report"):
+        spark.shuffle_folder(folders, tmp_path / "shuffled")
     assert not (tmp_path / "shuffled").exists()
 
 

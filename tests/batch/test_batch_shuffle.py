@@ -372,7 +372,7 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
 @pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_full_disk_keeps_what_was_done_for_the_next_run(folder: Path, in_memory: bool) -> None:
     numbered_folder(folder / "reports", 60_000)
-    room = 20_000
+    room = 10_000
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n{CHILD}"
     arguments = [sys.executable, "-c", limited, str(folder / "reports"), str(folder / "shuffled"), str(in_memory)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from shufflesum._machine import cores
 from shufflesum._workers import Workers
-from shufflesum.batch.files import Dataset, ReportFile, read_records
+from shufflesum.batch.files import Dataset, ReportFile, file_digests, read_records
 from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
 from shufflesum.batch.targets import Target, count_records
 from shufflesum.errors import FileError, ReportsError
@@ -17,7 +15,7 @@ from shufflesum.estimate import Estimate
 from shufflesum.release import release
 from shufflesum.reports import Counts
 
-__all__ = ["count", "file_digests", "release_files"]
+__all__ = ["count", "release_files"]
 
 _WORKER_BYTES = 32 << 20  # for each worker: a row group, as it is on disk and as columns
 _UNIT_ROWS = 1 << 22
@@ -57,7 +55,7 @@ def count(
                 count_records(records, counts, open_records)
             return rows
 
-        digests = _digests(dataset, pool)
+        digests = file_digests(dataset, workers)
         for rows in pool.map(take, units):
             done += rows
             if progress:
@@ -71,12 +69,6 @@ def count(
     for counts in others:
         total.merge(counts)
     return total, digests
-
-
-def file_digests(dataset: Dataset, workers: int | None = None) -> dict[Path, str]:
-    """The SHA-256 of each file with reports in it."""
-    with Workers([None] * (workers or cores())) as pool:
-        return _digests(dataset, pool)
 
 
 def release_files(counts: Counts, *, whole: bool, without_guarantee: bool = False) -> Estimate:
@@ -94,19 +86,6 @@ def release_files(counts: Counts, *, whole: bool, without_guarantee: bool = Fals
         )
     found = release(counts, without_guarantee=True)
     return replace(found, broken=found.broken or _PARTS_ONLY)
-
-
-def _digests(dataset: Dataset, pool: Workers[Counts] | Workers[None]) -> dict[Path, str]:
-    paths = [file.path for file in dataset.files if file.rows]
-    return dict(zip(paths, pool.map(lambda _, path: _digest(path), paths), strict=True))
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise FileError("unreadable", f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def _units(file: ReportFile) -> Iterator[range]:

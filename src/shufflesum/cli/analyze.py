@@ -130,8 +130,8 @@ class _Work:
 
 def _count(shuffled: Path, target: Target, state: Counted | None, work: _Work) -> tuple[Counts, bool]:
     """Count a folder, and add it to the state if there is one; also whether it is all that a shuffle wrote."""
-    from shufflesum.batch.count import count, file_digests
-    from shufflesum.batch.files import open_dataset
+    from shufflesum.batch.count import count
+    from shufflesum.batch.files import file_digests, open_dataset
 
     plan = target.plan
     dataset = open_dataset(shuffled, stage="shuffled")

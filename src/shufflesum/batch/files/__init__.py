@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shufflesum.batch.files.dataset import Dataset, join_datasets, open_dataset
+from shufflesum.batch.files.dataset import Dataset, file_digests, join_datasets, open_dataset
 from shufflesum.batch.files.manifest import write_manifest
 from shufflesum.batch.files.report_file import Format, ReportFile, read_records, write_part
 from shufflesum.batch.files.staging import StagedFolder, describe_inputs, partial_path
@@ -16,6 +16,7 @@ __all__ = [
     "StagedFolder",
     "Users",
     "describe_inputs",
+    "file_digests",
     "join_datasets",
     "open_dataset",
     "open_users",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
+from shufflesum._machine import cores
+from shufflesum._workers import Workers
 from shufflesum.batch.files.manifest import check_manifest
 from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths, require_arrow
 from shufflesum.batch.identity import Identity, Stage
 from shufflesum.batch.once import refuse_same_files, refuse_same_parts
-from shufflesum.errors import ReportsError
+from shufflesum.errors import FileError, ReportsError
 
-__all__ = ["Dataset", "join_datasets", "open_dataset"]
+__all__ = ["Dataset", "file_digests", "join_datasets", "open_dataset"]
 
 _WRONG_STAGE: dict[Stage, str] = {
     "shuffled": "these reports were not shuffled; their order may tell whose they are: run shufflesum shuffle first",
@@ -82,6 +85,21 @@ def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
     _refuse_repeats(files)
     written = [dataset.written for dataset in datasets if dataset.written is not None]
     return Dataset(first.path, files, identity, sum(written) if len(written) == len(datasets) else None)
+
+
+def file_digests(dataset: Dataset, workers: int | None = None) -> dict[Path, str]:
+    """The SHA-256 of each file with reports in it."""
+    paths = [file.path for file in dataset.files if file.rows]
+    with Workers([None] * (workers or cores())) as pool:
+        return dict(zip(paths, pool.map(lambda _, path: _digest(path), paths), strict=True))
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError("unreadable", f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def _refuse_repeats(files: Iterable[ReportFile]) -> None:

@@ -25,12 +25,19 @@ from shufflesum._workers import Workers
 from shufflesum.batch.disk import writing
 from shufflesum.batch.files import Format, StagedFolder, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.kinds import SEALED, Items
+from shufflesum.batch.kinds import Items
 from shufflesum.batch.memory import DEFAULT_MEMORY
-from shufflesum.batch.once import Released, refuse_same_reports
+from shufflesum.batch.once import Released
 from shufflesum.batch.shuffle.layout import Layout
 from shufflesum.batch.shuffle.scatter import as_bytes, permute, room, scatter
-from shufflesum.batch.shuffle.sources import ReportSource, Unit, folders_of, open_source, refuse_changed
+from shufflesum.batch.shuffle.sources import (
+    ReportSource,
+    Unit,
+    folders_of,
+    open_source,
+    refuse_changed,
+    refuse_copied_reports,
+)
 from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, Runs, spill, spilled_rows
 from shufflesum.errors import ReportsError
 from shufflesum.randomness import RandomSource, SecureSource
@@ -103,8 +110,7 @@ def shuffle_source(
     """
     identity = source.identity
     identity.check_enough(source.rows)
-    if identity.kind is SEALED:
-        refuse_same_reports(source.sealed, source.rows, memory)
+    refuse_copied_reports(source, memory)
     workers = cores() if workers is None else workers
     layout = Layout.plan(source.rows, identity.kind.item.itemsize, memory=memory, workers=workers)
     return run(source, output, layout, format=format, restart=restart, released=released, progress=progress)

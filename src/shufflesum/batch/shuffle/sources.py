@@ -11,11 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from shufflesum.batch.count import file_digests
 from shufflesum.batch.files import (
     Dataset,
     ReportFile,
     describe_inputs,
+    file_digests,
     join_datasets,
     open_dataset,
     read_records,
@@ -23,13 +23,13 @@ from shufflesum.batch.files import (
 from shufflesum.batch.files.report_file import report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.kinds import SEALED, Items, sealed_rows
-from shufflesum.batch.once import Members
+from shufflesum.batch.once import Members, refuse_same_reports
 from shufflesum.batch.once.copies import SealedReports
 from shufflesum.batch.shuffle.uploads import holds_uploads, open_uploads
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.wire import Task
 
-__all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "open_source", "refuse_changed"]
+__all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "open_source", "refuse_changed", "refuse_copied_reports"]
 
 Unit = Any  # a piece of the input, in the words of its source
 
@@ -165,6 +165,12 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
             f"{folders[0]}: these reports are {found}, not for task {task.id[:12]}; leave out --task, or mend it",
         )
     return FileSource(dataset, inputs)
+
+
+def refuse_copied_reports(source: ReportSource, memory: int) -> None:
+    """Refuse a sealed report that is there twice; of plain ones, two that are equal are no copies."""
+    if source.identity.kind is SEALED:
+        refuse_same_reports(source.sealed, source.rows, memory)
 
 
 def refuse_changed(source: ReportSource) -> None:

@@ -16,8 +16,9 @@ from shufflesum._machine import sync
 from shufflesum.batch.count import release_files
 from shufflesum.batch.files import Dataset, StagedFolder, open_dataset
 from shufflesum.batch.identity import Identity, Stage
+from shufflesum.batch.memory import DEFAULT_MEMORY
 from shufflesum.batch.once import Released
-from shufflesum.batch.shuffle.sources import FileSource, folders_of, open_source, refuse_changed
+from shufflesum.batch.shuffle.sources import FileSource, folders_of, open_source, refuse_changed, refuse_copied_reports
 from shufflesum.batch.shuffle.uploads import holds_uploads
 from shufflesum.batch.spark.frames import identity_of, quoted, report_schema
 from shufflesum.batch.spark.jobs import PARTS, exact_path, materialise, spark_job
@@ -98,6 +99,7 @@ def shuffle_folder(
             )
     source = open_source(*paths)
     assert isinstance(source, FileSource)
+    refuse_copied_reports(source, DEFAULT_MEMORY)
     releases = Released(source.members(), folders_of(source), released)
     releases.check()
     spark, after = session(master), source.identity.shuffled()
