@@ -14,11 +14,15 @@ __all__ = ["refusal"]
 
 @contextmanager
 def refusal(
-    problem: str, *facts: str, error: type[ShufflesumError] | tuple[type[ShufflesumError], ...] = ShufflesumError
+    problem: str | tuple[str, ...],
+    *facts: str,
+    error: type[ShufflesumError] | tuple[type[ShufflesumError], ...] = ShufflesumError,
 ) -> Iterator[pytest.ExceptionInfo[ShufflesumError]]:
-    """What is done inside must be refused with this problem, by a message that names each of the facts."""
+    """What is done inside must be refused with this problem (or one of these), naming each of the facts."""
     with pytest.raises(error) as caught:
         yield caught
-    assert caught.value.problem == problem, f"{caught.value.problem}: {caught.value}"
+    assert caught.value.problem in ((problem,) if isinstance(problem, str) else problem), (
+        f"{caught.value.problem}: {caught.value}"
+    )
     for fact in facts:
         assert fact in str(caught.value)

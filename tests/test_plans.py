@@ -145,8 +145,7 @@ def test_a_plan_changed_in_any_field_is_refused(path: str) -> None:
     assert edited({path: CHANGES[path]}) != edited({})
     with pytest.raises(PlanError):
         Plan.from_json(json.dumps(edited({path: CHANGES[path]})))
-    absent = r"missing required field|the mechanism 'replace' has|a (domain|mechanism) must be|its format is ''"
-    with pytest.raises(PlanError, match=absent):
+    with refusal("other-format" if path == "format" else "malformed", path.rpartition(".")[2], error=PlanError):
         Plan.from_json(json.dumps(edited({path: MISSING})))
 
 
@@ -187,80 +186,80 @@ def test_predictions_must_follow_in_any_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "claim"),
+    ("mechanism", "claim", "problem"),
     [
-        ({}, {"delta": 1e-7}),
-        ({}, {"delta": 0.99e-6}),
-        ({}, {"epsilon": 0.99}),
-        ({}, {"users": 2900}),
-        ({}, {"rounds": 2}),
-        ({}, {"honest_fraction": 0.9}),
-        ({}, {"accountant": "paper"}),
-        ({}, {"accountant": "paper", "rounds": 2}),
-        ({}, {"accountant": "none"}),
-        ({}, {"accountant": "none", "epsilon": math.inf}),
-        ({"noise_probability": math.floor(NOISE * 0.999 * 2**53) / 2**53}, {}),
-        ({"noise_probability": 0.0}, {}),
-        ({"coordinates": 3}, {}),
-        ({"levels": 5}, {}),
+        ({}, {"delta": 1e-7}, "claim-not-confirmed"),
+        ({}, {"delta": 0.99e-6}, "claim-not-confirmed"),
+        ({}, {"epsilon": 0.99}, "claim-not-confirmed"),
+        ({}, {"users": 2900}, "claim-not-confirmed"),
+        ({}, {"rounds": 2}, "claim-not-confirmed"),
+        ({}, {"honest_fraction": 0.9}, "claim-not-confirmed"),
+        ({}, {"accountant": "paper"}, "impossible-combination"),
+        ({}, {"accountant": "paper", "rounds": 2}, "impossible-combination"),
+        ({}, {"accountant": "none"}, "no-guarantee"),
+        ({}, {"accountant": "none", "epsilon": math.inf}, "no-guarantee"),
+        ({"noise_probability": math.floor(NOISE * 0.999 * 2**53) / 2**53}, {}, "claim-not-confirmed"),
+        ({"noise_probability": 0.0}, {}, "not-certified"),
+        ({"coordinates": 3}, {}, "claim-not-confirmed"),
+        ({"levels": 5}, {}, "claim-not-confirmed"),
     ],
     ids=str,
 )
 def test_a_false_claim_is_refused_though_all_else_in_its_file_is_right(
-    mechanism: dict[str, Any], claim: dict[str, Any]
+    mechanism: dict[str, Any], claim: dict[str, Any], problem: str
 ) -> None:
     text = with_guarantee(with_mechanism(PLAN, **mechanism), **claim).to_json()
     Plan.decode_unverified(text)
-    with pytest.raises(PlanError, match=r"this plan claims|cannot be confirmed|no privacy guarantee"):
+    with refusal(problem, error=PlanError):
         Plan.from_json(text)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "problem"),
     [
-        {"guarantee.delta": 0.0},
-        {"guarantee.delta": 1.0},
-        {"guarantee.delta": 2.0},
-        {"guarantee.delta": -0.1},
-        {"guarantee.epsilon": None},
-        {"guarantee.epsilon": 0.0},
-        {"guarantee.epsilon": -1.0},
-        {"guarantee.users": 0},
-        {"guarantee.users": -5},
-        {"guarantee.users": 10**11},
-        {"guarantee.users": 3000.5},
-        {"guarantee.users": "3000"},
-        {"guarantee.accountant": "trust me"},
-        {"guarantee.honest_fraction": 0.0},
-        {"guarantee.honest_fraction": 1.5},
-        {"guarantee.rounds": 0},
-        {"guarantee.more": 1},
-        {"guarantee": None},
-        {"mechanism.coordinates": 0},
-        {"mechanism.coordinates": 7},
-        {"mechanism.levels": 0},
-        {"mechanism.levels": 40_000},
-        {"mechanism.noise_probability": 1.5},
-        {"mechanism.noise_probability": -0.5},
-        {"mechanism.noise_probability": 2.0**-54},
-        {"mechanism.sampling": "poisson"},
-        {"mechanism.more": 1},
-        {"mechanism": None},
-        {"domain.bounds": [1, 1]},
-        {"domain.bounds": [1.0]},
-        {"domain.bounds": "wide"},
-        {"domain.structure": {"kind": "dense", "shape": [-1]}},
-        {"domain.structure": {"kind": "dense", "shape": [2**20, 2**20]}},
-        {"domain.structure": {"kind": "ring"}},
-        {"domain.structure": None},
-        {"domain.more": 1},
-        {"domain": None},
-        {"more": 1},
+        ({"guarantee.delta": 0.0}, "out-of-range"),
+        ({"guarantee.delta": 1.0}, "out-of-range"),
+        ({"guarantee.delta": 2.0}, "out-of-range"),
+        ({"guarantee.delta": -0.1}, "out-of-range"),
+        ({"guarantee.epsilon": None}, "out-of-range"),
+        ({"guarantee.epsilon": 0.0}, "out-of-range"),
+        ({"guarantee.epsilon": -1.0}, "out-of-range"),
+        ({"guarantee.users": 0}, "out-of-range"),
+        ({"guarantee.users": -5}, "out-of-range"),
+        ({"guarantee.users": 10**11}, "out-of-range"),
+        ({"guarantee.users": 3000.5}, "malformed"),
+        ({"guarantee.users": "3000"}, "malformed"),
+        ({"guarantee.accountant": "trust me"}, "malformed"),
+        ({"guarantee.honest_fraction": 0.0}, "out-of-range"),
+        ({"guarantee.honest_fraction": 1.5}, "out-of-range"),
+        ({"guarantee.rounds": 0}, "out-of-range"),
+        ({"guarantee.more": 1}, "malformed"),
+        ({"guarantee": None}, "malformed"),
+        ({"mechanism.coordinates": 0}, "malformed"),
+        ({"mechanism.coordinates": 7}, "out-of-range"),
+        ({"mechanism.levels": 0}, "malformed"),
+        ({"mechanism.levels": 40_000}, "malformed"),
+        ({"mechanism.noise_probability": 1.5}, "malformed"),
+        ({"mechanism.noise_probability": -0.5}, "malformed"),
+        ({"mechanism.noise_probability": 2.0**-54}, "malformed"),
+        ({"mechanism.sampling": "poisson"}, "malformed"),
+        ({"mechanism.more": 1}, "malformed"),
+        ({"mechanism": None}, "malformed"),
+        ({"domain.bounds": [1, 1]}, "bad-bounds"),
+        ({"domain.bounds": [1.0]}, "malformed"),
+        ({"domain.bounds": "wide"}, "malformed"),
+        ({"domain.structure": {"kind": "dense", "shape": [-1]}}, "out-of-range"),
+        ({"domain.structure": {"kind": "dense", "shape": [2**20, 2**20]}}, "too-many-cells"),
+        ({"domain.structure": {"kind": "ring"}}, "malformed"),
+        ({"domain.structure": None}, "malformed"),
+        ({"domain.more": 1}, "malformed"),
+        ({"domain": None}, "malformed"),
+        ({"more": 1}, "malformed"),
     ],
     ids=str,
 )
-def test_what_no_plan_may_hold_is_refused_though_its_id_is_right(change: dict[str, Any]) -> None:
-    with pytest.raises(PlanError, match=r"not a (valid )?plan"):
+def test_what_no_plan_may_hold_is_refused_though_its_id_is_right(change: dict[str, Any], problem: str) -> None:
+    with refusal(problem, error=PlanError):
         Plan.from_json(signed(change))
 
 
@@ -277,7 +276,7 @@ def test_a_plan_of_the_format_before_is_refused_by_name_with_what_to_do() -> Non
     ids=lambda text: repr(text)[:20],
 )
 def test_what_is_no_plan_is_refused(text: str | bytes) -> None:
-    with pytest.raises(PlanError, match="not a plan"):
+    with refusal("other-format" if text == "{}" else "malformed", "shufflesum plan -o FILE", error=PlanError):
         Plan.from_json(text)
 
 
@@ -291,24 +290,24 @@ def test_numbers_of_numpy_and_whole_floats_give_the_same_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "refused"),
     [
-        ({"users": 0}, "users is 0; it must lie between 1 and"),
-        ({"users": 2.5}, "users is 2.5; it must be a whole number"),
-        ({"users": True}, "users is True; it must be a whole number"),
-        ({"rounds": 0}, "rounds is 0"),
-        ({"honest_fraction": math.nan}, "honest_fraction is nan"),
-        ({"epsilon": 0.0}, "epsilon is 0.0"),
-        ({"epsilon": math.inf, "accountant": "paper"}, "epsilon is inf"),
-        ({"epsilon": math.nan}, "epsilon is nan"),
-        ({"delta": 0.0}, "delta is 0.0"),
-        ({"delta": 1.0}, "delta is 1.0"),
-        ({"accountant": "me"}, "accountant is 'me'"),
+        ({"users": 0}, ("out-of-range", "users is 0")),
+        ({"users": 2.5}, ("wrong-type", "users is 2.5")),
+        ({"users": True}, ("wrong-type", "users is True")),
+        ({"rounds": 0}, ("out-of-range", "rounds is 0")),
+        ({"honest_fraction": math.nan}, ("out-of-range", "honest_fraction is nan")),
+        ({"epsilon": 0.0}, ("out-of-range", "epsilon is 0.0")),
+        ({"epsilon": math.inf, "accountant": "paper"}, ("out-of-range", "epsilon is inf")),
+        ({"epsilon": math.nan}, ("out-of-range", "epsilon is nan")),
+        ({"delta": 0.0}, ("out-of-range", "delta is 0.0")),
+        ({"delta": 1.0}, ("out-of-range", "delta is 1.0")),
+        ({"accountant": "me"}, ("unknown-choice", "accountant is 'me'")),
     ],
     ids=str,
 )
-def test_what_is_no_guarantee_is_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
+def test_what_is_no_guarantee_is_refused(change: dict[str, Any], refused: tuple[str, ...]) -> None:
+    with refusal(*refused, error=ParameterError):
         with_guarantee(PLAN, **change)
 
 

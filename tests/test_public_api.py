@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError
@@ -100,31 +101,37 @@ WRONG: dict[str, Any] = {"x": "x", "pairs": [(0, 5), (1, 9)], "none": None, "hal
 MISUSES: dict[str, Any] = {
     "plan fraction": (
         lambda: ss.plan(users=9, shape=1, epsilon=1, delta=0.1, honest_fraction=WRONG["x"]),
-        "honest_fraction",
+        ("wrong-type", "honest_fraction is 'x'"),
     ),
-    "plan bounds": (lambda: ss.plan(users=9, shape=2, epsilon=1, delta=0.1, bounds=WRONG["pairs"]), "list of pairs"),
-    "analyzer": (lambda: ss.Analyzer(WRONG["none"]), "a plan is expected"),
-    "merge": (lambda: ss.Analyzer(SMALL).merge(WRONG["none"]), "another analyzer is expected"),
+    "plan bounds": (
+        lambda: ss.plan(users=9, shape=2, epsilon=1, delta=0.1, bounds=WRONG["pairs"]),
+        ("bad-bounds", "[(0, 5), (1, 9)]"),
+    ),
+    "analyzer": (lambda: ss.Analyzer(WRONG["none"]), ("wrong-type", "plan", "NoneType")),
+    "merge": (lambda: ss.Analyzer(SMALL).merge(WRONG["none"]), ("wrong-type", "analyzer", "NoneType")),
     "level": (
         lambda: ss.aggregate(np.zeros((9, 1)), **TARGET).confidence_interval(WRONG["x"]),
-        "confidence level is 'x'",
+        ("wrong-type", "level is 'x'"),
     ),
-    "target error": (lambda: plan_for_error(WRONG["x"], shape=1, epsilon=1.0, delta=0.1), "target_error is 'x'"),
+    "target error": (
+        lambda: plan_for_error(WRONG["x"], shape=1, epsilon=1.0, delta=0.1),
+        ("wrong-type", "target_error is 'x'"),
+    ),
     "users": (
         lambda: ss.privacy.delta_bounds(users=WRONG["half"], levels=2, noise_probability=0.5, epsilon=1.0),
-        "users is 0.5",
+        ("wrong-type", "users is 0.5"),
     ),
-    "rounds": (lambda: ss.privacy.Setting(users=2, levels=2, rounds=WRONG["half"]), "rounds is 0.5"),
-    "epsilon": (lambda: ss.privacy.Setting(users=2, levels=2).delta(0.5, WRONG["x"]), "epsilon is 'x'"),
-    "noise": (lambda: ss.Replace(1, 1, WRONG["x"]), "noise_probability is 'x'"),
-    "randomizer": (lambda: ss.Randomizer(WRONG["none"]), "a plan is expected"),
+    "rounds": (lambda: ss.privacy.Setting(users=2, levels=2, rounds=WRONG["half"]), ("wrong-type", "rounds is 0.5")),
+    "epsilon": (lambda: ss.privacy.Setting(users=2, levels=2).delta(0.5, WRONG["x"]), ("wrong-type", "epsilon is 'x'")),
+    "noise": (lambda: ss.Replace(1, 1, WRONG["x"]), ("wrong-type", "noise_probability is 'x'")),
+    "randomizer": (lambda: ss.Randomizer(WRONG["none"]), ("wrong-type", "plan", "NoneType")),
 }
 
 
 @pytest.mark.parametrize("name", MISUSES)
 def test_wrong_types_are_refused_by_name(name: str) -> None:
-    misuse, message = MISUSES[name]
-    with pytest.raises(ParameterError, match=message):
+    misuse, refused = MISUSES[name]
+    with refusal(*refused, error=ParameterError):
         misuse()
 
 

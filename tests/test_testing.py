@@ -49,5 +49,5 @@ def test_the_noise_probability_is_rounded_up_to_the_grid(noise_probability: floa
 
 @pytest.mark.parametrize("noise_probability", [-0.1, 1.1, math.nan, math.inf])
 def test_what_is_no_probability_is_refused(noise_probability: float) -> None:
-    with pytest.raises(ParameterError, match="noise_probability is"):
+    with refusal("out-of-range", "noise_probability is", error=ParameterError):
         unprotected_plan(users=1, shape=1, noise_probability=noise_probability)

@@ -231,7 +231,7 @@ def test_other_sabotage_is_found_where_the_honest_twin_passes(
     result = audited(sabotaged(plan, sabotage, 5))
     assert not result.passed
     assert any(finding in text for text in result.findings)
-    with pytest.raises(PrivacyError, match=finding):
+    with refusal("audit-failed", finding, error=PrivacyError):
         result.require()
 
 
@@ -303,7 +303,7 @@ def test_a_batch_too_large_for_the_time_is_given_up() -> None:
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], knob: str) -> None:
-    with pytest.raises(ParameterError, match=knob):
+    with refusal("out-of-range", knob, error=ParameterError):
         audit(planned(users=1_000, shape=1, levels=2), **options)
 
 

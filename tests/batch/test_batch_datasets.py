@@ -222,13 +222,13 @@ def test_a_file_of_other_rows_or_of_another_run_does_not_pass(listed: Path) -> N
 )
 def test_a_damaged_manifest_is_refused(listed: Path, text: str) -> None:
     (listed / "_shufflesum.json").write_text(text)
-    with pytest.raises(FileError, match="cannot be read"):
+    with refusal("other-format" if '"x"' in text else "damaged", "_shufflesum.json", error=FileError):
         open_dataset(listed, stage="reports")
 
 
 def test_any_change_of_a_manifest_is_noticed(listed: Path) -> None:
     for _ in every_byte_changed(listed / "_shufflesum.json"):
-        with pytest.raises(FileError, match=r"_shufflesum.json: .* cannot be read .*; copy the folder again"):
+        with refusal(("damaged", "other-format"), "_shufflesum.json", error=FileError):
             open_dataset(listed, stage="reports")
 
 
@@ -246,7 +246,7 @@ def largest_file(size: int) -> Iterator[None]:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_full_disk_leaves_no_part(tmp_path: Path, kind: Format) -> None:
     batch = records_of(random_cells(100_000), REPORTS)
-    with largest_file(4096), pytest.raises(WriteError, match="make room on the disk"):
+    with largest_file(4096), refusal("unwritable", "part", error=WriteError):
         write_part(tmp_path, "part", [batch], REPORTS, kind)
     assert list(tmp_path.iterdir()) == []
 

@@ -159,8 +159,11 @@ def test_a_user_in_two_files_is_refused(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1, 1.5])
-def test_a_bad_row_is_named_and_leaves_nothing(tmp_path: Path, bad: float) -> None:
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [(np.nan, "missing-value"), (np.inf, "out-of-bounds"), (-0.1, "out-of-bounds"), (1.5, "out-of-bounds")],
+)
+def test_a_bad_row_is_named_and_leaves_nothing(tmp_path: Path, bad: float, problem: str) -> None:
     rows, _ = grid_rows(900, PLAN)
     folder = tmp_path / "users"
     folder.mkdir()
@@ -169,7 +172,7 @@ def test_a_bad_row_is_named_and_leaves_nothing(tmp_path: Path, bad: float) -> No
     broken[345, 2] = bad
     save(folder / "b.npy", broken)
     before = snapshot(tmp_path)
-    with pytest.raises(DataError, match=r"b\.npy: row 345, coordinate 2"):
+    with refusal(problem, "b.npy", "row 345", "coordinate 2", error=DataError):
         randomize(open_users(folder), tmp_path / "r", TARGET)
     assert snapshot(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["users"]

@@ -94,29 +94,29 @@ def test_span_takes_one_number_per_coefficient() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "message"),
+    ("bounds", "refused"),
     [
-        ((1, 1), r"\(1.0, 1.0\) are not allowed: the lower bound must be below"),
-        ((2, 1), r"\(2.0, 1.0\)"),
-        ((0, np.inf), "finite"),
-        ((np.nan, 1), "finite"),
-        ((-1e308, 1e308), "between 1e-150 and 1e\\+150"),
-        ((0, 1e-200), "unit"),
-        ((0, [[1, 1, 1], [1, 1, 0]]), r"\(0.0, 0.0\) for entry \[1, 2\]"),
-        ((0, [[1, np.nan, 1], [1, 1, 1]]), r"entry \[0, 1\]"),
-        ((0, [1, 2]), "does not fit"),
-        (("0", "1"), "lower bound"),
-        ((0, None), "upper bound"),
-        ((0, 1j), "upper bound"),
-        ((0, 10**400), "upper bound"),
-        ((False, True), "lower bound"),
-        (5, "pair"),
-        (None, "pair"),
-        ((0, 1, 2), "pair"),
+        ((1, 1), ("bad-bounds", "(1.0, 1.0)")),
+        ((2, 1), ("bad-bounds", "(2.0, 1.0)")),
+        ((0, np.inf), ("bad-bounds", "bounds", "inf")),
+        ((np.nan, 1), ("bad-bounds", "bounds", "nan")),
+        ((-1e308, 1e308), ("bad-bounds", "1e-150 and 1e+150")),
+        ((0, 1e-200), ("bad-bounds", "1e-200")),
+        ((0, [[1, 1, 1], [1, 1, 0]]), ("bad-bounds", "(0.0, 0.0)", "entry [1, 2]")),
+        ((0, [[1, np.nan, 1], [1, 1, 1]]), ("bad-bounds", "entry [0, 1]")),
+        ((0, [1, 2]), ("bad-bounds", "(2,)", "(2, 3)")),
+        (("0", "1"), ("not-numbers", "lower bound")),
+        ((0, None), ("not-numbers", "upper bound")),
+        ((0, 1j), ("not-numbers", "upper bound")),
+        ((0, 10**400), ("not-numbers", "upper bound")),
+        ((False, True), ("bad-bounds", "lower bound")),
+        (5, ("bad-bounds", "(lo, hi)")),
+        (None, ("bad-bounds", "(lo, hi)")),
+        ((0, 1, 2), ("bad-bounds", "(lo, hi)")),
     ],
 )
-def test_bad_bounds_are_refused_with_place_and_values(bounds: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
+def test_bad_bounds_are_refused_with_place_and_values(bounds: Any, refused: tuple[str, ...]) -> None:
+    with refusal(*refused, error=ParameterError):
         Bounds.of(bounds, Dense((2, 3)))
 
 

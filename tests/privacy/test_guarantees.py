@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
 from shufflesum.privacy import Setting, honest_users
@@ -31,7 +32,14 @@ def test_numbers_of_numpy_count_as_their_own_value() -> None:
     )
 
 
-@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.0000000000000002, math.nan, math.inf, True, "all"])
-def test_what_is_no_fraction_is_refused(fraction: float) -> None:
-    with pytest.raises(ParameterError, match="honest_fraction is"):
+@pytest.mark.parametrize(
+    ("fraction", "problem"),
+    [
+        *((fraction, "out-of-range") for fraction in (0.0, -0.5, 1.0000000000000002, math.nan, math.inf)),
+        (True, "wrong-type"),
+        ("all", "wrong-type"),
+    ],
+)
+def test_what_is_no_fraction_is_refused(fraction: float, problem: str) -> None:
+    with refusal(problem, f"honest_fraction is {fraction!r}", error=ParameterError):
         honest_users(10, fraction)

@@ -60,22 +60,24 @@ def test_narrow_types_are_batched_by_their_widened_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "refused"),
     [
-        (np.float64(3.0), "holds a single number"),
-        (np.zeros((0, 4)), r"is empty, its shape is \(0, 4\)"),
-        (np.zeros((4, 0)), r"is empty, its shape is \(4, 0\)"),
-        (np.zeros(3, complex), "type complex128.*astype"),
-        (np.array(["a"]), "type <U1"),
-        (np.zeros(3, "f8,i4"), "holds values of type"),
+        (np.float64(3.0), ("wrong-shape",)),
+        (np.zeros((0, 4)), ("no-rows", "(0, 4)")),
+        (np.zeros((4, 0)), ("no-rows", "(4, 0)")),
+        (np.zeros(3, complex), ("not-numbers", "complex128", "astype")),
+        (np.array(["a"]), ("not-numbers", "<U1")),
+        (np.zeros(3, "f8,i4"), ("not-numbers",)),
     ],
 )
-def test_arrays_that_are_no_users_rows_are_refused(tmp_path: Path, values: np.ndarray, message: str) -> None:
+def test_arrays_that_are_no_users_rows_are_refused(
+    tmp_path: Path, values: np.ndarray, refused: tuple[str, ...]
+) -> None:
     np.save(tmp_path / "x.npy", values)
     np.savez(tmp_path / "x.npz", values)
-    with pytest.raises(FileError, match=message):
+    with refusal(*refused, error=FileError):
         open_npy(tmp_path / "x.npy")
-    with pytest.raises(FileError, match=message):
+    with refusal(*refused, error=FileError):
         open_npz(tmp_path / "x.npz", None)
 
 

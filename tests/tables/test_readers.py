@@ -32,19 +32,19 @@ def test_every_format_gives_the_same_rows(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "message"),
+    ("name", "option", "refused"),
     [
-        ("x.npy", {"columns": ["0"]}, "--columns is for CSV and Parquet"),
-        ("x.npz", {"user_column": "a"}, "--user-column is for CSV and Parquet"),
-        ("x.parquet", {"header": False}, "--header is for CSV"),
-        ("x.csv", {"array": "a"}, r"--array is for \.npz"),
-        ("x.npy", {"array": "a"}, r"--array is for \.npz"),
+        ("x.npy", {"columns": ["0"]}, ("impossible-combination", "--columns", "CSV", "Parquet")),
+        ("x.npz", {"user_column": "a"}, ("impossible-combination", "--user-column", "CSV", "Parquet")),
+        ("x.parquet", {"header": False}, ("impossible-combination", "--header", "CSV")),
+        ("x.csv", {"array": "a"}, ("impossible-combination", "--array", ".npz")),
+        ("x.npy", {"array": "a"}, ("impossible-combination", "--array", ".npz")),
     ],
 )
 def test_an_option_the_format_cannot_use_is_refused(
-    folder: Path, name: str, option: dict[str, Any], message: str
+    folder: Path, name: str, option: dict[str, Any], refused: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ParameterError, match=message):
+    with refusal(*refused, error=ParameterError):
         open_table(folder / name, **option)
 
 
@@ -58,12 +58,8 @@ def test_an_unknown_suffix_lists_the_known_ones(folder: Path, name: str) -> None
 def test_a_missing_empty_or_irregular_file_is_refused(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"folder{suffix}").mkdir()
     (tmp_path / f"empty{suffix}").touch()
-    for name, message in (
-        ("none", "does not exist"),
-        ("folder", "is not a regular file"),
-        ("empty", "is empty"),
-    ):
-        with pytest.raises(FileError, match=f"{name}{suffix}: {message}"):
+    for name, problem in (("none", "unreadable"), ("folder", "unreadable"), ("empty", "no-rows")):
+        with refusal(problem, f"{name}{suffix}", error=FileError):
             open_table(tmp_path / f"{name}{suffix}")
 
 

@@ -84,39 +84,39 @@ def test_a_private_key_that_others_can_get_at_is_refused(tmp_path: Path, mode: i
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "fact"),
     [
-        (b"", "no key file"),
-        (b"\xff\xfe\x00", "no key file"),
-        (b"-----BEGIN PRIVATE KEY-----", "no key file"),
+        (b"", ""),
+        (b"\xff\xfe\x00", ""),
+        (b"-----BEGIN PRIVATE KEY-----", ""),
         (b"shufflesum-private-key-1", "0 bytes"),
-        (b"shufflesum-private-key-1 " + b"ab" * 31, "31 bytes; an X25519 key has 32"),
+        (b"shufflesum-private-key-1 " + b"ab" * 31, "31 bytes"),
         (b"shufflesum-private-key-1 " + b"ab" * 33, "33 bytes"),
-        (b"shufflesum-private-key-1 " + b"xy" * 32, "not written in hexadecimal"),
-        (b"shufflesum-public-key-1 " + b"ab" * 32, "holds a public key; give the private key, NAME.key"),
+        (b"shufflesum-private-key-1 " + b"xy" * 32, "hexadecimal"),
+        (b"shufflesum-public-key-1 " + b"ab" * 32, "NAME.key"),
     ],
 )
-def test_a_spoiled_private_key_file_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
+def test_a_spoiled_private_key_file_is_refused(tmp_path: Path, text: bytes, fact: str) -> None:
     path = tmp_path / "a.key"
     path.write_bytes(text)
     path.chmod(0o600)
-    with refusal("malformed-key", "a.key", str(said), error=FileError) as refused:
+    with refusal("malformed-key", "a.key", fact, error=FileError) as refused:
         load_private_key(path)
     assert "abab" not in str(refused.value)  # a message never shows the secret
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "fact"),
     [
-        ("shufflesum-private-key-1 " + "ab" * 32, "holds a private key; give the public key, NAME.pub"),
-        ("shufflesum-public-key-1 " + "00" * 32, "low order"),
+        ("shufflesum-private-key-1 " + "ab" * 32, "NAME.pub"),
+        ("shufflesum-public-key-1 " + "00" * 32, "00" * 32),
         ("shufflesum-public-key-1 " + "ab" * 20, "20 bytes"),
     ],
 )
-def test_a_spoiled_public_key_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_spoiled_public_key_file_is_refused(tmp_path: Path, text: str, fact: str) -> None:
     path = tmp_path / "a.pub"
     path.write_text(text)
-    with pytest.raises(FileError, match=said):
+    with refusal("malformed-key", "a.pub", fact, error=FileError):
         load_public_key(path)
 
 

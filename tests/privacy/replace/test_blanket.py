@@ -16,8 +16,9 @@ from tests.oracles.enumeration import (
     rational_blanket_delta,
     worst_delta,
 )
+from tests.refusals import refusal
 
-from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.errors import ParameterError, PrivacyError, ShufflesumError
 from shufflesum.privacy.replace import blanket
 
 EPSILONS = [0.0, 0.1, 0.5, 1.0, 2.0, 4.0]
@@ -269,38 +270,45 @@ def test_from_the_local_epsilon_on_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "error", "knob"),
+    ("changed", "error", "problem", "knob"),
     [
-        ({"honest_users": 0}, ParameterError, "honest_users"),
-        ({"honest_users": 10**10 + 1}, ParameterError, "honest_users"),
-        ({"honest_users": 2.5}, ParameterError, "honest_users"),
-        ({"levels": 0}, ParameterError, "levels"),
-        ({"levels": 1000}, ParameterError, "levels"),
-        ({"noise_probability": 0.0}, PrivacyError, "noise_probability"),
-        ({"noise_probability": 1.1}, PrivacyError, "noise_probability"),
-        ({"noise_probability": math.nan}, PrivacyError, "noise_probability"),
-        ({"epsilon": -0.1}, ParameterError, "epsilon"),
-        ({"epsilon": math.inf}, ParameterError, "epsilon"),
+        ({"honest_users": 0}, ParameterError, "out-of-range", "honest_users"),
+        ({"honest_users": 10**10 + 1}, ParameterError, "out-of-range", "honest_users"),
+        ({"honest_users": 2.5}, ParameterError, "wrong-type", "honest_users"),
+        ({"levels": 0}, ParameterError, "out-of-range", "levels"),
+        ({"levels": 1000}, ParameterError, "out-of-range", "levels"),
+        ({"noise_probability": 0.0}, PrivacyError, "not-certified", "noise_probability"),
+        ({"noise_probability": 1.1}, PrivacyError, "not-certified", "noise_probability"),
+        ({"noise_probability": math.nan}, PrivacyError, "not-certified", "noise_probability"),
+        ({"epsilon": -0.1}, ParameterError, "out-of-range", "epsilon"),
+        ({"epsilon": math.inf}, ParameterError, "out-of-range", "epsilon"),
     ],
 )
-def test_what_cannot_be_certified_is_refused(changed: dict[str, Any], error: type[Exception], knob: str) -> None:
+def test_what_cannot_be_certified_is_refused(
+    changed: dict[str, Any], error: type[ShufflesumError], problem: str, knob: str
+) -> None:
     arguments = {"honest_users": 10, "levels": 3, "noise_probability": 0.5, "epsilon": 1.0} | changed
     for bound in (blanket.delta_upper, blanket.delta_lower):
-        with pytest.raises(error, match=knob):
+        with refusal(problem, knob, error=error):
             bound(**arguments)
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "knob"),
-    [(0.0, 0.1, "epsilon"), (math.nan, 0.1, "epsilon"), (1.0, 1e-16, "double precision"), (1.0, 1.0, "delta")],
+    ("epsilon", "delta", "problem", "knob"),
+    [
+        (0.0, 0.1, "out-of-range", "epsilon"),
+        (math.nan, 0.1, "out-of-range", "epsilon"),
+        (1.0, 1e-16, "not-certified", "delta"),
+        (1.0, 1.0, "out-of-range", "delta"),
+    ],
 )
-def test_targets_out_of_reach_are_refused(epsilon: float, delta: float, knob: str) -> None:
+def test_targets_out_of_reach_are_refused(epsilon: float, delta: float, problem: str, knob: str) -> None:
     for search in (blanket.smallest_noise_probability, blanket.noise_probability_lower_bound):
-        with pytest.raises(PrivacyError, match=knob):
+        with refusal(problem, knob, error=PrivacyError):
             search(10, 3, epsilon, delta)
     if knob != "epsilon":
         for bound in (blanket.epsilon_upper, blanket.epsilon_lower):
-            with pytest.raises(PrivacyError, match=knob):
+            with refusal(problem, knob, error=PrivacyError):
                 bound(10, 3, 0.5, delta)
 
 

@@ -300,23 +300,23 @@ def test_a_polite_stop_finishes_what_is_under_way(tmp_path: Path, analyzer: Stan
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "refused"),
     [
-        (("--analyzer", "http://analyzer.example.org"), "--allow-plain-http"),
-        (("--release-at", "1"), "releases nothing below"),
-        (("--tls-cert", "cert.pem"), "both --tls-cert and --tls-key"),
-        (("--tokens", "/nowhere"), "cannot read the digests"),
-        (("--store", "mysql://x"), "sqlite:PATH or postgresql"),
+        (("--analyzer", "http://analyzer.example.org"), ("untrusted", "--allow-plain-http")),
+        (("--release-at", "1"), ("out-of-range", "--release-at", "5 users")),
+        (("--tls-cert", "cert.pem"), ("missing-argument", "--tls-cert", "--tls-key")),
+        (("--tokens", "/nowhere"), ("unreadable", "/nowhere")),
+        (("--store", "mysql://x"), ("unknown-choice", "'mysql'", "sqlite:", "postgresql:")),
     ],
 )
 def test_a_wrong_configuration_ends_at_once_with_a_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], refused: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(Task, "_verify_plan", lambda _: None)
     deployment = Deployment.small(tmp_path)
     files = ["--task", str(deployment.task_file), "--secret-file", str(deployment.secret_file)]
     rest = ["--store", f"sqlite:{tmp_path / 'store.db'}", "--analyzer", "http://127.0.0.1:1", *options]
-    with pytest.raises(ShufflesumError, match=message):
+    with refusal(*refused, error=ShufflesumError):
         command.main(["shuffler", *files, *rest], standalone_mode=False)
 
 
