@@ -50,17 +50,17 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def agree(told: Any, true: Any, scale: float = 0.0) -> bool:
+def agree(stated: Any, true: Any, scale: float = 0.0) -> bool:
     """Equal, but for the last digits of figures, which may differ between machines.
 
     Predictions are sums and differences of parts, so the largest figure in their table sets the scale.
     """
-    if isinstance(told, dict) and isinstance(true, dict):
+    if isinstance(stated, dict) and isinstance(true, dict):
         scale = max((abs(value) for value in true.values() if isinstance(value, float)), default=0.0)
-        return told.keys() == true.keys() and all(agree(told[name], true[name], scale) for name in told)
-    if isinstance(told, float) and isinstance(true, float):
-        return math.isclose(told, true, rel_tol=1e-6, abs_tol=1e-9 * scale)
-    return type(told) is type(true) and bool(told == true)
+        return stated.keys() == true.keys() and all(agree(stated[name], true[name], scale) for name in stated)
+    if isinstance(stated, float) and isinstance(true, float):
+        return math.isclose(stated, true, rel_tol=1e-6, abs_tol=1e-9 * scale)
+    return type(stated) is type(true) and bool(stated == true)
 
 
 def encode_checked(format: str, content: Mapping[str, Any]) -> str:

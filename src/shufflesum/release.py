@@ -76,7 +76,7 @@ def _warn_of_unreported(estimate: Estimate) -> None:
         warnings.warn(
             f"nobody reported {plan.domain.structure.describe(int(missing[0]))}"
             + (f" nor {len(missing) - 1} others" if len(missing) > 1 else "")
-            + ": no estimate there (NaN); more users or more reports per user would help",
+            + ": no estimate there (NaN); more users or more coordinates per user would help",
             UnreportedCoordinateWarning,
             stacklevel=4,
         )

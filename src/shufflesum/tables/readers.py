@@ -40,7 +40,7 @@ class Table(Protocol):
     def batches(self) -> Iterator[NDArray[Any]]:
         """Arrays (m, *shape) of float32 or float64, in the file's order; each call starts from the first row.
 
-        Missing values are NaN. Values are not judged here: that is the domain's work.
+        Missing values are NaN. Values are not checked here: that is the domain's work.
         """
 
     def users(self) -> Iterator[Any]:
