@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.batch.report_folders import (
+    every_byte_changed,
+    snapshot,
+)
+from tests.batch.shuffle.numbered import numbered_folder, read
+from tests.refusals import refusal
+
+from shufflesum.batch.once import RELEASED
+from shufflesum.batch.shuffle import shuffle
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.errors import FileError
+from shufflesum.testing import SeededSource
+
+CHILD = """
+import sys, time
+from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.layout import Layout
+from shufflesum.batch.shuffle.sources import open_source
+
+def progress(done):
+    print(done, flush=True)
+    time.sleep(0.002)
+
+layout = Layout(rows=60_000, buckets=16, parts=8, run_rows=2000, in_memory=sys.argv[3] == "True", workers=2)
+run(open_source(sys.argv[1]), sys.argv[2], layout, progress=progress)
+"""
+
+
+def run_until(folder: Path, done: int | None, in_memory: bool = False) -> int:
+    """Shuffle in a process of its own, killed without warning when it has done so much; its exit code."""
+    arguments = [sys.executable, "-c", CHILD, str(folder / "reports"), str(folder / "shuffled"), str(in_memory)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if done is not None and int(line) >= done:
+                process.send_signal(signal.SIGKILL)
+                break
+    return process.returncode
+
+
+@pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Path, in_memory: bool) -> None:
+    reports = numbered_folder(folder / "reports", 20_000, 39_999, 1)
+    before = snapshot(reports)
+    kept: dict[Path, bytes] = {}
+    partial = folder / ".shuffled.partial"
+    for done in (20_000, 45_000) if in_memory else (1, 9_000, 20_000, 33_000, 58_000):
+        assert run_until(folder, done, in_memory) == -signal.SIGKILL
+        assert not (folder / "shuffled").exists()
+        assert partial.stat().st_mode & 0o777 == 0o700
+        if not in_memory:
+            assert (partial / "_spill").stat().st_mode & 0o777 == 0o700
+            assert all(path.read_bytes() == data for path, data in kept.items()), "finished units and parts stay"
+            finished = [*partial.glob("*/unit-*.index"), *partial.glob("part-*")]
+            kept = {path: path.read_bytes() for path in finished}
+    assert in_memory or kept
+    assert run_until(folder, None, in_memory) == 0
+    order = read(folder / "shuffled")
+    assert order != sorted(order)
+    assert sorted(order) == list(range(60_000))
+    assert {path.name for path in folder.iterdir()} == {"reports", "shuffled"}
+    assert {path.suffix for path in (folder / "shuffled").iterdir()} == {".parquet", ".json"}
+    after = snapshot(reports)
+    assert after.pop(RELEASED)
+    assert after == before
+
+
+@pytest.mark.slow
+def test_after_a_restart_of_the_machine_spilled_reports_are_not_believed(folder: Path) -> None:
+    numbered_folder(folder / "reports", 60_000)
+    run_until(folder, 45_000)
+    spilled = folder / ".shuffled.partial" / "_spill"
+    (spilled / "boot").write_text("another start")
+    for path in spilled.glob("unit-*[0-9]"):
+        path.write_bytes(bytes(path.stat().st_size))
+    assert run_until(folder, None) == 0
+    assert sorted(read(folder / "shuffled")) == list(range(60_000))
+
+
+@pytest.mark.parametrize("parts_done", [0, 1])
+def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Path, parts_done: int) -> None:
+    """An interrupted shuffle with damaged files is refused or does that work again; what was drawn before is kept."""
+    reports = numbered_folder(folder / "reports", 3, 2)
+    layout = Layout(rows=5, buckets=2, parts=2, run_rows=3, in_memory=False, workers=1)
+    partial, kept = folder / ".shuffled.partial", folder / "kept"
+
+    def interrupt(done: int) -> None:
+        if len(list(partial.glob("part-*"))) == parts_done and len(list(partial.glob("*/unit-*.index"))) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(open_source(reports), folder / "shuffled", layout, progress=interrupt, randomness=lambda: SeededSource(7))
+    partial.rename(kept)
+    spilled = sorted(path.name for path in (kept / "_spill").iterdir())
+    assert spilled == ["boot", *(f"unit-00000{unit}{end}" for unit in range(2) for end in ("", ".index"))]
+    for name in spilled:
+        refusals = []
+        for _ in every_byte_changed(kept / "_spill" / name):
+            shutil.copytree(kept, partial)
+            try:
+                run(open_source(reports), folder / "shuffled", layout)
+            except FileError as error:
+                refusals.append(str(error))
+            else:
+                assert sorted(read(folder / "shuffled")) == list(range(5))
+                shutil.rmtree(folder / "shuffled")
+                (reports / RELEASED).unlink()
+            assert {path.name for path in folder.iterdir()} == {"reports", "kept"}
+        assert all(f"{name}: is not as it was written" in text and "begins anew" in text for text in refusals)
+        # Another start of the machine: all is done again. What is in finished parts already is not read again.
+        size = (kept / "_spill" / name).stat().st_size
+        assert len(refusals) == (0 if name == "boot" else 2 * size) or (parts_done and not name.endswith("index"))
+    shutil.copytree(kept, partial)
+    run(open_source(reports), folder / "shuffled", layout)
+    assert sorted(read(folder / "shuffled")) == list(range(5))
+
+
+@pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_full_disk_keeps_what_was_done_for_the_next_run(folder: Path, in_memory: bool) -> None:
+    numbered_folder(folder / "reports", 60_000)
+    room = 10_000
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n{CHILD}"
+    arguments = [sys.executable, "-c", limited, str(folder / "reports"), str(folder / "shuffled"), str(in_memory)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert "WriteError" in done.stderr
+    assert "run the same again" in done.stderr
+    assert not (folder / "shuffled").exists()
+    assert run_until(folder, None, in_memory) == 0
+    assert sorted(read(folder / "shuffled")) == list(range(60_000))
+
+
+def test_an_interrupted_shuffle_is_not_taken_up_with_other_input(folder: Path) -> None:
+    reports = numbered_folder(folder / "reports", 60_000)
+    run_until(folder, 20_000)
+    os.utime(reports / "part-0.parquet")
+    with refusal("other-work", "--restart", error=FileError):
+        shuffle(reports, folder / "shuffled")
+    assert shuffle(reports, folder / "shuffled", restart=True).reports == 60_000
+    assert sorted(read(folder / "shuffled")) == list(range(60_000))
