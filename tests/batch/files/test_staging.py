@@ -24,7 +24,8 @@ from shufflesum.batch.files import (
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import DataError, FileError, ReportsError
 
-REPORTS = Identity.for_plan(noiseless_plan())
+PLAN = noiseless_plan()
+REPORTS = Identity.for_plan(PLAN)
 WORK = {"step": "test", "inputs": [["a", 1, 2]]}
 
 
