@@ -35,8 +35,10 @@ MAX_LEVELS = 32_766  # a rounded value fits 15 bits, as the drawing kernels need
 
 
 def on_grid(noise_probability: float) -> float:
-    """The least noise probability that can be drawn with and is not below this one; `Replace` refuses what is none."""
-    return float(np.ceil(noise_probability * 2.0**PROBABILITY_BITS)) * 2.0**-PROBABILITY_BITS
+    """The least noise probability that can be drawn with and is not below this one; what is none stays as it is."""
+    if not 0 <= noise_probability <= 1:
+        return noise_probability
+    return math.ceil(noise_probability * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS
 
 
 @dataclass(frozen=True, slots=True)
