@@ -9,7 +9,7 @@ import pytest
 
 from shufflesum.errors import ShufflesumError
 
-__all__ = ["refusal"]
+__all__ = ["lacking", "refusal"]
 
 
 @contextmanager
@@ -26,3 +26,8 @@ def refusal(
     )
     for fact in facts:
         assert fact in str(caught.value)
+
+
+def lacking(said: str, *words: str) -> list[str]:
+    """Which of these a command's message does not name; its problem is named in brackets."""
+    return [word for word in words if word not in said]

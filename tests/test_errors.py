@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -10,6 +11,7 @@ import pytest
 import shufflesum
 from shufflesum import errors
 from shufflesum.errors import Problem, ShufflesumError
+from shufflesum.service.http.problems import PROBLEMS
 
 CLASSES = [getattr(errors, name) for name in errors.__all__ if isinstance(getattr(errors, name), type)]
 
@@ -29,19 +31,49 @@ def test_an_error_says_its_message_and_keeps_its_problem_between_processes(kind:
         assert (error.problem, str(error)) == ("too-few-users", "ten are needed")
 
 
-def named_in_the_code() -> dict[str, str]:
-    """The problem of every error of this package that is made with one, and the file that makes it."""
-    names = {kind.__name__ for kind in CLASSES}
-    found = {}
+def trees() -> Iterator[tuple[str, ast.Module]]:
     for path in Path(shufflesum.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str(problem)), _]) if name in names:
-                    found[problem] = path.name
-    return found
+        if path.name != "errors.py":
+            yield path.name, ast.parse(path.read_text())
 
 
-def test_every_problem_in_the_code_is_one_of_the_list() -> None:
-    made = named_in_the_code()
-    assert len(made) > 30
-    assert {problem: place for problem, place in made.items() if problem not in get_args(Problem)} == {}
+def name_of(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def names_of_classes() -> set[str]:
+    """The errors of `errors.py`, and those that other modules derive from them."""
+    names = {kind.__name__ for kind in CLASSES}
+    derived = [node for _, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    while more := {node.name for node in derived if names & set(map(name_of, node.bases))} - names:
+        names |= more
+    return names
+
+
+def made_in_the_code() -> list[tuple[str, ast.Call]]:
+    """Every call in the package that makes an error of ours, and the file it stands in."""
+    names = names_of_classes()
+    return [
+        (f"{place}:{node.lineno}", node)
+        for place, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and name_of(node.func) in names
+    ]
+
+
+def test_every_error_is_made_with_a_problem_and_a_message() -> None:
+    made = made_in_the_code()
+    assert len(made) > 100
+    assert [place for place, call in made if len(call.args) + len(call.keywords) < 2] == []
+
+
+def test_every_problem_in_the_code_is_one_of_the_list_or_of_those_a_server_answers_with() -> None:
+    listed = {*get_args(Problem), *PROBLEMS}
+    made = {place: call.args[0].value for place, call in made_in_the_code() if isinstance(call.args[0], ast.Constant)}
+    assert {place: problem for place, problem in made.items() if problem not in listed} == {}
+
+
+def test_every_problem_of_the_list_is_in_the_code() -> None:
+    """As a whole text: some are chosen before the error is made."""
+    texts = {node.value for _, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert set(get_args(Problem)) - texts == set()

@@ -87,6 +87,7 @@ Problem = Literal[
     "unwritable",
     # keys, tasks, uploads and servers
     "address-taken",
+    "bad-answer",
     "contributed",
     "malformed-address",
     "malformed-key",

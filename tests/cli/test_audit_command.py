@@ -84,6 +84,7 @@ def test_a_plan_file_is_audited_and_fixes_all_parameters(tmp_path: Path) -> None
     assert msgspec.json.decode(done.stdout, type=dict[str, Any])["plan_id"] == plan.id
     refused = run("--plan", path, "--users", 5, *QUICK)
     assert isinstance(refused.exception, ParameterError)
+    assert refused.exception.problem == "conflicting-arguments"
     assert "--users" in str(refused.exception)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
+from tests.refusals import lacking
 from tests.replaced import replace_of, with_guarantee, with_mechanism
 
 import shufflesum as ss
@@ -70,17 +71,17 @@ def test_the_good_file_of_these_tests_is_taken(command: Command, folder: Path, g
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (np.nan, "row 765, coordinate 2: the value is NaN .*--missing midpoint"),
-        (np.inf, "row 765, coordinate 2: the value inf is infinite.*--clip.*--bounds"),
-        (-np.inf, "row 765, coordinate 2: the value -inf is infinite.*--clip.*--bounds"),
-        (1.5, r"row 765, coordinate 2: the value 1\.5 is out of bounds, .*\[0\.0, 1\.0\].*--clip.*--bounds"),
-        (-1e-9, "row 765, coordinate 2: the value -1e-09 is out of bounds.*--clip.*--bounds"),
+        (np.nan, ("[missing-value]", "row 765", "coordinate 2", "--missing midpoint")),
+        (np.inf, ("[out-of-bounds]", "row 765", "coordinate 2", "inf", "--clip", "--bounds")),
+        (-np.inf, ("[out-of-bounds]", "row 765", "coordinate 2", "-inf", "--clip", "--bounds")),
+        (1.5, ("[out-of-bounds]", "row 765", "coordinate 2", "1.5", "[0.0, 1.0]", "--clip", "--bounds")),
+        (-1e-9, ("[out-of-bounds]", "row 765", "coordinate 2", "-1e-09", "--clip", "--bounds")),
     ],
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz", "csv", "parquet"])
 @pytest.mark.parametrize("coordinates", [1, 3])
 def test_a_bad_value_is_named_wherever_it_is(
-    refused: Refused, folder: Path, value: float, said: str, suffix: str, coordinates: int
+    refused: Refused, folder: Path, value: float, said: tuple[str, ...], suffix: str, coordinates: int
 ) -> None:
     values = np.full((1000, 3), 0.25)
     values[765, 2] = value
@@ -93,7 +94,7 @@ def test_a_bad_value_is_named_wherever_it_is(
         np.savez(path, values)
     else:
         np.save(path, values)
-    assert re.search(said, refused(path, *PRIVACY, "--coordinates", coordinates, "--levels", 3))
+    assert lacking(refused(path, *PRIVACY, "--coordinates", coordinates, "--levels", 3), *said) == []
 
 
 def test_a_bad_value_in_a_later_batch_is_named_by_its_row_in_the_file(
@@ -101,64 +102,69 @@ def test_a_bad_value_in_a_later_batch_is_named_by_its_row_in_the_file(
 ) -> None:
     name = large_zeros(300_000, 100)
     np.load(name, mmap_mode="r+")[299_999, 99] = 7
-    assert "row 299999, coordinate 99: the value 7.0 is out of bounds" in refused(name, *QUICK)
+    assert lacking(refused(name, *QUICK), "[out-of-bounds]", "row 299999", "coordinate 99", "7.0") == []
 
 
 def test_a_bad_entry_of_a_matrix_is_named_by_its_indices(refused: Refused, folder: Path) -> None:
     values = np.zeros((10, 2, 3))
     values[4, 1, 2] = np.nan
     np.save(folder / "x.npy", values)
-    assert re.search(r"row 4, entry \[1, 2\]: the value is NaN", refused("x.npy", *QUICK))
+    assert lacking(refused("x.npy", *QUICK), "[missing-value]", "row 4", "entry [1, 2]") == []
 
 
 def test_infinity_is_not_a_missing_value_and_nan_is_not_clipped(refused: Refused, folder: Path) -> None:
     np.save(folder / "x.npy", np.array([[0.5], [np.inf]]))
-    assert "row 1, coordinate 0: the value inf" in refused("x.npy", *QUICK, "--missing", "midpoint")
+    said = refused("x.npy", *QUICK, "--missing", "midpoint")
+    assert lacking(said, "[out-of-bounds]", "row 1", "coordinate 0", "inf") == []
     np.save(folder / "x.npy", np.array([[0.5], [np.nan]]))
-    assert "row 1, coordinate 0: the value is NaN" in refused("x.npy", *QUICK, "--clip")
+    assert lacking(refused("x.npy", *QUICK, "--clip"), "[missing-value]", "row 1", "coordinate 0") == []
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "x.csv: is empty"),
-        ("\n\n", "x.csv: is empty"),
-        ("a,b\n", "x.csv: has a header and no data"),
-        ("a,b\n0.1,0.2\n0.3\n", "x.csv, line 3: has 1 values, the first line has 2.*'b' is missing"),
-        ("0.1,0.2\n0.3,0.4,0.5\n", r"x.csv, line 2: has 3 values, the first line has 2.*'0\.5'"),
-        ("a,b\n0.1,0.2\n0.3,tall\n", "x.csv, line 3, column 'b': 'tall' is not a number.*--columns"),
-        ("a;b\n0.1;0.2\n", "'0.1;0.2' is not a number.*separated by commas"),
-        ("a,b\n0.1,\n", "row 0, coordinate 1: the value is NaN .*--missing"),
-        (b"a,b\n0.1,\xff\n", "not UTF-8 text .*0xff"),
+        ("", ("[no-rows]", "x.csv")),
+        ("\n\n", ("[no-rows]", "x.csv")),
+        ("a,b\n", ("[no-rows]", "x.csv")),
+        ("a,b\n0.1,0.2\n0.3\n", ("[wrong-shape]", "x.csv", "line 3", "1 values", "'b'")),
+        ("0.1,0.2\n0.3,0.4,0.5\n", ("[wrong-shape]", "x.csv", "line 2", "3 values", "'0.5'")),
+        ("a,b\n0.1,0.2\n0.3,tall\n", ("[not-numbers]", "x.csv", "line 3", "column 'b'", "'tall'", "--columns")),
+        ("a;b\n0.1;0.2\n", ("[not-numbers]", "'0.1;0.2'")),
+        ("a,b\n0.1,\n", ("[missing-value]", "row 0", "coordinate 1", "--missing")),
+        (b"a,b\n0.1,\xff\n", ("[not-text]", "0xff")),
     ],
 )
-def test_a_csv_that_is_no_table_of_numbers(refused: Refused, folder: Path, text: str | bytes, said: str) -> None:
+def test_a_csv_that_is_no_table_of_numbers(
+    refused: Refused, folder: Path, text: str | bytes, said: tuple[str, ...]
+) -> None:
     (folder / "x.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert re.search(said, refused("x.csv", *QUICK))
+    assert lacking(refused("x.csv", *QUICK), *said) == []
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.zeros((0, 3)), r"is empty, its shape is \(0, 3\)"),
-        (np.zeros((3, 0)), r"is empty, its shape is \(3, 0\)"),
-        (np.float64(0.5), "holds a single number"),
-        (np.zeros((3, 2), complex), "type complex128"),
-        (np.array([["a"]]), "type <U1"),
+        (np.zeros((0, 3)), ("[no-rows]", "(0, 3)")),
+        (np.zeros((3, 0)), ("[no-rows]", "(3, 0)")),
+        (np.float64(0.5), ("[wrong-shape]",)),
+        (np.zeros((3, 2), complex), ("[not-numbers]", "complex128")),
+        (np.array([["a"]]), ("[not-numbers]", "<U1")),
     ],
 )
-def test_an_array_that_is_no_table_of_numbers(refused: Refused, folder: Path, values: NDArray[Any], said: str) -> None:
+def test_an_array_that_is_no_table_of_numbers(
+    refused: Refused, folder: Path, values: NDArray[Any], said: tuple[str, ...]
+) -> None:
     np.save(folder / "x.npy", values)
-    assert re.search(said, refused("x.npy", *QUICK))
+    assert lacking(refused("x.npy", *QUICK), *said) == []
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.npz", "x.parquet"])
 def test_files_that_are_empty_missing_or_damaged(refused: Refused, folder: Path, name: str) -> None:
-    assert f"{name}: does not exist" in refused(name, *QUICK)
+    assert lacking(refused(name, *QUICK), "[unreadable]", name) == []
     (folder / name).touch()
-    assert f"{name}: is empty" in refused(name, *QUICK)
+    assert lacking(refused(name, *QUICK), "[no-rows]", name) == []
     (folder / name).write_bytes(b"\x93PK\xfe\x00" * 50)
-    assert name in refused(name, *QUICK)
+    assert lacking(refused(name, *QUICK), "[not-text]" if name == "x.csv" else "[damaged]", name) == []
 
 
 def test_an_archive_damaged_in_the_middle_writes_nothing(refused: Refused, folder: Path) -> None:
@@ -166,13 +172,14 @@ def test_an_archive_damaged_in_the_middle_writes_nothing(refused: Refused, folde
     content = bytearray((folder / "x.npz").read_bytes())
     content[len(content) // 2] ^= 1
     (folder / "x.npz").write_bytes(content)
-    assert "x.npz: cannot be read" in refused("x.npz", *QUICK)
+    assert lacking(refused("x.npz", *QUICK), "[damaged]", "x.npz") == []
 
 
 def test_a_file_that_is_no_table(refused: Refused, folder: Path) -> None:
     (folder / "x.txt").write_text("0.1\n")
-    assert re.search(r"x.txt: files ending in '.txt' cannot be read; allowed are .csv, .parquet", refused("x.txt"))
-    assert "out.csv: is not a regular file" in refused((folder / "out").rename(folder / "out.csv").name, outputs=())
+    assert lacking(refused("x.txt"), "[unknown-file-type]", "x.txt", "'.txt'", ".csv, .parquet") == []
+    said = refused((folder / "out").rename(folder / "out.csv").name, outputs=())
+    assert lacking(said, "[unreadable]", "out.csv") == []
 
 
 # The parameters
@@ -181,66 +188,69 @@ def test_a_file_that_is_no_table(refused: Refused, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--delta 1e-6", "--epsilon is missing.*--plan"),
-        ("--epsilon 1", "--delta is missing.*--plan"),
-        ("--epsilon 0 --delta 1e-6", r"epsilon is 0\.0; it must be positive"),
-        ("--epsilon -1 --delta 1e-6", r"epsilon is -1\.0; it must be positive"),
-        ("--epsilon nan --delta 1e-6", "epsilon is nan; it must be positive"),
-        ("--epsilon inf --delta 1e-6", "epsilon is inf; it must be positive and finite"),
-        ("--epsilon 1 --delta 0", r"delta is 0\.0; .*between 0 and 1"),
-        ("--epsilon 1 --delta 1", r"delta is 1\.0; .*between 0 and 1"),
-        ("--epsilon 1 --delta nan", "delta is nan; .*between 0 and 1"),
-        ("--epsilon 1 --delta 1e-6 --bounds 1 1", r"bounds \(1\.0, 1\.0\) .*lower bound must be below.*--bounds"),
-        ("--epsilon 1 --delta 1e-6 --bounds 2 -1", r"bounds \(2\.0, -1\.0\) .*lower bound must be below.*--bounds"),
-        ("--epsilon 1 --delta 1e-6 --bounds 0 inf", r"bounds \(0\.0, inf\) .*must be finite.*--bounds"),
-        ("--epsilon 1 --delta 1e-6 --coordinates 4", "coordinates is 4; it must lie between 1 and 3"),
-        ("--epsilon 1 --delta 1e-6 --coordinates 0", "coordinates is 0; it must lie between 1 and 3"),
-        ("--epsilon 1 --delta 1e-6 --max-reports 0", "max_reports is 0; it must lie between 1"),
-        ("--epsilon 1 --delta 1e-6 --levels 0", "levels is 0; it must lie between 1"),
-        ("--epsilon 1 --delta 1e-6 --levels 1000", "levels is 1000; it must lie between 1 and 999"),
-        ("--epsilon 1 --delta .5 --accountant paper --levels 32767", "levels is 32767; .*between 1 and 32766"),
-        ("--epsilon 1 --delta 1e-6 --accountant paper --levels 3", "published noise probability is .*raise users"),
-        ("--epsilon 1 --delta 1e-6 --honest-fraction 0", r"honest_fraction is 0\.0; it must lie in \(0, 1\]"),
-        ("--epsilon 1 --delta 1e-6 --rounds 0", "rounds is 0; it must lie between 1"),
-        ("--epsilon 1 --delta 1e-6 --confidence 1", r"--confidence is 1\.0; .*between 0 and 1"),
-        ("--epsilon 1 --delta 1e-6 --confidence nan", "--confidence is nan; .*between 0 and 1"),
-        ("--epsilon 1 --delta 1e-6 --columns 0", "--columns is for CSV and Parquet files"),
-        ("--epsilon 1 --delta 1e-6 --user-column who", "--user-column is for CSV and Parquet files"),
-        ("--epsilon 1 --delta 1e-6 --array x", "--array is for .npz files"),
-        ("--epsilon 1 --delta 1e-6 --no-header", "--header is for CSV files"),
+        ("--delta 1e-6", ("[missing-argument]", "--epsilon", "--plan")),
+        ("--epsilon 1", ("[missing-argument]", "--delta", "--plan")),
+        ("--epsilon 0 --delta 1e-6", ("[out-of-range]", "epsilon is 0.0")),
+        ("--epsilon -1 --delta 1e-6", ("[out-of-range]", "epsilon is -1.0")),
+        ("--epsilon nan --delta 1e-6", ("[out-of-range]", "epsilon is nan")),
+        ("--epsilon inf --delta 1e-6", ("[out-of-range]", "epsilon is inf")),
+        ("--epsilon 1 --delta 0", ("[out-of-range]", "delta is 0.0", "0 and 1")),
+        ("--epsilon 1 --delta 1", ("[out-of-range]", "delta is 1.0", "0 and 1")),
+        ("--epsilon 1 --delta nan", ("[out-of-range]", "delta is nan", "0 and 1")),
+        ("--epsilon 1 --delta 1e-6 --bounds 1 1", ("[bad-bounds]", "(1.0, 1.0)", "--bounds")),
+        ("--epsilon 1 --delta 1e-6 --bounds 2 -1", ("[bad-bounds]", "(2.0, -1.0)", "--bounds")),
+        ("--epsilon 1 --delta 1e-6 --bounds 0 inf", ("[bad-bounds]", "(0.0, inf)", "--bounds")),
+        ("--epsilon 1 --delta 1e-6 --coordinates 4", ("[out-of-range]", "coordinates is 4", "1 and 3")),
+        ("--epsilon 1 --delta 1e-6 --coordinates 0", ("[out-of-range]", "coordinates is 0", "1 and 3")),
+        ("--epsilon 1 --delta 1e-6 --max-reports 0", ("[out-of-range]", "max_reports is 0")),
+        ("--epsilon 1 --delta 1e-6 --levels 0", ("[out-of-range]", "levels is 0")),
+        ("--epsilon 1 --delta 1e-6 --levels 1000", ("[out-of-range]", "levels is 1000", "1 and 999")),
+        (
+            "--epsilon 1 --delta .5 --accountant paper --levels 32767",
+            ("[out-of-range]", "levels is 32767", "1 and 32766"),
+        ),
+        ("--epsilon 1 --delta 1e-6 --accountant paper --levels 3", ("[privacy-out-of-reach]", "users")),
+        ("--epsilon 1 --delta 1e-6 --honest-fraction 0", ("[out-of-range]", "honest_fraction is 0.0", "(0, 1]")),
+        ("--epsilon 1 --delta 1e-6 --rounds 0", ("[out-of-range]", "rounds is 0")),
+        ("--epsilon 1 --delta 1e-6 --confidence 1", ("[out-of-range]", "--confidence is 1.0", "0 and 1")),
+        ("--epsilon 1 --delta 1e-6 --confidence nan", ("[out-of-range]", "--confidence is nan", "0 and 1")),
+        ("--epsilon 1 --delta 1e-6 --columns 0", ("[impossible-combination]", "--columns", "CSV", "Parquet")),
+        ("--epsilon 1 --delta 1e-6 --user-column who", ("[impossible-combination]", "--user-column", "CSV", "Parquet")),
+        ("--epsilon 1 --delta 1e-6 --array x", ("[impossible-combination]", "--array", ".npz")),
+        ("--epsilon 1 --delta 1e-6 --no-header", ("[impossible-combination]", "--header", "CSV")),
     ],
 )
-def test_a_parameter_out_of_range_is_named(refused: Refused, good: str, arguments: str, said: str) -> None:
-    assert re.search(said, refused(good, *arguments.split()))
+def test_a_parameter_out_of_range_is_named(refused: Refused, good: str, arguments: str, said: tuple[str, ...]) -> None:
+    assert lacking(refused(good, *arguments.split()), *said) == []
 
 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ("", "--columns is empty"),
-        ("a,,b", "no column is named ''"),
-        ("d", "no column is named 'd'; --columns may be 'a', 'b', 'c'"),
-        ("a,a", "names column 'a' twice"),
-        ("0:4", "--columns 0:4 is no range of its 3 columns"),
+        ("", ("[missing-argument]", "--columns")),
+        ("a,,b", ("[unknown-column]", "x.csv", "''")),
+        ("d", ("[unknown-column]", "x.csv", "'d'", "'a', 'b', 'c'")),
+        ("a,a", ("[conflicting-arguments]", "--columns", "'a'")),
+        ("0:4", ("[unknown-column]", "--columns 0:4", "3 columns")),
     ],
 )
-def test_columns_that_are_not_there(refused: Refused, folder: Path, columns: str, said: str) -> None:
+def test_columns_that_are_not_there(refused: Refused, folder: Path, columns: str, said: tuple[str, ...]) -> None:
     (folder / "x.csv").write_text("a,b,c\n" + "0.1,0.2,0.3\n" * 50)
-    assert said in refused("x.csv", *QUICK, "--columns", columns)
+    assert lacking(refused("x.csv", *QUICK, "--columns", columns), *said) == []
 
 
 @pytest.mark.parametrize(
     ("columns", "arguments", "said"),
     [
-        (2**31, "", "2147483648 coordinates, but reports can number at most 2147483647"),
-        (2**24, "--levels 999", "levels is 999; it must lie between 1 and 254"),
-        (2**20, "--accountant paper --levels 4095", "levels is 4095; it must lie between 1 and 4094"),
+        (2**31, "", ("[too-many-cells]", "2147483648", "2147483647")),
+        (2**24, "--levels 999", ("[out-of-range]", "levels is 999", "1 and 254")),
+        (2**20, "--accountant paper --levels 4095", ("[out-of-range]", "levels is 4095", "1 and 4094")),
     ],
 )
 def test_a_dimension_too_large_for_the_report_format(
-    refused: Refused, large_zeros: Callable[..., str], columns: int, arguments: str, said: str
+    refused: Refused, large_zeros: Callable[..., str], columns: int, arguments: str, said: tuple[str, ...]
 ) -> None:
-    assert re.search(said, refused(large_zeros(2, columns, "bool"), *PRIVACY, *arguments.split()))
+    assert lacking(refused(large_zeros(2, columns, "bool"), *PRIVACY, *arguments.split()), *said) == []
 
 
 @pytest.mark.parametrize(
@@ -285,21 +295,21 @@ def test_a_plan_fixes_its_options_even_at_their_defaults(
     refused: Refused, good: str, plan: ss.Plan, option: str
 ) -> None:
     name, *values = option.split()
-    assert f"{name} cannot be given with --plan" in refused(good, "--plan", "plan.json", name, *values)
+    said = refused(good, "--plan", "plan.json", name, *values)
+    assert lacking(said, "[conflicting-arguments]", name, "--plan") == []
 
 
 def test_too_few_rows_for_the_plan(refused: Refused, folder: Path, plan: ss.Plan) -> None:
     np.save(folder / "x.npy", np.zeros((999, 3)))
-    assert re.search(
-        "999 rows, but the plan needs at least 1000 users; .*--plan", refused("x.npy", "--plan", "plan.json")
-    )
+    said = refused("x.npy", "--plan", "plan.json")
+    assert lacking(said, "[too-few-users]", "999 rows", "1000 users", "--plan") == []
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (4,), (3, 1), (1, 3)])
 def test_a_plan_for_another_shape(refused: Refused, folder: Path, plan: ss.Plan, shape: tuple[int, ...]) -> None:
     np.save(folder / "x.npy", np.zeros((1000, *shape)))
     said = refused("x.npy", "--plan", "plan.json")
-    assert f"has shape {shape}, but the plan is for (3,) (3 values); choose --columns, or the right --plan" in said
+    assert lacking(said, "[wrong-shape]", f"shape {shape}", "(3,)", "--columns", "--plan") == []
 
 
 @pytest.mark.parametrize(
@@ -318,20 +328,21 @@ def test_a_plan_changed_by_hand(
     part, name = field.split(".")
     changed[part][name] = value
     (folder / "plan.json").write_text(json.dumps(changed))
-    assert re.search(f"changed after it was made: it says id {plan.id[:12]}", refused(good, "--plan", "plan.json"))
+    said = refused(good, "--plan", "plan.json")
+    assert lacking(said, "[changed-afterwards]", "plan.json", f"id {plan.id[:12]}") == []
 
 
 def test_a_plan_whose_figures_do_not_follow_from_its_parameters(
     refused: Refused, folder: Path, good: str, plan: ss.Plan
 ) -> None:
     (folder / "plan.json").write_text(json.dumps(json.loads(plan.to_json()) | {"dimension": 2}))
-    assert "it says dimension 2, but its parameters give 3" in refused(good, "--plan", "plan.json")
+    assert lacking(refused(good, "--plan", "plan.json"), "[changed-afterwards]", "dimension 2", "give 3") == []
 
 
 def test_a_first_line_that_may_be_somebodys_row_is_not_taken_for_names(refused: Refused, folder: Path) -> None:
     (folder / "x.csv").write_text("patient0,0.2893,0.1928\n" + "patient1,0.5,0.5\n" * 2000)
     said = refused("x.csv", "--epsilon", "1", "--delta", "1e-6")
-    assert "say --header or --no-header" in said
+    assert lacking(said, "[ambiguous-header]", "--header", "--no-header") == []
     assert "0.2893" not in said
 
 
@@ -341,29 +352,30 @@ def test_a_plan_that_claims_more_privacy_than_it_gives(
     less = math.floor(replace_of(plan).noise_probability * 2.0**52) / 2.0**53
     forged = with_mechanism(plan, noise_probability=less)
     (folder / "plan.json").write_text(forged.to_json())
-    assert re.search("claims epsilon = 1.0, .* but there delta is up to", refused(good, "--plan", "plan.json"))
+    said = refused(good, "--plan", "plan.json")
+    assert lacking(said, "[claim-not-confirmed]", "plan.json", "epsilon = 1.0", "delta") == []
     unproven = with_guarantee(plan, accountant="none")
     (folder / "plan.json").write_text(unproven.to_json())
-    assert "this plan has no privacy guarantee" in refused(good, "--plan", "plan.json")
+    assert lacking(refused(good, "--plan", "plan.json"), "[no-guarantee]", "plan.json") == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\x00", '{"format": "shufflesum-plan-9"}'])
 def test_a_file_that_is_no_plan(refused: Refused, folder: Path, good: str, text: str) -> None:
     (folder / "plan.json").write_text(text)
-    assert "not a plan" in refused(good, "--plan", "plan.json")
+    problem = "[other-format]" if text[1:2] in ("}", '"') else "[malformed]"
+    assert lacking(refused(good, "--plan", "plan.json"), problem, "plan.json", "shufflesum plan -o FILE") == []
 
 
 def test_a_plan_file_of_the_format_before_is_refused_by_name(refused: Refused, folder: Path, good: str) -> None:
     old = Path(__file__).parent.parent / "vectors" / "old_plan_1.json"
     (folder / "plan.json").write_text(old.read_text())
     said = refused(good, "--plan", "plan.json")
-    assert "plan.json: not a plan: its format is 'shufflesum-plan-1'" in said
-    assert "shufflesum plan -o FILE" in said
+    assert lacking(said, "[other-format]", "plan.json", "'shufflesum-plan-1'", "shufflesum plan -o FILE") == []
 
 
 def test_a_plan_that_cannot_be_read(refused: Refused, good: str) -> None:
-    assert "cannot read plan nowhere.json: No such file" in refused(good, "--plan", "nowhere.json")
-    assert "cannot read plan out: Is a directory" in refused(good, "--plan", "out")
+    assert lacking(refused(good, "--plan", "nowhere.json"), "[unreadable]", "nowhere.json") == []
+    assert lacking(refused(good, "--plan", "out"), "[unreadable]", "out") == []
 
 
 # The outputs
@@ -372,25 +384,26 @@ def test_a_plan_that_cannot_be_read(refused: Refused, good: str) -> None:
 @pytest.mark.parametrize(
     ("outputs", "said"),
     [
-        ("-o missing/e.json --plot out/p.svg", "missing/e.json: cannot be written: No such file or directory"),
-        ("-o out/e.json --plot missing/p.svg", "missing/p.svg: cannot be written: No such file or directory"),
-        ("-o good.npy/e.json", "good.npy/e.json: cannot be written: Not a directory"),
-        ("-o out/e.txt --plot out/p.svg", "out/e.txt: files ending in '.txt' .*allowed are .json, .csv"),
-        ("-o out/e.json --plot out/p.pdf", "out/p.pdf: files ending in '.pdf' .*allowed are .png, .svg, .html"),
-        ("-o out", "out: files ending in '' cannot be written"),
-        ("-o good.csv", "good.csv: is not a regular file"),
-        ("-o plan.json --plot out/p.svg", "plan.json: is an input, and would be replaced"),
+        ("-o missing/e.json --plot out/p.svg", ("[unwritable]", "missing/e.json")),
+        ("-o out/e.json --plot missing/p.svg", ("[unwritable]", "missing/p.svg")),
+        ("-o good.npy/e.json", ("[unwritable]", "good.npy/e.json")),
+        ("-o out/e.txt --plot out/p.svg", ("[unknown-file-type]", "out/e.txt", "'.txt'", ".json, .csv")),
+        ("-o out/e.json --plot out/p.pdf", ("[unknown-file-type]", "out/p.pdf", "'.pdf'", ".png, .svg, .html")),
+        ("-o out", ("[unknown-file-type]", "out:", "''")),
+        ("-o good.csv", ("[unwritable]", "good.csv")),
+        ("-o plan.json --plot out/p.svg", ("[conflicting-arguments]", "plan.json")),
     ],
 )
 def test_an_output_that_cannot_be_written(
-    refused: Refused, folder: Path, good: str, plan: ss.Plan, outputs: str, said: str
+    refused: Refused, folder: Path, good: str, plan: ss.Plan, outputs: str, said: tuple[str, ...]
 ) -> None:
     (folder / "good.csv").mkdir()
-    assert re.search(said, refused(good, "--plan", "plan.json", outputs=tuple(outputs.split())))
+    assert lacking(refused(good, "--plan", "plan.json", outputs=tuple(outputs.split())), *said) == []
 
 
 def test_the_data_is_never_replaced_by_the_estimate(refused: Refused, folder: Path) -> None:
     (folder / "x.csv").write_text("a\n" + "0.5\n" * 100)
     (folder / "link.csv").symlink_to("x.csv")
     for output in ("x.csv", "out/../x.csv", "link.csv"):
-        assert f"{Path(output)}: is an input" in refused("x.csv", *QUICK, outputs=("-o", output))
+        said = refused("x.csv", *QUICK, outputs=("-o", output))
+        assert lacking(said, "[conflicting-arguments]", str(Path(output))) == []

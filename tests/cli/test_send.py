@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
+from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.cli import send
 from shufflesum.cli.estimate import command as estimate_command
-from shufflesum.errors import DataError, ParameterError
+from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.service.client.sending import Client
 from shufflesum.service.client.web import UnreachableError
 from shufflesum.tables import open_table
@@ -42,9 +43,9 @@ def write_task(path: Path, plan: ss.Plan, shuffler: str = "http://127.0.0.1:1", 
     return path
 
 
-def failure(*arguments: object) -> BaseException:
+def failure(*arguments: object) -> ShufflesumError:
     outcome = CliRunner().invoke(send.command, [str(argument) for argument in arguments])
-    assert outcome.exception is not None
+    assert isinstance(outcome.exception, ShufflesumError)
     return outcome.exception
 
 
@@ -55,22 +56,24 @@ def rows_file(tmp_path: Path, columns: int = 2) -> Path:
 
 def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path, task_file: Path) -> None:
     rows = rows_file(tmp_path)
-    assert "give --row N" in str(failure("--task", task_file, "--user", "Ada", rows))
-    error = failure("--task", task_file, "--row", "3", rows)
-    assert isinstance(error, ParameterError)
-    assert "rows 0 to 2" in str(error)
+    with refusal("missing-argument", "--row N"):
+        raise failure("--task", task_file, "--user", "Ada", rows)
+    with refusal("out-of-range", "0 to 2", error=ParameterError):
+        raise failure("--task", task_file, "--row", "3", rows)
     (tmp_path / "few").write_text("aa\nbb\n")
-    assert "2 tokens for 3 rows" in str(failure("--task", task_file, "--tokens", tmp_path / "few", rows))
-    wide = failure("--task", task_file, rows_file(tmp_path, columns=3))
-    assert isinstance(wide, DataError)
-    assert "a row has shape (3,)" in str(wide)
+    with refusal("too-few-tokens", "2 tokens", "3 rows"):
+        raise failure("--task", task_file, "--tokens", tmp_path / "few", rows)
+    with refusal("wrong-shape", "(3,)", error=DataError):
+        raise failure("--task", task_file, rows_file(tmp_path, columns=3))
 
 
 def test_an_expired_task_and_a_far_plain_address_are_refused(tmp_path: Path, task_file: Path, plan: ss.Plan) -> None:
     rows = rows_file(tmp_path)
-    assert isinstance(failure("--task", write_task(tmp_path / "old.json", plan, days=-1), rows), TaskError)
+    with refusal("expired", error=TaskError):
+        raise failure("--task", write_task(tmp_path / "old.json", plan, days=-1), rows)
     far = write_task(tmp_path / "far.json", plan, "http://shuffler.example.org")
-    assert "--allow-plain-http" in str(failure("--task", far, rows))
+    with refusal("untrusted", "--allow-plain-http"):
+        raise failure("--task", far, rows)
 
 
 def test_a_false_claim_is_refused(tmp_path: Path, task_file: Path) -> None:
