@@ -120,7 +120,7 @@ class ReplaceMeans:
             if self.mixes and self.coordinates > 1:
                 raise ParameterError(
                     "impossible-combination",
-                    "target='population' is not possible for a Span with several coordinates per user: its coefficients "
+                    "target='population' is not possible for a Span with several coordinates a user: its coefficients "
                     "vary together from user to user, which the table of counts does not show; "
                     "use target='users', or plan with coordinates=1",
                 )
