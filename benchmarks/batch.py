@@ -24,7 +24,7 @@ PART = 1 << 22
 
 def shuffled_folder(folder: Path, plan: Plan, reports: int) -> Dataset:
     """So many uniform reports, as the shuffler would leave them."""
-    identity = Identity.for_plan(plan).shuffled()
+    identity = Identity.for_plan(plan).shuffled(reports)
     random = np.random.default_rng(1)
     for number, start in enumerate(range(0, reports, PART)):
         rows = min(PART, reports - start)

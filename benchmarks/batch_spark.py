@@ -28,7 +28,7 @@ def rows() -> list[Row]:
         return [Row("Spark: analyze against its own group-by", f"not measured: {error}", "at most 1.5x")]
     with tempfile.TemporaryDirectory() as name:
         # Not shuffled: for the time that counting takes, who was drawn in which order makes no difference.
-        folder, identity = Path(name), Identity.for_plan(plan).shuffled()
+        folder, identity = Path(name), Identity.for_plan(plan).shuffled(REPORTS)
         for number in range(FILES):
             records = PlainTarget(plan).encode(randomize_rows(users, Randomizer(plan)))
             write_part(folder, f"part-{number}", [records], identity)

@@ -137,3 +137,18 @@ def test_a_coordinate_nobody_reported_is_nan_and_warned_about() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert release(counts).users == 4
+
+
+def test_a_part_of_a_batch_and_what_was_found_before_are_refused_unless_somebody_insists() -> None:
+    counts = counts_of(6, 6)
+    for known in ({"whole": False}, {"flaws": ["found in another batch"]}):
+        with refusal("guarantee-broken", error=ReportsError):
+            release(counts, **known)
+        assert not release(counts, without_guarantee=True, **known).guarantee_holds
+
+
+@pytest.mark.parametrize("sampling", ["stratified", "uniform"])
+def test_reports_left_over_when_all_have_sent_theirs_are_somebody_s(sampling: str) -> None:
+    plan = with_mechanism(PLAN, sampling=sampling)
+    assert why_broken(counts_of(7, 6, plan=plan)) is not None
+    assert why_broken(counts_of(6, 6, plan=plan)) is None

@@ -7,8 +7,8 @@ __all__ = ["BLANK", "MOST_CELLS", "REPORT_BYTES"]
 BLANK = 4294967295
 """The report that says nothing: it pads, so that every user sends the same number of reports."""
 
-MOST_CELLS = BLANK
-"""Cells are numbered from 0 and stay below the blank."""
+MOST_CELLS = BLANK - 1
+"""Cells are numbered from 0 and stay below the blank; the number beside it is nobody's cell."""
 
 REPORT_BYTES = 4
 """What one report takes, in memory, in files and inside its seal."""

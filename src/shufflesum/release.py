@@ -6,6 +6,7 @@ It fails closed: too few users, or more dishonest ones than the plan's guarantee
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -17,15 +18,24 @@ from shufflesum.reports import Counts
 __all__ = ["UnreportedCoordinateWarning", "fewest_dishonest", "release", "why_broken"]
 
 
+_A_PART = (
+    "these reports are not known to be all that their shuffle wrote, and of a part of a batch nobody can see whether "
+    "enough users were honest"
+)
+
+
 class UnreportedCoordinateWarning(UserWarning):
     """Nobody reported some coordinate: it has no estimate, and NaN stands in its place."""
 
 
-def release(counts: Counts, *, without_guarantee: bool = False) -> Estimate:
-    """The estimate from the table of a whole batch, or a `ReportsError` that says why there is none.
+def release(
+    counts: Counts, *, whole: bool = True, flaws: Iterable[str] = (), without_guarantee: bool = False
+) -> Estimate:
+    """The estimate from the table of a batch, or a `ReportsError` that says why there is none.
 
-    `without_guarantee` insists on an estimate where reports contradict the plan's honest users; it then says so
-    itself (`Estimate.broken`). Nothing makes a batch of too few users large enough.
+    `whole` says that it is all of the batch: of a part nobody can see who was honest. `flaws` are reasons found before,
+    by `why_broken`, in batches that the table holds as well. `without_guarantee` insists on an estimate all the same;
+    it then says itself why the guarantee does not hold (`Estimate.broken`). Nothing makes too few users enough.
     """
     plan = counts.plan
     if counts.users < plan.users:
@@ -35,12 +45,12 @@ def release(counts: Counts, *, without_guarantee: bool = False) -> Estimate:
             f"below {plan.least_reports} ({plan.reports} from each of {plan.users} users); collect more, or plan for "
             "fewer users",
         )
-    broken = why_broken(counts)
+    broken = next(iter(flaws), None) or (why_broken(counts) if whole else _A_PART)
     if broken is not None and not without_guarantee:
         raise ReportsError(
             "guarantee-broken",
-            f"{broken}; there is no estimate: plan with a smaller honest fraction, and collect anew "
-            "(without_guarantee=True insists on one)",
+            f"{broken}; there is no estimate: give whole batches, or plan with a smaller honest fraction and collect "
+            "anew (--without-guarantee, without_guarantee=True insist on one)",
         )
     table = counts.table.copy()
     table.setflags(write=False)
@@ -50,9 +60,13 @@ def release(counts: Counts, *, without_guarantee: bool = False) -> Estimate:
 
 
 def fewest_dishonest(counts: Counts) -> int:
-    """The fewest users who cannot have followed the protocol, given the table of a whole batch."""
+    """The fewest users who cannot have followed the protocol, given the table of a whole batch.
+
+    Everybody sends the same number of reports: where some are left over, somebody sent another number.
+    """
     plan = counts.plan
-    return plan.mechanism.fewest_dishonest(plan.domain, counts.table, counts.blanks, counts.rejected, counts.users)
+    found = plan.mechanism.fewest_dishonest(plan.domain, counts.table, counts.blanks, counts.rejected, counts.users)
+    return max(found, int(counts.received % plan.reports > 0))
 
 
 def why_broken(counts: Counts) -> str | None:
@@ -62,9 +76,9 @@ def why_broken(counts: Counts) -> str | None:
     if dishonest <= allowed:
         return None
     return (
-        f"the guarantee does not hold: {counts.rejected} of {counts.received} reports were rejected, and at least "
-        f"{dishonest} of {users} users did not follow the protocol, where the honest fraction "
-        f"{plan.honest_fraction:g} allows {allowed}"
+        f"the guarantee does not hold: of {counts.received} reports {counts.rejected} were rejected and "
+        f"{counts.blanks} blank, and at least {dishonest} of {users} users did not follow the protocol, where the "
+        f"honest fraction {plan.honest_fraction:g} allows {allowed}"
     )
 
 

@@ -58,7 +58,7 @@ def write_folder(folder: Path, identity: Identity, *parts: Iterable[int], kind: 
 def shuffle_folder(reports: Path, output: Path, parts: int = 2) -> Path:
     """What a shuffler leaves of a small folder of plain or sealed reports."""
     dataset = open_dataset(reports, stage="reports")
-    identity = dataset.identity.shuffled()
+    identity = dataset.identity.shuffled(dataset.rows)
     records = [found for file in dataset.files for found in read_records(file, 1 << 16)]
     table = pa.Table.from_batches([found.replace_schema_metadata(None) for found in records])
     table = table.take(np.random.default_rng().permutation(len(table)))

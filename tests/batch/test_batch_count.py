@@ -30,7 +30,7 @@ from shufflesum.reports import Counts
 PLAN = noiseless_plan()
 TASK = noiseless_task(PLAN)
 TARGET = PlainTarget(PLAN)
-SHUFFLED = Identity.for_plan(PLAN).shuffled()
+SHUFFLED = Identity.for_plan(PLAN).shuffled(99)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])

@@ -35,6 +35,7 @@ def identities(draw: st.DrawFn) -> Identity:
         reports=draw(st.integers(1, 10**6)),
         contribution_ids=tuple(sorted(draw(st.sets(short_ids, min_size=1, max_size=5)))),
         shuffle_id=shuffle_id,
+        written=None if shuffle_id is None else draw(st.integers(1, 10**15)),
         task_id=draw(long_ids) if sealed else None,
         round_number=draw(st.integers(1, 2**32 - 1)) if sealed else None,
         names_id=draw(st.none() | short_ids),
@@ -55,7 +56,7 @@ def test_a_plan_and_a_task_say_all_that_a_shuffler_must_know() -> None:
 
 def test_every_run_has_ids_of_its_own() -> None:
     assert Identity.for_plan(PLAN).contribution_ids != PLAIN.contribution_ids
-    one, other = PLAIN.shuffled(), PLAIN.shuffled()
+    one, other = PLAIN.shuffled(99), PLAIN.shuffled(99)
     assert one.stage == "shuffled"
     assert one.shuffle_id != other.shuffle_id
     assert one.contribution_ids == PLAIN.contribution_ids
@@ -77,8 +78,8 @@ def test_reports_of_several_sites_can_be_put_together() -> None:
     ("other", "refused"),
     [
         (replace(PLAIN, plan_id="a" * 64), ("mixed-reports", "plan aaaaaaaaaaaa")),
-        (PLAIN.shuffled(), ("mixed-reports", "stage shuffled")),
-        (replace(PLAIN, users=5), ("changed-afterwards", "for 5", "with 3")),
+        (PLAIN.shuffled(99), ("mixed-reports", "stage shuffled")),
+        (replace(PLAIN, users=5), ("changed-afterwards", "of 5 with 3")),
         (SEALED, ("mixed-reports", "sealed")),
     ],
 )
@@ -89,7 +90,7 @@ def test_what_does_not_belong_together_is_named(other: Identity, refused: tuple[
 
 def test_two_shuffles_two_tasks_and_two_rounds_stay_apart() -> None:
     for one, other, name in (
-        (PLAIN.shuffled(), PLAIN.shuffled(), "shuffle"),
+        (PLAIN.shuffled(99), PLAIN.shuffled(99), "shuffle"),
         (SEALED, replace(SEALED, task_id="b" * 64), "task bbbbbbbbbbbb"),
         (SEALED, replace(SEALED, round_number=2), "round 2"),
     ):

@@ -175,20 +175,49 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     assert "NO GUARANTEE" in done.out
 
 
+@pytest.fixture
+def parts(files: Path) -> Path:
+    """A batch of 300 users in three files, of a plan for 100, where one user in six puts all reports into one block."""
+    plan = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, coordinates=3, levels=1, honest_fraction=0.9)
+    (files / "small.json").write_text(plan.to_json())
+    write_folder(files / "made", Identity.for_plan(plan), [0, 2, 4] * 250 + [0] * 150)
+    return shuffle_folder(files / "made", files / "parts", 3)
+
+
 def test_a_part_of_a_batch_gives_no_estimate_unless_somebody_insists(
-    shuffled: Path, files: Path, command: Command, refused: Callable[..., str]
+    parts: Path, files: Path, command: Command, refused: Callable[..., str]
 ) -> None:
-    (shuffled / "_shufflesum.json").unlink()
+    (parts / "_shufflesum.json").unlink()
+    (parts / "part-2.parquet").unlink()
     unknown = "nobody can see whether enough users were honest"
-    assert "[guarantee-broken]" in refused("analyze", shuffled, "--plan", "plan.json", "-o", "mean.csv")
-    done = command("analyze", shuffled, "--plan", "plan.json", "--without-guarantee")
+    assert "[guarantee-broken]" in refused("analyze", parts, "--plan", "small.json", "-o", "mean.csv")
+    done = command("analyze", parts, "--plan", "small.json", "--without-guarantee")
     assert unknown in " ".join(done.out.split())
-    feed = ("--plan", "plan.json", "--state", "counts.json")
-    done = command("analyze", shuffled, *feed, "-o", "mean.csv")
+    feed = ("--plan", "small.json", "--state", "counts.json")
+    done = command("analyze", parts, *feed, "-o", "mean.csv")
     assert unknown in " ".join(done.out.split())
     assert not (files / "mean.csv").exists()
     done = command("analyze", *feed, "--json", "--without-guarantee")
-    assert done.estimate["users"] == 5000
+    assert done.estimate["users"] == 200
+    assert done.estimate["guarantee_holds"] is False
+
+
+def test_a_batch_that_breaks_the_guarantee_is_found_file_by_file_too_and_never_forgotten(
+    parts: Path, files: Path, command: Command, refused: Callable[..., str]
+) -> None:
+    feed = ("--plan", "small.json", "--state", "counts.json")
+    for number in (0, 1):
+        assert command("analyze", parts / f"part-{number}.parquet", *feed).code == 0
+    before = (files / "counts.json").read_bytes()
+    assert "[guarantee-broken]" in refused("analyze", parts / "part-2.parquet", *feed)
+    assert (files / "counts.json").read_bytes() == before
+    done = command("analyze", parts / "part-2.parquet", *feed, "--without-guarantee")
+    assert "NO GUARANTEE" in done.out
+    plan = ss.Plan.load(files / "small.json")
+    write_folder(files / "good", Identity.for_plan(plan), [0, 2, 4] * 3000)
+    shuffle_folder(files / "good", files / "honest")
+    assert "[guarantee-broken]" in refused("analyze", "honest", *feed)
+    assert "[guarantee-broken]" in refused("analyze", *feed)
 
 
 def test_a_rewritten_file_is_known_again_and_counts_show_without_new_files(
@@ -313,7 +342,7 @@ def test_an_incomplete_a_damaged_and_a_doubled_folder_are_refused(shuffled: Path
 
 def test_mixed_plans_and_wrong_columns_are_refused(shuffled: Path, refused: Callable[..., str]) -> None:
     (shuffled / "_shufflesum.json").unlink()
-    other = Identity.for_plan(OTHER).shuffled()
+    other = Identity.for_plan(OTHER).shuffled(99)
     write_part(shuffled, "zz", [records_of([0], other)], other)
     assert "[mixed-reports]" in refused("analyze", shuffled, "--plan", "plan.json")
     identity = open_dataset(shuffled / "part-0.parquet", stage="shuffled").identity

@@ -123,26 +123,26 @@ def audit(
     check_size("trials", trials, 0, 10**9)
     check_size("samples", 1 if samples is None else samples, 1, 1 << 99)
     randomize = randomize or Randomizer(plan).randomize
-    clock = _Clock(seconds, progress)
+    deadline = _Deadline(seconds, progress)
     chance_of_error = (1 - confidence) / 3
 
     def scout(coordinates: _Floats) -> NDArray[np.int64]:
         return _Crowd(plan, coordinates).report(randomize).counts.table
 
     attack = plan.mechanism.attack(plan.domain, plan.guarantee, scout)
-    crowds = _crowds(plan, randomize, attack, samples or attack.samples, clock)
+    crowds = _crowds(plan, randomize, attack, samples or attack.samples, deadline)
     return AuditResult(
         plan=plan,
         confidence=confidence,
         epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
         report_attack=_attack_reports(attack, crowds, chance_of_error),
-        batch_attack=_attack_batches(plan, randomize, attack, trials, chance_of_error, clock),
+        batch_attack=_attack_batches(plan, randomize, attack, trials, chance_of_error, deadline),
         findings=_findings(attack, crowds, chance_of_error),
         lower_bound_known=attack.lower_bound_known,
     )
 
 
-class _Clock:
+class _Deadline:
     """Says when half of the time, or all of it, is over, and passes on how far the audit is."""
 
     def __init__(self, seconds: float, progress: Callable[[float], None] | None) -> None:
@@ -176,7 +176,7 @@ class _Crowd:
         return self
 
 
-def _crowds(plan: Plan, randomize: Randomize, attack: Attack, samples: int, clock: _Clock) -> list[_Crowd]:
+def _crowds(plan: Plan, randomize: Randomize, attack: Attack, samples: int, deadline: _Deadline) -> list[_Crowd]:
     """All crowds of the attack, reporting in turns until there are enough reports."""
     crowds = [_Crowd(plan, coordinates) for coordinates in attack.crowds]
     done = 0
@@ -184,7 +184,7 @@ def _crowds(plan: Plan, randomize: Randomize, attack: Attack, samples: int, cloc
         for crowd in crowds:
             crowd.report(randomize)
         done = sum(crowd.users for crowd in crowds) * plan.reports
-        if clock.over(0.5, 0.5 * done / samples):
+        if deadline.over(0.5, 0.5 * done / samples):
             break
     return crowds
 
@@ -200,14 +200,14 @@ def _attack_reports(attack: Attack, crowds: Sequence[_Crowd], chance_of_error: f
 
 
 def _attack_batches(
-    plan: Plan, randomize: Randomize, attack: Attack, trials: int, chance_of_error: float, clock: _Clock
+    plan: Plan, randomize: Randomize, attack: Attack, trials: int, chance_of_error: float, deadline: _Deadline
 ) -> BatchAttack:
     others, victims = _Crowd(plan, attack.others), [_Crowd(plan, victim).array for victim in attack.victims]
     scores: tuple[list[float], list[float]] = ([], [])
     for trial in range(trials):
         counts = Counts(plan)
         for start, rows in others.chunks(plan.honest_users):
-            if clock.over(1.0, 0.5 + 0.5 * trial / trials):
+            if deadline.over(1.0, 0.5 + 0.5 * trial / trials):
                 break
             rows[0] = others.array if start else victims[trial % 2]
             counts.add(randomize(rows))
@@ -256,4 +256,4 @@ def _findings(attack: Attack, crowds: Sequence[_Crowd], chance_of_error: float) 
                 worst = deviations[place]
         found += [text] if text else []
     rejected = sum(crowd.counts.rejected for crowd in crowds)
-    return (*found, *([f"{rejected:,} reports lie outside the plan's domain"] if rejected else []))
+    return (*found, *([f"{rejected:,} reports name no cell of the plan"] if rejected else []))

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from shufflesum._workers import Workers
 from shufflesum.batch.files import Dataset, ReportFile, file_digests, read_records
 from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
 from shufflesum.batch.targets import Target, count_records
-from shufflesum.errors import FileError, ReportsError
-from shufflesum.estimate import Estimate
-from shufflesum.release import release
+from shufflesum.errors import FileError
 from shufflesum.reports import Counts
 
-__all__ = ["count", "release_files"]
+__all__ = ["count"]
 
 _WORKER_BYTES = 32 << 20  # for each worker: a row group, as it is on disk and as columns
 _UNIT_ROWS = 1 << 22
-_PARTS_ONLY = (
-    "these files are not all that a shuffle wrote (there is no _shufflesum.json to say so), and of a part of a batch "
-    "nobody can see whether enough users were honest"
-)
 
 
 def count(
@@ -69,23 +62,6 @@ def count(
     for counts in others:
         total.merge(counts)
     return total, digests
-
-
-def release_files(counts: Counts, *, whole: bool, without_guarantee: bool = False) -> Estimate:
-    """The estimate from counted files, or an error that says why there is none; see `shufflesum.release`.
-
-    `whole` says that they are all that one or several shuffles wrote. Of anything less the gate cannot see enough, so
-    that only who insists gets an estimate.
-    """
-    if whole:
-        return release(counts, without_guarantee=without_guarantee)
-    if not without_guarantee:
-        raise ReportsError(
-            "guarantee-broken",
-            f"{_PARTS_ONLY}; give whole folders (--without-guarantee, without_guarantee=True insist on an estimate)",
-        )
-    found = release(counts, without_guarantee=True)
-    return replace(found, broken=found.broken or _PARTS_ONLY)
 
 
 def _units(file: ReportFile) -> Iterator[range]:

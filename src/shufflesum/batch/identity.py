@@ -43,8 +43,9 @@ class Identity:
 
     `users` and `reports` are the plan's, so that a shuffler needs no plan to refuse a batch that is too small.
     `contribution_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
-    shuffler. Sealed reports know their task and round too. `names_id` stands for the names of the users' columns, in
-    order, where they had some: a coordinate must mean the same to everybody.
+    shuffler, and `written` is how many reports that wrote in all: a part never passes for the whole. Sealed reports
+    know their task and round too. `names_id` stands for the names of the users' columns, in order, where they had
+    some: a coordinate must mean the same to everybody.
     """
 
     stage: Stage
@@ -53,6 +54,7 @@ class Identity:
     reports: int
     contribution_ids: tuple[str, ...]
     shuffle_id: str | None = None
+    written: int | None = None
     task_id: str | None = None
     round_number: int | None = None
     names_id: str | None = None
@@ -74,8 +76,13 @@ class Identity:
             raise ParameterError(
                 "malformed", f"shuffle_id is {self.shuffle_id!r} at stage {self.stage!r}; shuffled reports have one"
             )
-        if self.shuffle_id is not None:
+        if (self.written is not None) != (self.stage == "shuffled"):
+            raise ParameterError(
+                "malformed", f"written is {self.written!r} at stage {self.stage!r}; shuffled reports have it"
+            )
+        if self.shuffle_id is not None and self.written is not None:
             _check_id("shuffle_id", self.shuffle_id, _SHORT_ID)
+            check_size("written", self.written, 1, _MOST)
         if (self.task_id is None) != (self.round_number is None):
             raise ParameterError(
                 "malformed", "task_id and round_number belong together; sealed reports have both, others neither"
@@ -116,9 +123,9 @@ class Identity:
                 f"reports each; wait for {self.least_reports - reports} more reports",
             )
 
-    def shuffled(self) -> Self:
-        """The identity of these reports after a new shuffle."""
-        return replace(self, stage="shuffled", shuffle_id=fresh_id())
+    def shuffled(self, written: int) -> Self:
+        """The identity of these reports, so many, after a new shuffle."""
+        return replace(self, stage="shuffled", shuffle_id=fresh_id(), written=written)
 
     def merge(self, other: Identity) -> Self:
         """The identity of both together; an error names what keeps them apart."""
@@ -134,11 +141,12 @@ class Identity:
                     f"reports of {word} {_short(mine)} and of {word} {_short(theirs)} cannot be mixed; "
                     "keep them in folders of their own",
                 )
-        if (self.users, self.reports) != (other.users, other.reports):
+        if (self.users, self.reports, self.written) != (other.users, other.reports, other.written):
             raise ReportsError(
                 "changed-afterwards",
-                f"the same plan is said to be for {self.users} users with {self.reports} reports each, and for "
-                f"{other.users} with {other.reports}; one of the files was changed",
+                f"the same plan and shuffle are said to be of {self.users} users with {self.reports} reports each, "
+                f"{self.written} written, and of {other.users} with {other.reports}, {other.written} written; one of "
+                "the files was changed",
             )
         self.check_names(other.names_id)
         return replace(

@@ -30,7 +30,7 @@ COMMANDS = {
     "serve": "Run a server of a deployment: shuffler or analyzer.",
     "shuffle": "Folders of reports to one in random order.",
     "statement": "A plan's privacy on one page, in plain language.",
-    "task": "Make or show the contract of a deployment.",
+    "task": "Make or show what all parties of a deployment agree on.",
     "tokens": "Make upload tokens, so that one person is one user.",
 }
 

@@ -16,7 +16,7 @@ from shufflesum.cli.results import Results, result_options
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
-from shufflesum.release import why_broken
+from shufflesum.release import release
 from shufflesum.reports import Counts
 
 if TYPE_CHECKING:
@@ -90,22 +90,21 @@ def command(
             f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before",
         )
     work = _Work(engine, master, memory, workers, without_guarantee)
-    from shufflesum.batch.count import release_files
     from shufflesum.batch.once import Counted
 
     found: Estimate | None = None
     with nullcontext() if state_file is None else Counted(state_file, plan) as state:
         try:
             with results.staged(shuffled, plan_file, task_file, key_file, state_file) as write, warnings_as_notes():
-                whole = True
+                whole, flaws = True, list[str]()
                 if shuffled is not None:
                     counts, whole = _count(shuffled, target, state, work)
                 if state is not None:
-                    counts, whole = state.counts, state.whole
+                    counts, whole, flaws = state.counts, state.whole, list(state.flaws.values())
                 _note(counts, state)
                 if state is not None and not (counts.users >= plan.users and (whole or without_guarantee)):
                     raise _NotYetError
-                found = release_files(counts, whole=whole, without_guarantee=without_guarantee)
+                found = release(counts, whole=whole, flaws=flaws, without_guarantee=without_guarantee)
                 write(found, (shuffled or state_file or Path()).name, None)
         except _NotYetError:
             pass
@@ -149,10 +148,10 @@ def _count(shuffled: Path, target: Target, state: Counted | None, work: _Work) -
         with progress_bar("reports", dataset.rows) as progress:
             counts, digests = count(dataset, target, memory=work.memory, workers=work.workers, progress=progress)
     if state is not None:
-        if dataset.whole and not work.without_guarantee and (why := why_broken(counts)) is not None:
+        state.add(counts, dataset.identity, digests, [file.part for file in dataset.files if file.rows])
+        why = state.flaws.get(str(dataset.identity.shuffle_id))
+        if why is not None and not work.without_guarantee:
             raise ReportsError("guarantee-broken", f"{why}; {state.path} stays as it was")
-        parts = [file.part for file in dataset.files if file.rows]
-        state.add(counts, dataset.identity, digests, parts, written=dataset.written)
     return counts, dataset.whole
 
 
@@ -187,6 +186,6 @@ def _show_missing(counts: Counts, as_json: bool) -> None:
         console.print(f"{received:,} reports so far; {missing:,} more are needed before there is an estimate")
     else:
         console.print(
-            f"{received:,} reports so far, but not all of every batch, as far as a _shufflesum.json says; give the "
-            "rest, for of a part nobody can see whether enough users were honest (--without-guarantee insists)"
+            f"{received:,} reports so far, but not all of every batch; give the rest, for of a part nobody can see "
+            "whether enough users were honest (--without-guarantee insists)"
         )

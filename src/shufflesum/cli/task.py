@@ -24,9 +24,9 @@ __all__ = ["command"]
 _DEFAULT_DAYS = 30
 
 
-@click.group("task", short_help="Make or show the contract of a deployment.")
+@click.group("task", short_help="Make or show what all parties of a deployment agree on.")
 def command() -> None:
-    """The contract of a deployment: a file that client, shuffler and analyzer share and nobody changes."""
+    """What a deployment agrees on: a file that client, shuffler and analyzer share and nobody changes."""
 
 
 @command.command("create", short_help="Make a task from a plan.")

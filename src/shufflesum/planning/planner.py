@@ -141,8 +141,10 @@ def predicted_error(plan: Plan, spread: float | None) -> float:
 
 def alternatives(chosen: Plan) -> list[Plan]:
     """The same collection with d, d/2, d/4, ... coordinates per user, each at its own levels and certified noise."""
-    moves = ReplaceMoves(chosen.domain, chosen.guarantee, halvings(chosen.domain, chosen.guarantee))
-    return [replace(chosen, mechanism=moves.best_with(coordinates)) for coordinates in moves.coordinates]
+    guarantee = replace(chosen.guarantee, accountant="exact")
+    sampling = chosen.mechanism.choices().get("sampling", "stratified")
+    moves = ReplaceMoves(chosen.domain, guarantee, halvings(chosen.domain, guarantee), sampling=sampling)
+    return [Plan(chosen.domain, moves.best_with(coordinates), guarantee) for coordinates in moves.coordinates]
 
 
 def published_plan(plan: Plan, epsilon: float) -> Plan:

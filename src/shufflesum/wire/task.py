@@ -77,7 +77,7 @@ class _TaskFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Task:
-    """An immutable contract for one deployment.
+    """What all parties of one deployment agree on; never changed.
 
     `analyzer_key` is the 32 bytes of the analyzer's public key, `shuffler` the URL that clients send to, `expires` the
     moment (UTC, whole seconds) after which nobody sends or accepts. Making one verifies the plan's guarantee.

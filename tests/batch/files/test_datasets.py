@@ -137,10 +137,10 @@ def test_mixed_plans_and_stages_are_refused(tmp_path: Path) -> None:
         open_dataset(folder, stage="reports")
     with refusal("wrong-stage", error=ReportsError):
         open_dataset(folder / "part-0.parquet", stage="shuffled")
-    shuffled = write_folder(tmp_path / "s", REPORTS.shuffled(), [0])
+    shuffled = write_folder(tmp_path / "s", REPORTS.shuffled(99), [0])
     with refusal("wrong-stage", error=ReportsError):
         open_dataset(shuffled, stage="reports")
-    again = REPORTS.shuffled()
+    again = REPORTS.shuffled(99)
     write_part(shuffled, "again", [records_of([0], again)], again)
     with refusal("mixed-reports", error=ReportsError):
         open_dataset(shuffled, stage="shuffled")

@@ -59,7 +59,7 @@ def test_a_folder_appears_whole_and_only_at_the_end(tmp_path: Path) -> None:
 def test_only_shuffled_reports_can_be_read_by_others(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        for identity, mode in ((REPORTS, 0o700), (REPORTS.shuffled(), 0o755)):
+        for identity, mode in ((REPORTS, 0o700), (REPORTS.shuffled(99), 0o755)):
             with StagedFolder(tmp_path / identity.stage, WORK, identity) as folder:
                 put(folder, "part-0")
             assert stat.S_IMODE((tmp_path / identity.stage).stat().st_mode) == mode

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.batch.report_folders import every_byte_changed, noiseless_plan
 from tests.refusals import refusal
 
+from shufflesum._documents import decode_checked, encode_checked
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.once import Counted
 from shufflesum.errors import FileError, ReportsError
+from shufflesum.release import release
 from shufflesum.reports import Counts
 
 PLAN = noiseless_plan()
-DAY = Identity.for_plan(PLAN).shuffled()
+DAY = Identity.for_plan(PLAN).shuffled(99)
+THREE = Identity.for_plan(PLAN).shuffled(3)
 
 
 def counts_of(*cells: int, rejected: int = 0) -> Counts:
@@ -38,15 +42,15 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_days_whose_columns_are_in_another_order_are_not_added_up(saved: Path) -> None:
-    first, second = (Identity.for_plan(PLAN, names).shuffled() for names in (["a", "b"], ["b", "a"]))
+    first, second = (Identity.for_plan(PLAN, names).shuffled(99) for names in (["a", "b"], ["b", "a"]))
     add_and_save(saved, counts_of(7), first, "d" * 64)
     with refusal("mixed-reports", error=ReportsError):
         add_and_save(saved, counts_of(7), second, "b" * 64)
-    add_and_save(saved, counts_of(7), Identity.for_plan(PLAN).shuffled(), "c" * 64)
+    add_and_save(saved, counts_of(7), Identity.for_plan(PLAN).shuffled(99), "c" * 64)
 
 
 def test_counts_grow_day_by_day(saved: Path) -> None:
-    add_and_save(saved, counts_of(7, 14, rejected=1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
+    add_and_save(saved, counts_of(7, 14, rejected=1), Identity.for_plan(PLAN).shuffled(99), "b" * 64)
     with Counted(saved, PLAN) as counted:
         assert counted.counts.table.tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
         assert (counted.counts.rejected, counted.shuffles) == (4, 2)
@@ -56,13 +60,13 @@ def test_counts_grow_day_by_day(saved: Path) -> None:
 def test_the_same_bytes_are_refused_under_any_name(saved: Path) -> None:
     before = saved.read_bytes()
     with refusal("counted-twice", "copy.parquet", "part-0.parquet", error=ReportsError):
-        add_and_save(saved, counts_of(1), Identity.for_plan(PLAN).shuffled(), "a" * 64, "copy.parquet")
+        add_and_save(saved, counts_of(1), Identity.for_plan(PLAN).shuffled(99), "a" * 64, "copy.parquet")
     assert saved.read_bytes() == before
 
 
 def test_another_shuffle_of_the_same_batch_is_refused(saved: Path) -> None:
     both = Identity.for_plan(PLAN).merge(Identity("reports", PLAN.id, PLAN.users, PLAN.reports, DAY.contribution_ids))
-    for identity in (DAY.shuffled(), both.shuffled()):
+    for identity in (DAY.shuffled(99), both.shuffled(99)):
         with Counted(saved, PLAN) as counted:
             with refusal("counted-twice", error=ReportsError):
                 counted.check(identity)
@@ -80,15 +84,49 @@ def test_another_file_of_the_same_shuffle_is_welcome(saved: Path) -> None:
 def test_counts_are_whole_once_all_that_was_written_has_come(tmp_path: Path) -> None:
     with Counted(tmp_path / "c.json", PLAN) as counted:
         assert counted.whole
-        counted.add(counts_of(1, 2), DAY, {Path("a"): "a" * 64}, written=3)
+        counted.add(counts_of(1, 2), THREE, {Path("a"): "a" * 64})
         assert not counted.whole
         counted.save()
     with Counted(tmp_path / "c.json", PLAN) as counted:
         assert not counted.whole
-        counted.add(counts_of(rejected=1), DAY, {Path("b"): "b" * 64})
+        counted.add(counts_of(rejected=1), THREE, {Path("b"): "b" * 64})
         assert counted.whole
-        counted.add(counts_of(5), Identity.for_plan(PLAN).shuffled(), {Path("c"): "c" * 64})
-        assert not counted.whole, "nobody knows how much that shuffle wrote"
+        counted.add(counts_of(5), Identity.for_plan(PLAN).shuffled(2), {Path("c"): "c" * 64})
+        assert not counted.whole, "that shuffle wrote more"
+
+
+def test_a_batch_that_breaks_the_guarantee_breaks_it_for_good_however_it_came(tmp_path: Path) -> None:
+    """File by file nothing is seen until the last one is there; then it stays."""
+    broken = Identity.for_plan(PLAN).shuffled(15)
+    with Counted(tmp_path / "c.json", PLAN) as counted:
+        counted.add(counts_of(*range(12)), broken, {Path("a"): "a" * 64})
+        assert not counted.flaws
+        counted.add(counts_of(rejected=3), broken, {Path("b"): "b" * 64})
+        assert list(counted.flaws) == [broken.shuffle_id]
+        counted.save()
+    with Counted(tmp_path / "c.json", PLAN) as counted:
+        counted.add(counts_of(4), Identity.for_plan(PLAN).shuffled(1), {Path("c"): "c" * 64})
+        assert next(iter(counted.flaws)) == broken.shuffle_id
+        with refusal("guarantee-broken", str(broken.shuffle_id)[:12], "3 were rejected"):
+            release(counted.counts, whole=counted.whole, flaws=counted.flaws.values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": {}},
+        {"counts": {"cells": [0, 1], "counts": [1], "blanks": 0, "rejected": 0}},
+        {"counts": {"cells": [0], "counts": [-1], "blanks": 0, "rejected": 0}},
+        {"counts": {"cells": [10**9], "counts": [1], "blanks": 0, "rejected": 0}},
+        {"pending": None},
+        {"counts": {"cells": ["x"], "counts": [1], "blanks": 0, "rejected": 0}},
+    ],
+)
+def test_counts_that_make_no_sense_are_refused_whatever_their_checksum(saved: Path, change: dict[str, Any]) -> None:
+    content = decode_checked(saved.read_bytes(), "shufflesum-counts-3")
+    saved.write_text(encode_checked("shufflesum-counts-3", {**content, **change}))
+    with refusal("damaged", "counts.json", error=FileError):
+        Counted(saved, PLAN).__enter__()
 
 
 def test_unshuffled_reports_are_never_added(saved: Path) -> None:
@@ -101,7 +139,7 @@ def test_what_is_not_saved_is_forgotten(saved: Path) -> None:
 
     def run() -> None:
         with Counted(saved, PLAN) as counted:
-            counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
+            counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(99), {Path("x"): "c" * 64})
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -153,7 +191,7 @@ def test_two_runs_cannot_add_at_once(saved: Path) -> None:
     with Counted(saved, PLAN) as counted:
         with refusal("in-use", error=FileError), Counted(saved, PLAN):
             pass
-        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), {Path("x"): "c" * 64})
+        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(99), {Path("x"): "c" * 64})
         counted.save()
     with Counted(saved, PLAN) as counted:
         assert counted.counts.accepted == 3
@@ -165,7 +203,7 @@ def test_a_link_leads_to_the_same_counts_and_the_same_lock(saved: Path, tmp_path
     link.symlink_to(saved)
     with Counted(saved, PLAN), refusal("in-use", error=FileError), Counted(link, PLAN):
         pass
-    add_and_save(link, counts_of(1), Identity.for_plan(PLAN).shuffled(), "b" * 64)
+    add_and_save(link, counts_of(1), Identity.for_plan(PLAN).shuffled(99), "b" * 64)
     assert link.is_symlink()
     with Counted(saved, PLAN) as counted:
         assert counted.counts.accepted == 3
@@ -195,4 +233,4 @@ def test_large_counts_are_kept_exactly(tmp_path: Path) -> None:
 def test_copies_among_new_files_are_refused(saved: Path) -> None:
     digests = {Path("a.parquet"): "1", Path("c.parquet"): "2", Path("b.parquet"): "1"}
     with Counted(saved, PLAN) as counted, refusal("counted-twice", "b.parquet", "a.parquet", error=ReportsError):
-        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(), digests)
+        counted.add(counts_of(1), Identity.for_plan(PLAN).shuffled(99), digests)

@@ -141,7 +141,7 @@ def test_files_that_only_spark_can_reach_are_counted_too(session: Any, batch: Ba
 def test_blanks_and_reports_that_name_no_cell_are_counted_apart(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
-    identity = Identity.for_plan(PLAN).shuffled()
+    identity = Identity.for_plan(PLAN).shuffled(99)
     folder = write_folder(tmp_path / "shuffled", identity, [3, PLAN.cells, BLANK, BLANK - 1], [38, BLANK])
     counts = spark.count(spark.read(session, folder, "shuffled"), PLAN)
     assert (counts.accepted, counts.blanks, counts.rejected) == (2, 2, 2)
@@ -155,11 +155,14 @@ def test_a_batch_with_too_many_dishonest_users_has_no_estimate(session: Any, tmp
 
     plan = unprotected_plan(users=4, shape=2, coordinates=2, levels=1)
     honest, dishonest = [0, 2] * 4, [1] * 8  # the latter's reports are all of one coordinate
-    folder = write_folder(tmp_path / "honest", Identity.for_plan(plan).shuffled(), honest, honest)
+    folder = write_folder(tmp_path / "honest", Identity.for_plan(plan).shuffled(16), honest, honest)
     assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
+    folder = write_folder(tmp_path / "part", Identity.for_plan(plan).shuffled(24), honest, honest)
+    with refusal("guarantee-broken", error=ReportsError):  # of a part of a batch nobody can see who was honest
+        spark.analyze_folder(folder, plan)
     with refusal("guarantee-broken", error=ReportsError):
-        spark.analyze_folder(folder, plan)  # without a manifest it may be a part of a batch
-    folder = write_folder(tmp_path / "dishonest", Identity.for_plan(plan).shuffled(), honest, dishonest)
+        spark.analyze(spark.read(session, folder, "shuffled"), plan)
+    folder = write_folder(tmp_path / "dishonest", Identity.for_plan(plan).shuffled(16), honest, dishonest)
     with refusal("guarantee-broken", "least 4", "of 8", error=ReportsError):
         spark.analyze(spark.read(session, folder, "shuffled"), plan)
     found = spark.analyze_folder(folder, plan, without_guarantee=True)
@@ -374,7 +377,7 @@ def test_bad_input_leaves_nothing_behind(session: Any, tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
-    identity = Identity.for_plan(PLAN).shuffled()
+    identity = Identity.for_plan(PLAN).shuffled(99)
     folder = write_folder(tmp_path / "shuffled", identity, [3] * 5000)
     frame = spark.read(session, folder, "shuffled")
     (folder / "part-0.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")

@@ -45,7 +45,7 @@ class Dataset:
     @property
     def whole(self) -> bool:
         """Whether it is known to be all that was written."""
-        return self.written == self.rows
+        return (self.identity.written or self.written) == self.rows
 
 
 def open_dataset(path: str | os.PathLike[str], *, stage: Stage) -> Dataset:

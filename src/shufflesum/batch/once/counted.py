@@ -1,4 +1,8 @@
-"""What an analyzer has counted: a file with the table of counts, and which files and batches are in it."""
+"""What an analyzer has counted: a file with the table of counts, and which files and batches are in it.
+
+A batch may come file by file. What its reports say about its users is seen once all of them are there, and stays: one
+batch that breaks the plan's guarantee breaks it for the whole table.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.plans import Plan
+from shufflesum.release import why_broken
 from shufflesum.reports import Counts
 
 __all__ = ["Counted"]
@@ -36,7 +41,8 @@ class Counted:
         self.contributions: dict[str, str] = {}  # their ids -> the shuffle that they came in
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
         self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
-        self.reports: dict[str, list[int | None]] = {}  # shuffle id -> reports counted, and written by the shuffle
+        self.pending: dict[str, Counts] = {}  # shuffle id -> what is there of a batch that is not whole yet
+        self.flaws: dict[str, str] = {}  # shuffle id -> why the guarantee does not hold for that batch
         self.names_id: str | None = None  # the columns that coordinates come from
         self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
@@ -50,8 +56,8 @@ class Counted:
 
     @property
     def whole(self) -> bool:
-        """Whether all reports of every batch are known to be there: of a part nobody can see who was honest."""
-        return all(counted == written for counted, written in self.reports.values())
+        """Whether all reports of every batch are there: of a part nobody can see who was honest."""
+        return not self.pending
 
     def check(self, identity: Identity) -> None:
         """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
@@ -76,13 +82,8 @@ class Counted:
         identity: Identity,
         digests: Mapping[Path, str],
         parts: Sequence[str | None] = (),
-        *,
-        written: int | None = None,
     ) -> None:
-        """Take in the counts of new files, all or none; `parts` are the names that they were written under.
-
-        `written` is how many reports their shuffle wrote, in these and other files, where that is known.
-        """
+        """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
         if identity.shuffle_id is None:
             raise ReportsError("wrong-stage", "only shuffled reports can be counted; run shufflesum shuffle first")
         self.check(identity)
@@ -100,8 +101,12 @@ class Counted:
         self.files |= {digest: path.name for path, digest in digests.items()}
         self.contributions |= dict.fromkeys(identity.contribution_ids, identity.shuffle_id)
         self.task = [identity.task_id, identity.round_number]
-        counted, known_written = self.reports.get(identity.shuffle_id, [0, None])
-        self.reports[identity.shuffle_id] = [(counted or 0) + counts.received, written or known_written]
+        batch = self.pending.pop(identity.shuffle_id, None) or Counts(self.counts.plan)
+        batch.merge(counts)
+        if batch.received != identity.written:
+            self.pending[identity.shuffle_id] = batch
+        elif (why := why_broken(batch)) is not None:
+            self.flaws[identity.shuffle_id] = f"shuffle {identity.shuffle_id[:12]}: {why}"
         self.names_id = self.names_id or identity.names_id
 
     def _refuse_known(self, digests: Mapping[Path, str]) -> None:
@@ -159,19 +164,15 @@ class Counted:
             replace_file(self._final, encode_checked(_FORMAT, self._content()))
 
     def _content(self) -> dict[str, Any]:
-        table = self.counts.table
-        cells = np.flatnonzero(table)
         return {
             "plan": self.counts.plan.id,
-            "cells": cells.tolist(),
-            "counts": table[cells].tolist(),
-            "blanks": self.counts.blanks,
-            "rejected": self.counts.rejected,
+            "counts": _encoded(self.counts),
+            "pending": {shuffle: _encoded(batch) for shuffle, batch in self.pending.items()},
+            "flaws": self.flaws,
             "files": self.files,
             "contributions": self.contributions,
             "parts": self.parts,
             "task": self.task,
-            "reports": self.reports,
             "names_id": self.names_id,
         }
 
@@ -191,8 +192,35 @@ class Counted:
                 f"{self.path}: holds counts of plan {str(content['plan'])[:12]}, not of plan {plan.id[:12]}; "
                 "name another --state for another plan",
             )
-        self.counts.table[np.array(content["cells"], dtype=np.int64)] = content["counts"]
-        self.counts.blanks, self.counts.rejected = content["blanks"], content["rejected"]
-        self.files, self.contributions = content["files"], content["contributions"]
-        self.parts, self.task = content["parts"], content["task"]
-        self.reports, self.names_id = content["reports"], content["names_id"]
+        try:
+            self.counts = _decoded(content["counts"], plan)
+            self.pending = {shuffle: _decoded(batch, plan) for shuffle, batch in content["pending"].items()}
+            self.files, self.contributions = content["files"], content["contributions"]
+            self.parts, self.task = content["parts"], content["task"]
+            self.flaws, self.names_id = content["flaws"], content["names_id"]
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+            raise FileError(
+                "damaged", f"{self.path}: is no file of counts that can be used ({error!r}); take a copy from before"
+            ) from error
+
+
+def _encoded(counts: Counts) -> dict[str, Any]:
+    cells = np.flatnonzero(counts.table)
+    return {
+        "cells": cells.tolist(),
+        "counts": counts.table[cells].tolist(),
+        "blanks": counts.blanks,
+        "rejected": counts.rejected,
+    }
+
+
+def _decoded(content: dict[str, Any], plan: Plan) -> Counts:
+    """Undo `_encoded`; a ValueError, or another one of Python's, where it is none."""
+    counts = Counts(plan)
+    cells, numbers = (np.array(content[name], dtype=np.int64) for name in ("cells", "counts"))
+    blanks, rejected = int(content["blanks"]), int(content["rejected"])
+    if cells.shape != numbers.shape or min([*cells, *numbers, blanks, rejected]) < 0:
+        raise ValueError("cells and their counts do not fit")
+    counts.table[cells] = numbers
+    counts.blanks, counts.rejected = blanks, rejected
+    return counts

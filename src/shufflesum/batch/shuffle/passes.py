@@ -138,7 +138,7 @@ def run(
         "cut": [layout.buckets, layout.parts, layout.run_rows, layout.in_memory],
     }
     with (
-        StagedFolder(output, work, source.identity.shuffled(), restart=restart) as folder,
+        StagedFolder(output, work, source.identity.shuffled(layout.rows), restart=restart) as folder,
         writing(folder.path, _NO_ROOM, "cannot be written or read"),
         Workers(randomness() for _ in range(layout.workers)) as pool,
     ):

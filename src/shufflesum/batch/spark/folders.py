@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from shufflesum._machine import sync
-from shufflesum.batch.count import release_files
 from shufflesum.batch.files import Dataset, StagedFolder, open_dataset
 from shufflesum.batch.identity import Identity, Stage
 from shufflesum.batch.memory import DEFAULT_MEMORY
@@ -29,6 +28,7 @@ from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
+from shufflesum.release import release
 from shufflesum.reports import Counts
 from shufflesum.tables.columns import choose_columns
 
@@ -102,7 +102,7 @@ def shuffle_folder(
     refuse_copied_reports(source, DEFAULT_MEMORY)
     releases = Released(source.members(), folders_of(source), released)
     releases.check()
-    spark, after = session(master), source.identity.shuffled()
+    spark, after = session(master), source.identity.shuffled(source.dataset.rows)
     with staged_folder(output, after) as folder:
         shuffled_to(frame_of(spark, source.dataset), source.identity, after, folder)
         refuse_changed(source)
@@ -118,10 +118,10 @@ def count_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None
 def analyze_folder(
     path: str | os.PathLike[str], plan: Plan, *, master: str | None = None, without_guarantee: bool = False
 ) -> Estimate:
-    """`analyze` of a folder of shuffled reports; see `count.release_files` for what it refuses."""
+    """`analyze` of a folder of shuffled reports; refused as `shufflesum.release` says."""
     dataset = open_dataset(path, stage="shuffled")
     counts = _count(dataset, plan, master)
-    return release_files(counts, whole=dataset.whole, without_guarantee=without_guarantee)
+    return release(counts, whole=dataset.whole, without_guarantee=without_guarantee)
 
 
 def _count(dataset: Dataset, plan: Plan, master: str | None) -> Counts:

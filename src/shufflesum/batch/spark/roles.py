@@ -62,8 +62,11 @@ def shuffle(frame: DataFrame) -> DataFrame:
     all of it in one place, is permuted, and that is written down.
     """
     identity = identity_of(frame, "reports")
+    with spark_job(frame.sparkSession):
+        rows = frame.count()
+    identity.check_enough(rows)
     with working_folder(frame.sparkSession) as folder:
-        return shuffled_to(frame, identity, identity.shuffled(), folder)
+        return shuffled_to(frame, identity, identity.shuffled(rows), folder)
 
 
 def count(frame: DataFrame, plan: Plan) -> Counts:
@@ -88,7 +91,9 @@ def analyze(frame: DataFrame, plan: Plan, *, without_guarantee: bool = False) ->
 
     Refused for another plan, for unshuffled reports, and as `shufflesum.release` says.
     """
-    return release(count(frame, plan), without_guarantee=without_guarantee)
+    counts = count(frame, plan)
+    whole = counts.received == identity_of(frame, "shuffled").written
+    return release(counts, whole=whole, without_guarantee=without_guarantee)
 
 
 def randomized(
@@ -127,9 +132,7 @@ def randomized(
 
 def shuffled_to(frame: DataFrame, before: Identity, after: Identity, folder: str) -> DataFrame:
     """The reports in random order, written to the parts of a folder."""
-    spark = frame.sparkSession
-    with spark_job(spark):
-        rows = frame.count()
+    spark, rows = frame.sparkSession, after.written or 0
     before.check_enough(rows)
     total = rows * before.kind.item.itemsize
     buckets = min(_MOST_BUCKETS, 1 << max(0, math.ceil(math.log2(total / _BUCKET_BYTES))))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,12 @@ from shufflesum.mechanisms.replace.decode import ReplaceMeans
 from shufflesum.mechanisms.replace.encode import ReplaceEncoder
 from shufflesum.mechanisms.replace.error import coordinate_error
 from shufflesum.privacy import Guarantee
+from shufflesum.privacy.replace import Sampling
 from shufflesum.randomness import RandomSource
 from shufflesum.randomness.draws import PROBABILITY_BITS
 
 __all__ = ["MAX_LEVELS", "Replace", "Sampling", "on_grid"]
 
-Sampling = Literal["stratified", "uniform"]
 MAX_LEVELS = 32_766  # a rounded value fits 15 bits, as the drawing kernels need
 
 

@@ -209,7 +209,7 @@ class AnalyzerServer:
         except ReportsError as error:
             raise Refusal(
                 "batch-too-small" if error.problem == "too-few-users" else "guarantee-broken",
-                f"round {batch.round_number}: {error}; the analyzer's operator insists with --without-guarantee",
+                f"round {batch.round_number}: {error}",
             ) from error
 
     def _document(self, batch: CountedBatch, estimate: Estimate, holds: bool) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from shufflesum.errors import ShufflesumError
@@ -23,6 +24,10 @@ class RefusedError(ShufflesumError):
     def __init__(self, problem: str, message: str, *, final: bool) -> None:
         super().__init__(problem, message)
         self.final = final
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Whether it is final travels along."""
+        return partial(RefusedError, final=self.final), (self.problem, str(self))
 
 
 class UnreachableError(ShufflesumError, ConnectionError):
