@@ -125,6 +125,14 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
     shutil.copytree(kept, partial)
     run(open_source(reports), folder / "shuffled", layout)
     assert sorted(read(folder / "shuffled")) == list(range(5))
+    # A unit whose index vanished is dealt out anew, which must not put a report into two parts, or into none.
+    for _ in range(20):
+        shutil.rmtree(folder / "shuffled")
+        (reports / RELEASED).unlink()
+        shutil.copytree(kept, partial)
+        (partial / "_spill" / "unit-000000.index").unlink()
+        run(open_source(reports), folder / "shuffled", layout)
+        assert sorted(read(folder / "shuffled")) == list(range(5))
 
 
 @pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -186,20 +186,21 @@ class _Step:
     def scatter_to_files(self) -> FileRuns:
         """The first pass, spilled to files; units that an interrupted run finished are kept.
 
-        Spill files are not forced onto the disk, so they are believed only until the machine starts anew.
+        Spill files are not forced onto the disk, so they are believed only until the machine starts anew. A unit
+        that is missing though parts were written is dealt out anew only with all others: its reports may be in them.
         """
         spilled = self._folder.path / _SPILL
         boot = spilled / _BOOT
-        if not boot.exists() or boot.read_bytes() != _boot_id().encode():
+        units = self._source.units(self._layout.unit_rows)
+        done = {}
+        if boot.exists() and boot.read_bytes() == _boot_id().encode():
+            found = {unit: spilled_rows(spilled, unit, self._layout.buckets) for unit in range(len(units))}
+            done = {unit: rows for unit, rows in found.items() if rows is not None}
+        if not done or (len(done) < len(units) and self._folder.parts):
+            done = {}
             self._forget()
             spilled.mkdir(mode=0o700)
             boot.write_bytes(_boot_id().encode())
-        units = self._source.units(self._layout.unit_rows)
-        done = {
-            unit: rows
-            for unit in range(len(units))
-            if (rows := spilled_rows(spilled, unit, self._layout.buckets)) is not None
-        }
         self._count(sum(done.values()))
 
         def scatter_unit(randomness: RandomSource, number: int) -> int:
