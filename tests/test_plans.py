@@ -324,9 +324,11 @@ def test_a_plan_whose_last_cell_would_be_the_blank_or_beyond_is_refused(dimensio
         Plan(Box.of(dimension, (0, 1)), Replace(1, levels, 0.5), PLAN.guarantee)
 
 
-def test_the_largest_plan_has_its_last_cell_just_below_the_blank() -> None:
-    largest = Plan(Box.of((2**32 - 1) // 3, (0, 1)), Replace(1, 2, 0.5), PLAN.guarantee)
-    assert largest.cells == 2**32 - 1  # numbered from 0 to 2**32 - 2
+def test_the_largest_plan_leaves_the_blank_and_the_number_below_it_alone() -> None:
+    largest = Plan(Box.of((2**32 - 2) // 2, (0, 1)), Replace(1, 1, 0.5), PLAN.guarantee)
+    assert largest.cells == 2**32 - 2  # numbered from 0 to 2**32 - 3
+    with refusal("too-many-cells", "4294967295"):
+        Plan(Box.of((2**32 - 1) // 3, (0, 1)), Replace(1, 2, 0.5), PLAN.guarantee)
 
 
 def test_plans_cannot_be_changed() -> None:

@@ -214,7 +214,7 @@ def test_rare_noise_is_missed_first_in_all_reports_together() -> None:
         ),
         (LopsidedCoordinates, {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 2}, "coordinate"),
         (CuriousCoordinates, {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 1}, "coordinate"),
-        (Overwritten, {"users": 1_000, "shape": 4, "levels": 2, "coordinates": 4}, "outside the plan's domain"),
+        (Overwritten, {"users": 1_000, "shape": 4, "levels": 2, "coordinates": 4}, "name no cell of the plan"),
         (
             NowAndThenABlank,
             {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 2},

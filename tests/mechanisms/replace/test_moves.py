@@ -79,7 +79,8 @@ def test_coordinates_are_halved_from_the_cap_down() -> None:
 def test_levels_end_where_reports_or_the_accountant_do() -> None:
     assert (most_levels(DOMAIN, certified=True), most_levels(DOMAIN, certified=False)) == (999, 32_766)
     assert most_levels(Box.of(2**24, (0.0, 1.0)), certified=True) == 254
-    assert most_levels(Box.of((2**32 - 1) // 3, (0.0, 1.0)), certified=True) == 2
+    assert most_levels(Box.of((2**32 - 2) // 3, (0.0, 1.0)), certified=True) == 2
+    assert most_levels(Box.of((2**32 - 2) // 3 + 1, (0.0, 1.0)), certified=True) == 1
     assert most_levels(Box.of(2**31 - 1, (0.0, 1.0)), certified=False) == 1  # no domain has more coordinates
 
 
