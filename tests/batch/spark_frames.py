@@ -7,20 +7,41 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.chances import FALSE_ALARM
+from scipy.stats import binom, norm
+from tests.chances import FALSE_ALARM, chi_square
 
-__all__ = ["NEEDS_JAVA", "cells_in", "first_one_waits", "largest_error", "slowly", "users_frame"]
+__all__ = [
+    "NEEDS_JAVA",
+    "Batch",
+    "cells_in",
+    "first_one_waits",
+    "largest_error",
+    "slowly",
+    "uniformity",
+    "users_frame",
+]
 
 NEEDS_JAVA = pytest.mark.skipif(
     shutil.which(os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java")
     is None,
     reason="Spark runs on Java",
 )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One crowd on its way through the three roles."""
+
+    rows: NDArray[Any]
+    users: Any
+    reports: Any
+    shuffled: Any
 
 
 def users_frame(spark: Any, rows: NDArray[Any], partitions: int) -> Any:
@@ -65,3 +86,23 @@ def first_one_waits(batches: Iterator[Any], *, folder: str) -> Iterator[Any]:
             except FileExistsError:
                 pass
         yield batch
+
+
+def uniformity(order: NDArray[np.integer[Any]]) -> float:
+    """The smallest p-value, times their number, of three tests that a permutation is a uniform one.
+
+    Where blocks of the input went, whether neighbours rise or fall, and how far places go together. Blocks without
+    replacement vary less than the chi-square says, and so do rises (their variance is a third of a coin's): both are
+    on the safe side.
+    """
+    n = len(order)
+    blocks = np.zeros((8, 8))
+    np.add.at(blocks, (order * 8 // n, np.arange(n) * 8 // n), 1)
+    rises = int((np.diff(order) > 0).sum())
+    correlation = np.corrcoef(order, np.arange(n))[0, 1] * np.sqrt(n - 1)
+    chances = (
+        chi_square(blocks, np.full(64, 1 / 64)),
+        2 * min(binom.cdf(rises, n - 1, 0.5), binom.sf(rises - 1, n - 1, 0.5)),
+        2 * norm.sf(abs(correlation)),
+    )
+    return float(3 * min(chances))

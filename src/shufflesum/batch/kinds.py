@@ -5,6 +5,7 @@ Either way a report is one entry of one column, and an item of a fixed number of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ Items = NDArray[Any]
 _NO_CELL = BLANK - 1  # below it the number of a cell could be that of any plan
 
 
-class ReportKind:
+class ReportKind(ABC):
     """How reports of one kind are kept: the column's name and types, and how many are taken at a time."""
 
     column: ClassVar[str]
@@ -34,17 +35,17 @@ class ReportKind:
     piece_reports: ClassVar[int]  # made at once by the randomizer: what nothing can interrupt
 
     @property
+    @abstractmethod
     def arrow_type(self) -> Any:
         """The type of the column in files."""
-        raise NotImplementedError
 
+    @abstractmethod
     def accepts(self, arrow_type: Any) -> bool:
         """Whether reports can be read from a column of this type."""
-        raise NotImplementedError
 
+    @abstractmethod
     def items(self, records: Any) -> Items:
         """A record batch as items, none lost: what can be no report becomes one that every analyzer rejects."""
-        raise NotImplementedError
 
     def records(self, items: Items) -> Any:
         """Items as a record batch, without a copy; whose they are is put in where it is written."""

@@ -7,19 +7,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.typing import NDArray
 from pyarrow import parquet
-from scipy.stats import binom, norm
 from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task, write_folder
-from tests.batch.spark_frames import NEEDS_JAVA, cells_in, largest_error, users_frame
-from tests.chances import FALSE_ALARM, chi_square
+from tests.batch.spark_frames import NEEDS_JAVA, Batch, cells_in, largest_error, uniformity, users_frame
+from tests.chances import FALSE_ALARM
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -51,14 +49,6 @@ def session() -> Iterator[Any]:
     session = spark.session("local[2]")
     yield session
     session.stop()
-
-
-@dataclass(frozen=True)
-class Batch:
-    rows: NDArray[Any]
-    users: Any
-    reports: Any
-    shuffled: Any
 
 
 @pytest.fixture(scope="module")
@@ -186,26 +176,6 @@ def test_columns_of_numbers_and_arrays_mean_the_same(session: Any, tmp_path: Pat
     np.testing.assert_array_equal(np.sort(by_columns), np.sort(expected.reshape(-1)))
     np.testing.assert_array_equal(np.sort(by_arrays), np.sort(expected.reshape(-1)))
     assert dataset.identity.plan_id == plan.id
-
-
-def uniformity(order: NDArray[np.integer[Any]]) -> float:
-    """The smallest p-value, times their number, of three tests that a permutation is a uniform one.
-
-    Where blocks of the input went, whether neighbours rise or fall, and how far places go together. Blocks without
-    replacement vary less than the chi-square says, and so do rises (their variance is a third of a coin's): both are
-    on the safe side.
-    """
-    n = len(order)
-    blocks = np.zeros((8, 8))
-    np.add.at(blocks, (order * 8 // n, np.arange(n) * 8 // n), 1)
-    rises = int((np.diff(order) > 0).sum())
-    correlation = np.corrcoef(order, np.arange(n))[0, 1] * np.sqrt(n - 1)
-    chances = (
-        chi_square(blocks, np.full(64, 1 / 64)),
-        2 * min(binom.cdf(rises, n - 1, 0.5), binom.sf(rises - 1, n - 1, 0.5)),
-        2 * norm.sf(abs(correlation)),
-    )
-    return float(3 * min(chances))
 
 
 @pytest.mark.slow
@@ -393,22 +363,9 @@ def test_a_cluster_needs_a_place_for_what_was_drawn(batch: Batch, monkeypatch: p
         spark.randomize(batch.users, PLAN)
 
 
-def test_without_java_it_says_so(tmp_path: Path) -> None:
-    code = "from shufflesum.batch import spark; spark.session('local[1]')"
-    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment | {"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "MissingExtraError: Spark runs on Java" in done.stderr
-
-
 @pytest.mark.slow
 def test_the_example_job_runs_and_errs_as_predicted() -> None:
-    example = Path(__file__).parents[2] / "examples" / "spark_job.py"
+    example = Path(__file__).parents[3] / "examples" / "spark_job.py"
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "guarantee: epsilon 1.0, delta 1e-06" in done.stdout
