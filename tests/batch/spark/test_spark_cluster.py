@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # for what the tests make Spark run
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # for what the tests make Spark run
         "spark.task.maxFailures": "8",
         # Second copies of slow tasks, at the least suspicion.
         "spark.speculation": "true",
