@@ -1,6 +1,7 @@
 # Every target builds what it needs in .venv: only Python 3.11+, make and git must be there.
 PYTHON ?= python3
 BIN := .venv/bin
+IN_PROCESS := not slow and not servers and not cluster and not processes
 
 .PHONY: demo demo-service setup-postgres test test-fast test-slow coverage lint bench clean
 
@@ -18,12 +19,12 @@ test: .venv/.dev-installed        ## lint, strict types, layering, tests
 	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
 	$(BIN)/pytest -n 2
 
-test-fast: .venv/.dev-installed   ## the same without servers and clusters
+test-fast: .venv/.dev-installed   ## the same without servers, clusters and processes
 	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
-	$(BIN)/pytest -n 2 -m "not slow and not servers and not cluster"
+	$(BIN)/pytest -n 2 -m "$(IN_PROCESS)"
 
-coverage: .venv/.dev-installed    ## which lines the tests without servers and clusters reach (not those inside compiled kernels)
-	$(BIN)/pytest -n 2 -m "not slow and not servers and not cluster" --cov --cov-report=term-missing:skip-covered
+coverage: .venv/.dev-installed    ## which lines the tests in one process reach (not those inside compiled kernels)
+	$(BIN)/pytest -n 2 -m "$(IN_PROCESS)" --cov --cov-report=term-missing:skip-covered
 
 test-slow: .venv/.dev-installed   ## the long statistical extras
 	$(BIN)/pytest -n 2 -m slow
