@@ -15,18 +15,14 @@ TIERS = {
     "processes": (
         "batch/shuffle/test_interrupted_shuffle.py",
         "batch/test_batch_randomize.py",
-        "cli/test_demo.py",
-        "cli/test_reproduce.py",
-        "cli/test_run_process.py",
-        "cli/test_shuffle_command.py",
-        "cli/test_start.py",
+        "cli",
         "experiments/test_reproduction.py",
         "test_aggregation_frames.py",
         "test_compiled.py",
         "wire/test_sealing_workers.py",
     ),
 }
-"""What starts servers, Spark (one of the examples does), or processes of its own; all else runs in one process."""
+"""What starts servers, Spark (one of the examples does), or processes and whole commands; all else runs in one process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
