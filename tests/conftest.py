@@ -22,7 +22,7 @@ TIERS = {
         "wire/test_sealing_workers.py",
     ),
 }
-"""What starts servers, Spark (one of the examples does), or processes and whole commands; all else runs in one process."""
+"""What starts servers, Spark (an example does), or processes and whole commands; all else runs in one process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
