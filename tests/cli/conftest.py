@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.cli import main
 
 SCRIPT = Path(sys.executable).with_name("shufflesum")
+OUTPUTS = ("-o", "out/estimate.json", "--plot", "out/plot.svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Outcome:
 
 
 Command: TypeAlias = Callable[..., Outcome]
+Refused: TypeAlias = Callable[..., str]
 Within: TypeAlias = Callable[[Mapping[str, Any], ArrayLike], bool]
 
 
@@ -83,6 +86,37 @@ def script(folder: Path) -> Command:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture
+def refused(command: Command, folder: Path) -> Refused:
+    """Runs `run` with what must be refused, and returns what it says; one output exists before and must not change."""
+    (folder / "out").mkdir()
+    (folder / "out" / "estimate.json").write_text("from before")
+
+    def call(*arguments: object, outputs: tuple[str, ...] = OUTPUTS) -> str:
+        before = contents(folder)
+        done = command("run", *arguments, *outputs)
+        assert done.code == 2
+        assert done.out == ""
+        assert re.fullmatch(r"shufflesum: [^\n]+\n", done.err), done.err
+        assert contents(folder) == before
+        return done.err
+
+    return call
+
+
+def contents(folder: Path) -> dict[Path, tuple[int, int] | None]:
+    """Every file with its size and time of change; of folders only that they are there."""
+    return {
+        path: (path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else None for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture
+def good(folder: Path) -> str:
+    np.save(folder / "good.npy", np.full((1000, 3), 0.25))
+    return "good.npy"
 
 
 @pytest.fixture
