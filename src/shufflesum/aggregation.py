@@ -23,10 +23,9 @@ from shufflesum.estimate import Estimate
 from shufflesum.planning import PlanChoices
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.protocol.randomizer import Randomizer
+from shufflesum.protocol.tally import Tally
 from shufflesum.randomness import RandomSource
 from shufflesum.release import release
-from shufflesum.reports import Counts
 
 __all__ = ["aggregate", "aggregate_batches"]
 
@@ -63,6 +62,7 @@ def aggregate(
         shape=rows.shape[1:] if shape is None else shape,
         epsilon=epsilon,
         delta=delta,
+        one_process=True,
         **choices,
     )
     rows = plan.domain.rows(rows)
@@ -91,24 +91,22 @@ def aggregate_batches(
         # Each worker has a table of counts of its own; large tables are not worth the memory.
         workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // plan.cells)
     check_size("workers", workers, 1, 1 << 10)
-    states = [(Randomizer(plan, clip=clip, missing=missing, source=source), Counts(plan)) for _ in range(workers)]
+    tallies = [Tally(plan, clip=clip, missing=missing, source=source) for _ in range(workers)]
     done = 0
-    with Workers(states) as pool:
+    with Workers(tallies) as pool:
         for rows in pool.map(_take, _numbered(batches)):
             done += rows
             if progress:
                 progress(done)
-    counts = states[0][1]
-    for _, others in states[1:]:
-        counts.merge(others)
-    return release(counts)
+    whole, *others = tallies
+    for other in others:
+        whole.merge(other)
+    return release(whole.counts())
 
 
-def _take(state: tuple[Randomizer, Counts], job: tuple[Rows, int]) -> int:
-    randomizer, counts = state
+def _take(tally: Tally, job: tuple[Rows, int]) -> int:
     rows, first_row = job
-    for reports in randomizer.blocks(rows, first_row=first_row):
-        counts.add(reports)
+    tally.add(rows, first_row=first_row)
     return len(rows)
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["BLANK", "MOST_CELLS", "REPORT_BYTES"]
+from typing import Any
+
+from numpy.typing import NDArray
+
+from shufflesum._compiled import kernel
+
+__all__ = ["BLANK", "MOST_CELLS", "REPORT_BYTES", "count_cells"]
 
 BLANK = 4294967295
 """The report that says nothing: it pads, so that every user sends the same number of reports."""
@@ -12,3 +18,15 @@ MOST_CELLS = BLANK - 1
 
 REPORT_BYTES = 4
 """What one report takes, in memory, in files and inside its seal."""
+
+
+@kernel
+def count_cells(cells: NDArray[Any], table: NDArray[Any]) -> int:
+    """Add reports to the table; returns how many named no cell of it and were left out, blanks among them."""
+    outside = 0
+    for cell in cells:
+        if cell < table.size:
+            table[cell] += 1
+        else:
+            outside += 1
+    return outside

@@ -44,6 +44,7 @@ Problem = Literal[
     "no-guarantee",
     "not-certified",
     "nothing-but-noise",
+    "one-process-only",
     "privacy-out-of-reach",
     # users' data
     "missing-value",

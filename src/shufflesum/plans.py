@@ -128,6 +128,11 @@ class Plan:
         return self.mechanism.reports(self.domain)
 
     @property
+    def one_process(self) -> bool:
+        """Whether all users' noise is drawn at once, where one process holds their data: nothing can be sent."""
+        return bool(self.mechanism.choices().get("one_process"))
+
+    @property
     def least_reports(self) -> int:
         """The reports without which nothing is released."""
         return self.users * self.reports

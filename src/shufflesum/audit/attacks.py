@@ -29,12 +29,13 @@ from shufflesum.audit.evidence import chances, deviation
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Attack, Enclosure
 from shufflesum.plans import Plan
-from shufflesum.protocol.randomizer import Randomizer
+from shufflesum.protocol import Randomizer, Tally
 from shufflesum.reports import Counts, Reports
 
 __all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "audit"]
 
 Randomize = Callable[[NDArray[np.float64]], Reports]
+_Count = Callable[[NDArray[np.float64]], Counts]
 _Floats = NDArray[np.float64]
 
 _CHUNK_REPORTS = 1 << 18
@@ -43,10 +44,10 @@ _CHUNK_VALUES = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class ReportAttack:
-    """What single reports show: the randomizer reveals as much as an honest one at this noise probability."""
+    """What single reports show: the randomizer reveals as much as one with so many times the plan's noise at most."""
 
     reports: int
-    noise_probability: float
+    noise: float
     epsilon_lower: float
 
 
@@ -122,24 +123,44 @@ def audit(
         raise ParameterError("out-of-range", f"seconds is {seconds}; it must be positive")
     check_size("trials", trials, 0, 10**9)
     check_size("samples", 1 if samples is None else samples, 1, 1 << 99)
-    randomize = randomize or Randomizer(plan).randomize
+    count = _counting(plan, randomize)
     deadline = _Deadline(seconds, progress)
     chance_of_error = (1 - confidence) / 3
 
     def scout(coordinates: _Floats) -> NDArray[np.int64]:
-        return _Crowd(plan, coordinates).report(randomize).counts.table
+        return _Crowd(plan, coordinates).report(count).counts.table
 
     attack = plan.mechanism.attack(plan.domain, plan.guarantee, scout)
-    crowds = _crowds(plan, randomize, attack, samples or attack.samples, deadline)
+    crowds = _crowds(plan, count, attack, samples or attack.samples, deadline)
     return AuditResult(
         plan=plan,
         confidence=confidence,
         epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
         report_attack=_attack_reports(attack, crowds, chance_of_error),
-        batch_attack=_attack_batches(plan, randomize, attack, trials, chance_of_error, deadline),
+        batch_attack=_attack_batches(plan, count, attack, trials, chance_of_error, deadline),
         findings=_findings(attack, crowds, chance_of_error),
         lower_bound_known=attack.lower_bound_known,
     )
+
+
+def _counting(plan: Plan, randomize: Randomize | None) -> _Count:
+    """Rows to their table of counts: by the client given, by ours, or as one process does it where nothing is sent."""
+    if randomize is None and plan.one_process:
+
+        def tallied(rows: _Floats) -> Counts:
+            tally = Tally(plan)
+            tally.add(rows)
+            return tally.counts()
+
+        return tallied
+    client = randomize or Randomizer(plan).randomize
+
+    def counted(rows: _Floats) -> Counts:
+        counts = Counts(plan)
+        counts.add(client(rows))
+        return counts
+
+    return counted
 
 
 class _Deadline:
@@ -169,20 +190,20 @@ class _Crowd:
         """So many rows, in pieces, each with the number of its first row."""
         return ((start, self._rows[: users - start]) for start in range(0, users, len(self._rows)))
 
-    def report(self, randomize: Randomize) -> _Crowd:
+    def report(self, count: _Count) -> _Crowd:
         """Let as many users report as fit in one piece."""
-        self.counts.add(randomize(self._rows))
+        self.counts.merge(count(self._rows))
         self.users += len(self._rows)
         return self
 
 
-def _crowds(plan: Plan, randomize: Randomize, attack: Attack, samples: int, deadline: _Deadline) -> list[_Crowd]:
+def _crowds(plan: Plan, count: _Count, attack: Attack, samples: int, deadline: _Deadline) -> list[_Crowd]:
     """All crowds of the attack, reporting in turns until there are enough reports."""
     crowds = [_Crowd(plan, coordinates) for coordinates in attack.crowds]
     done = 0
     while done < samples:
         for crowd in crowds:
-            crowd.report(randomize)
+            crowd.report(count)
         done = sum(crowd.users for crowd in crowds) * plan.reports
         if deadline.over(0.5, 0.5 * done / samples):
             break
@@ -190,17 +211,16 @@ def _crowds(plan: Plan, randomize: Randomize, attack: Attack, samples: int, dead
 
 
 def _attack_reports(attack: Attack, crowds: Sequence[_Crowd], chance_of_error: float) -> ReportAttack:
-    counts, totals = attack.kinds([crowd.counts.table for crowd in crowds])
-    size = len(counts)
-    lower, upper, each = np.zeros((size, size)), np.zeros((size, size)), chance_of_error / (2 * size * (size - 1))
-    for row, column in np.ndindex(size, size):  # the diagonal is not used
-        lower[row, column], upper[row, column] = chances(int(counts[row, column]), int(totals[row]), each)
-    noise_probability, epsilon = attack.epsilon_lower(Enclosure(lower, upper))
-    return ReportAttack(sum(crowd.counts.accepted for crowd in crowds), noise_probability, epsilon)
+    counts, totals = attack.kinds([crowd.counts.table for crowd in crowds], [crowd.users for crowd in crowds])
+    each = chance_of_error / (2 * counts.size)
+    ends = [chances(int(seen), int(total), each) for seen, total in zip(counts.flat, totals.flat, strict=True)]
+    lower, upper = (np.array(side).reshape(counts.shape) for side in zip(*ends, strict=True))
+    revealed = attack.reveals(Enclosure(lower, upper))
+    return ReportAttack(sum(crowd.counts.accepted for crowd in crowds), revealed.noise, revealed.epsilon)
 
 
 def _attack_batches(
-    plan: Plan, randomize: Randomize, attack: Attack, trials: int, chance_of_error: float, deadline: _Deadline
+    plan: Plan, count: _Count, attack: Attack, trials: int, chance_of_error: float, deadline: _Deadline
 ) -> BatchAttack:
     others, victims = _Crowd(plan, attack.others), [_Crowd(plan, victim).array for victim in attack.victims]
     scores: tuple[list[float], list[float]] = ([], [])
@@ -210,7 +230,7 @@ def _attack_batches(
             if deadline.over(1.0, 0.5 + 0.5 * trial / trials):
                 break
             rows[0] = others.array if start else victims[trial % 2]
-            counts.add(randomize(rows))
+            counts.merge(count(rows))
         else:
             scores[trial % 2].append(attack.score(counts.table))
             continue

@@ -102,7 +102,7 @@ def _verdict(result: AuditResult) -> str:
 
 def _print_card(result: AuditResult) -> None:
     plan, reports, batches = result.plan, result.report_attack, result.batch_attack
-    evidence = f"{reports.reports:,} reports, as at noise probability {upwards(reports.noise_probability, 6)}"
+    evidence = f"{reports.reports:,} reports, with at most {upwards(reports.noise, 4)} times the plan's noise"
     apart = f"by telling {batches.batches:,} whole batches apart"
     spent = "" if batches.epsilon_lower else " (too few to show anything at this delta)"
     lines = {
@@ -138,7 +138,7 @@ def _document(result: AuditResult) -> dict[str, Any]:
         "findings": list(result.findings),
         "report_attack": {
             "reports": reports.reports,
-            "noise_probability": reports.noise_probability,
+            "noise": reports.noise,
             "epsilon_lower": reports.epsilon_lower,
         },
         "batch_attack": {"batches": batches.batches, "epsilon_lower": batches.epsilon_lower},

@@ -57,7 +57,7 @@ def command(users: int, epsilon: float, delta: float, output: Path, service: boo
     require_plots()
     console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
     with warnings_as_notes():
-        plan = make_plan(users=users, shape=_SAMPLES, epsilon=epsilon, delta=delta, bounds=(0.0, 1.0))
+        plan = make_plan(users=users, shape=_SAMPLES, epsilon=epsilon, delta=delta, bounds=(0.0, 1.0), one_process=True)
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

@@ -80,7 +80,7 @@ def _plan_for(file: Path, table: Table, plan_file: Path | None, arguments: dict[
                 raise ParameterError(
                     "missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan"
                 )
-        return make_plan(users=table.rows, shape=table.shape, **given)
+        return make_plan(users=table.rows, shape=table.shape, one_process=True, **given)
     if given:
         extra = next(iter(given)).replace("_", "-")
         raise ParameterError(

@@ -1,4 +1,4 @@
-"""What the shuffle model is compared with: a trusted curator above it, and no shuffler below it."""
+"""What the shuffle model is compared with from below: reports that nobody shuffles."""
 
 from __future__ import annotations
 
@@ -11,31 +11,9 @@ from shufflesum.mechanisms import Replace
 from shufflesum.mechanisms.replace import on_grid
 from shufflesum.mechanisms.replace.error import coordinate_error
 
-__all__ = ["curator_error", "gaussian_noise", "local_choice", "local_delta", "local_noise_probability"]
+__all__ = ["local_choice", "local_delta", "local_noise_probability"]
 
 _TOLERANCE = 1e-12
-
-
-def gaussian_noise(epsilon: float, delta: float) -> float:
-    """The least standard deviation of Gaussian noise for (epsilon, delta) at sensitivity 1 (Balle and Wang, 2018).
-
-    It solves Phi(1/(2 s) - epsilon s) - e^epsilon Phi(-1/(2 s) - epsilon s) = delta.
-    """
-
-    def enough(deviation: float) -> bool:
-        half, shift = 1 / (2 * deviation), epsilon * deviation
-        return _normal(half - shift) - math.exp(epsilon) * _normal(-half - shift) <= delta
-
-    return bisect(enough, 1e-3, 1e6, tolerance=_TOLERANCE, middle=geometric_mean)[1]
-
-
-def curator_error(users: int, dimension: int, epsilon: float, delta: float) -> float:
-    """Squared error of the mean from a curator whom all users trust and who adds Gaussian noise once.
-
-    Replacing one vector of [0, 1]^d moves the mean by at most sqrt(d)/n.
-    """
-    deviation = gaussian_noise(epsilon, delta) * math.sqrt(dimension) / users
-    return dimension * deviation**2
 
 
 def local_delta(levels: int, coordinates: int, noise_probability: float, epsilon: float) -> float:
@@ -75,7 +53,3 @@ def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> Re
     counts = sorted({max(1, round(dimension / divisor)) for divisor in (1, 2, 5, 10, 20, 50, dimension)})
     choices = (Replace(t, k, on_grid(local_noise_probability(k, t, epsilon, delta))) for t in counts for k in (1, 2, 3))
     return min(choices, key=error)
-
-
-def _normal(x: float) -> float:
-    return math.erfc(-x / math.sqrt(2)) / 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from shufflesum.errors import PrivacyError
-from shufflesum.experiments.baselines import curator_error, local_choice
+from shufflesum.experiments.baselines import local_choice
 from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.panels import Defaults
 from shufflesum.experiments.rows import Row
@@ -16,6 +16,7 @@ from shufflesum.experiments.trials import Trial
 from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
+from shufflesum.privacy.curator import curator_error
 
 __all__ = [
     "CERTIFIED_DELTA",
@@ -130,7 +131,7 @@ def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
                     row |= {"measured": measured.mean_error, "standard error": measured.standard_error}
                     row["predicted"] = measured.prediction.parts.total
             elif line == CURATOR:
-                error = curator_error(setting.users, setting.dimension, setting.epsilon, CERTIFIED_DELTA)
+                error = curator_error(setting.users, [1.0] * setting.dimension, setting.epsilon, CERTIFIED_DELTA)
                 row |= {"possible": True, "predicted": error}
             else:
                 row |= {"possible": True, "predicted": _population_error(setting, experiment)}

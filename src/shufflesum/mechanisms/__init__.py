@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from shufflesum.errors import PlanError
+from shufflesum.mechanisms.add import Add
 from shufflesum.mechanisms.mechanism import (
     Accounting,
     Attack,
@@ -21,6 +22,8 @@ from shufflesum.mechanisms.mechanism import (
     Means,
     Mechanism,
     Moves,
+    Revealed,
+    Tally,
     Target,
 )
 from shufflesum.mechanisms.replace import Replace, Sampling
@@ -28,6 +31,7 @@ from shufflesum.mechanisms.replace import Replace, Sampling
 __all__ = [
     "MECHANISMS",
     "Accounting",
+    "Add",
     "Attack",
     "Enclosure",
     "Encoder",
@@ -37,13 +41,15 @@ __all__ = [
     "Mechanism",
     "Moves",
     "Replace",
+    "Revealed",
     "Sampling",
+    "Tally",
     "Target",
     "mechanism_from_json",
     "mechanism_to_json",
 ]
 
-MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace,)}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add)}
 
 
 def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:

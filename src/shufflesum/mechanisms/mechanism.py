@@ -31,6 +31,8 @@ __all__ = [
     "Means",
     "Mechanism",
     "Moves",
+    "Revealed",
+    "Tally",
     "Target",
 ]
 
@@ -69,6 +71,21 @@ class Encoder(Protocol):
 
         A value outside the domain is refused, with its row counted from `first_row`.
         """
+        ...
+
+
+class Tally(Protocol):
+    """Rows straight to a table of counts, where one process holds them all: what is sent adds up to the same law."""
+
+    def add(self, coordinates: NDArray[Any], first_row: int, table: Table) -> None:
+        """Add what the users of (m, d) coordinates bring to the table of all cells.
+
+        A value outside the domain is refused, with its row counted from `first_row`.
+        """
+        ...
+
+    def noise(self, users: int) -> Table:
+        """What must be added to the table once, for all of so many users."""
         ...
 
 
@@ -120,10 +137,17 @@ class Accounting(Protocol):
 
 
 class Enclosure(NamedTuple):
-    """Chances that observations enclose: rows what a user holds, columns what is reported; the diagonal is unused."""
+    """Chances that observations enclose, of each kind of report that an attack counts."""
 
     lower: Floats
     upper: Floats
+
+
+class Revealed(NamedTuple):
+    """What enclosed chances prove: there is at most so many times the plan's noise, which reveals such an epsilon."""
+
+    noise: float
+    epsilon: float
 
 
 class ExpectedCounts(NamedTuple):
@@ -167,12 +191,12 @@ class Attack(Protocol):
         """Whether any epsilon can be proved from reports; where not, only their law is tested."""
         ...
 
-    def kinds(self, tables: Sequence[Table]) -> tuple[Table, Table]:
-        """How often each kind of report came from each of the first crowds, and out of how many (a row each)."""
+    def kinds(self, tables: Sequence[Table], users: Sequence[int]) -> tuple[Table, Table]:
+        """How often each kind of report came from these crowds, and out of how many chances each."""
         ...
 
-    def epsilon_lower(self, chances: Enclosure) -> tuple[float, float]:
-        """As much noise as any law in the enclosure has at most, and the epsilon that this reveals at least."""
+    def reveals(self, chances: Enclosure) -> Revealed:
+        """What any law in the enclosure of the kinds' chances reveals at least."""
         ...
 
     def score(self, table: Table) -> float:
@@ -225,6 +249,14 @@ class Mechanism(ABC):
         """Rows to reports."""
 
     @abstractmethod
+    def tally(self, domain: Domain, source: RandomSource) -> Tally:
+        """Rows to a table, in one process."""
+
+    @abstractmethod
+    def blanks(self, domain: Domain) -> float:
+        """How many of a user's reports are blank, on average."""
+
+    @abstractmethod
     def decode(self, domain: Domain, table: Table, users: int) -> Means:
         """A table of counts to means with error bars."""
 
@@ -242,6 +274,10 @@ class Mechanism(ABC):
     @abstractmethod
     def fewest_dishonest(self, domain: Domain, table: Table, blanks: int, rejected: int, users: int) -> int:
         """The fewest of `users` who cannot have followed the protocol, given the counts of a whole batch."""
+
+    @abstractmethod
+    def influence(self, domain: Domain, users: int, dishonest: int) -> float:
+        """By how much so many of `users` who send what they like can move a mean at most, in widths of its bounds."""
 
     @abstractmethod
     def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> Attack:

@@ -1,4 +1,7 @@
-"""The planner: the mechanism with the least predicted error at the privacy asked for. What it returns is certified."""
+"""The planner: as few reports as an error close to the least takes, at the privacy asked for, by any mechanism.
+
+What it returns is certified.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 from numpy.typing import ArrayLike
 
 from shufflesum._checks import check_choice, check_size
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Box, Structure
+from shufflesum.domain import Box, Domain, Structure
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Mechanism, Moves, Sampling
+from shufflesum.mechanisms.add import MOST_DIGITS
+from shufflesum.mechanisms.add.moves import AddMoves
 from shufflesum.mechanisms.replace.moves import ReplaceMoves, halvings, most_levels, published_choice
 from shufflesum.plans import Plan, check_spread
 from shufflesum.privacy import Accountant, Guarantee
@@ -32,6 +37,9 @@ __all__ = [
 
 _M = TypeVar("_M", bound=Mechanism)
 
+_AS_GOOD = 0.05  # so much more error than the least counts as good
+_HOPELESS = 1.5  # a guessed error so many times that of a certified plan is not worth certifying
+
 
 class UninformativePlanWarning(UserWarning):
     """The predicted error is larger than that of guessing the middle of the bounds."""
@@ -41,10 +49,12 @@ class PlanChoices(TypedDict, total=False):
     """What a caller of `plan` may fix or leave open; the same wherever plans are made."""
 
     bounds: tuple[ArrayLike, ArrayLike]
-    coordinates: int | None
+    mechanism: Literal["replace", "add"] | None
     max_reports: int | None
+    coordinates: int | None
     levels: int | None
     sampling: Sampling | None
+    digits: int | None
     accountant: Accountant
     honest_fraction: float
     rounds: int
@@ -58,56 +68,139 @@ def plan(
     epsilon: float,
     delta: float,
     bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
-    coordinates: int | None = None,
+    mechanism: Literal["replace", "add"] | None = None,
     max_reports: int | None = None,
+    coordinates: int | None = None,
     levels: int | None = None,
     sampling: Sampling | None = None,
+    digits: int | None = None,
     accountant: Accountant = "exact",
     honest_fraction: float = 1.0,
     rounds: int = 1,
     spread: float | None = None,
+    one_process: bool = False,
 ) -> Plan:
     """A plan for collecting arrays of `shape` from at least `users` users under (epsilon, delta).
 
-    What is left open (`coordinates` that a user reports, `levels`) is chosen for the least predicted worst-case error
-    of the mean, or for data whose users differ by a `spread` that is publicly known: their standard deviation in every
-    coordinate. A user sends at most `max_reports` reports. `accountant="paper"` uses the published formulas as they
-    stand. Bounds are public: choose them from what the values can be, never from the data.
+    Of the plans under which a user sends at most `max_reports` reports, it is the one with the fewest whose predicted
+    error of the mean is within 5 % of the least: for the worst data, or for data whose users differ by a `spread` that
+    is publicly known, their standard deviation in every coordinate. `mechanism="add"` (`digits` of each value, noise as
+    further reports) is as accurate as a trusted curator, but leaves users nothing if shuffler and analyzer collude;
+    `mechanism="replace"` (the paper's: `coordinates`, `levels`, `sampling`) sends less and leaves them something.
+    `accountant="paper"` uses the published formulas as they stand. A plan for `one_process` serves whoever holds all
+    data: nothing can be sent under it. Bounds are public: choose them from what the values can be, never from the data.
     """
     check_choice("accountant", accountant, ("exact", "paper"))
     guarantee = Guarantee(epsilon, delta, users, honest_fraction, rounds, accountant)
     domain = Box.of(shape, bounds)
     if spread is not None:
         check_spread(spread)
-    if coordinates is not None:
-        check_size("coordinates", coordinates, 1, domain.dimension)
     if max_reports is not None:
         check_size("max_reports", max_reports, 1, MOST_CELLS)
-        if coordinates is not None and coordinates > max_reports:
+    papers: dict[str, object] = {"coordinates": coordinates, "levels": levels, "sampling": sampling}
+    papers["accountant='paper'"] = accountant == "paper" or None
+    kinds = _kinds(mechanism, {"replace": papers, "add": {"digits": digits}})
+    found: list[Plan] = []
+    if "add" in kinds:
+        if digits is not None:
+            check_size("digits", digits, 1, MOST_DIGITS)
+        moves = AddMoves(domain, guarantee, digits, one_process, spread)
+        found += _added(moves, max_reports, alone=kinds == ["add"])
+    if "replace" in kinds:
+        found += _replaced(domain, guarantee, coordinates, max_reports, levels, sampling, spread, found)
+    least = min(predicted_error(one, spread) for one in found)
+    good = [one for one in found if predicted_error(one, spread) <= (1 + _AS_GOOD) * least]
+    chosen = min(good, key=lambda one: (one.reports, predicted_error(one, spread)))
+    warn_if_uninformative(chosen)
+    return chosen
+
+
+def _kinds(mechanism: str | None, given: dict[str, dict[str, object]]) -> list[str]:
+    """The mechanisms that may be planned for; an argument that only one of them has means that one."""
+    if mechanism is not None:
+        check_choice("mechanism", mechanism, tuple(given))
+    meant = {kind: name for kind, options in given.items() for name, value in options.items() if value is not None}
+    if mechanism is not None:
+        meant.setdefault(mechanism, "mechanism")
+    if len(meant) > 1:
+        one, other = meant.items()
+        raise ParameterError(
+            "conflicting-arguments",
+            f"{one[1]} means mechanism {one[0]!r}, and {other[1]} means {other[0]!r}; leave one of them out",
+        )
+    return list(meant) or list(given)
+
+
+def _added(moves: AddMoves, max_reports: int | None, *, alone: bool) -> list[Plan]:
+    """Plans with `add`, from one digit on; none where nothing can carry them and another mechanism may."""
+    found: list[Plan] = []
+    try:
+        for mechanism in moves.starts():
+            candidate = Plan(moves.domain, mechanism, moves.guarantee)
+            if max_reports is not None and candidate.reports > max_reports:
+                if alone and not found:
+                    raise PrivacyError(
+                        "privacy-out-of-reach",
+                        f"max_reports is {max_reports}, but mechanism 'add' with {mechanism.digits} digits needs "
+                        f"{candidate.reports} reports of a user; raise max_reports, or plan with mechanism 'replace'",
+                    )
+                break
+            found.append(candidate)
+    except (ParameterError, PrivacyError):
+        if alone and not found:
+            raise
+    return found
+
+
+def _replaced(
+    domain: Domain,
+    guarantee: Guarantee,
+    coordinates: int | None,
+    max_reports: int | None,
+    levels: int | None,
+    sampling: Sampling | None,
+    spread: float | None,
+    rivals: Sequence[Plan],
+) -> list[Plan]:
+    """Plans with `replace`: the best, and those with fewer coordinates that are as good; none if rivals are better."""
+    if coordinates is not None:
+        check_size("coordinates", coordinates, 1, domain.dimension)
+        if max_reports is not None and coordinates > max_reports:
             raise ParameterError(
                 "conflicting-arguments",
                 f"coordinates is {coordinates}, each of which is a report, above max_reports = {max_reports}; "
                 "change one of them",
             )
-    most = most_levels(domain, certified=accountant == "exact")
     if levels is not None:
-        check_size("levels", levels, 1, most)
+        check_size("levels", levels, 1, most_levels(domain, certified=guarantee.accountant == "exact"))
     if sampling is not None:
         check_choice("sampling", sampling, ("stratified", "uniform"))
-    if accountant == "paper":
-        chosen = Plan(domain, published_choice(domain, guarantee, coordinates or 1, levels, sampling), guarantee)
-    else:
-        moves = ReplaceMoves(
-            domain,
-            guarantee,
-            [coordinates] if coordinates else halvings(domain, guarantee, max_reports),
-            [levels] if levels else None,
-            sampling or "stratified",
-            spread,
-        )
-        chosen = _climb(moves)
-    warn_if_uninformative(chosen)
-    return chosen
+    if guarantee.accountant == "paper":
+        return [Plan(domain, published_choice(domain, guarantee, coordinates or 1, levels, sampling), guarantee)]
+    moves = ReplaceMoves(
+        domain,
+        guarantee,
+        [coordinates] if coordinates else halvings(domain, guarantee, max_reports),
+        [levels] if levels else None,
+        sampling or "stratified",
+        spread,
+    )
+    least = min((predicted_error(rival, spread) for rival in rivals), default=math.inf)
+    if moves.least_guess > _HOPELESS * least:
+        return []
+    try:
+        found = [_climb(moves)]
+    except PrivacyError:
+        if rivals:
+            return []
+        raise
+    for fewer in moves.coordinates:
+        if fewer < found[-1].reports:
+            candidate = Plan(domain, moves.best_with(fewer), guarantee)
+            if not predicted_error(candidate, spread) <= (1 + _AS_GOOD) * min(least, predicted_error(found[0], spread)):
+                break
+            found.append(candidate)
+    return found
 
 
 def _climb(moves: Moves[_M]) -> Plan:
@@ -140,11 +233,16 @@ def predicted_error(plan: Plan, spread: float | None) -> float:
 
 
 def alternatives(chosen: Plan) -> list[Plan]:
-    """The same collection with d, d/2, d/4, ... coordinates per user, each at its own levels and certified noise."""
+    """What the same collection would cost otherwise, each at its certified noise, by reports sent.
+
+    With `replace` d, d/2, d/4, ... coordinates, each at its own levels; with `add` every number of digits.
+    """
     guarantee = replace(chosen.guarantee, accountant="exact")
     sampling = chosen.mechanism.choices().get("sampling", "stratified")
     moves = ReplaceMoves(chosen.domain, guarantee, halvings(chosen.domain, guarantee), sampling=sampling)
-    return [Plan(chosen.domain, moves.best_with(coordinates), guarantee) for coordinates in moves.coordinates]
+    found = [Plan(chosen.domain, moves.best_with(coordinates), guarantee) for coordinates in moves.coordinates]
+    found += _added(AddMoves(chosen.domain, guarantee, one_process=chosen.one_process), None, alone=False)
+    return sorted(found, key=lambda one: one.reports)
 
 
 def published_plan(plan: Plan, epsilon: float) -> Plan:

@@ -3,5 +3,6 @@
 from shufflesum.protocol.analyzer import Analyzer
 from shufflesum.protocol.randomizer import Randomizer
 from shufflesum.protocol.shuffler import permutation, shuffle
+from shufflesum.protocol.tally import Tally
 
-__all__ = ["Analyzer", "Randomizer", "permutation", "shuffle"]
+__all__ = ["Analyzer", "Randomizer", "Tally", "permutation", "shuffle"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
+from shufflesum.protocol.randomizer import check_plan
 from shufflesum.release import release
 from shufflesum.reports import Counts, Reports
 
@@ -25,10 +26,7 @@ class Analyzer:
     """
 
     def __init__(self, plan: Plan) -> None:
-        if not isinstance(plan, Plan):
-            raise ParameterError(
-                "wrong-type", f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}"
-            )
+        check_plan(plan)
         self.plan = plan
         self.counts = Counts(plan)
         self._closed = ""  # why it takes no more reports

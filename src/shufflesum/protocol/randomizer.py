@@ -18,10 +18,23 @@ from shufflesum.plans import Plan
 from shufflesum.randomness import RandomSource, SecureSource
 from shufflesum.reports import Reports
 
-__all__ = ["Randomizer"]
+__all__ = ["Randomizer", "check_plan", "rows_at_once"]
 
 _BLOCK_REPORTS = 1 << 17  # so that a block's words, values and positions stay in a core's cache
 _BLOCK_VALUES = 1 << 22  # so that a block of wide rows stays small where it must be copied
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse what is no plan."""
+    if not isinstance(plan, Plan):
+        raise ParameterError(
+            "wrong-type", f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}"
+        )
+
+
+def rows_at_once(plan: Plan, numbers_each: int) -> int:
+    """How many rows make a block, with so many numbers to draw for each."""
+    return max(1, min(_BLOCK_REPORTS // numbers_each, _BLOCK_VALUES // plan.dimension))
 
 
 class Randomizer:
@@ -40,10 +53,7 @@ class Randomizer:
         missing: Missing = "refuse",
         source: RandomSource | None = None,
     ) -> None:
-        if not isinstance(plan, Plan):
-            raise ParameterError(
-                "wrong-type", f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}"
-            )
+        check_plan(plan)
         plan.domain.check_missing(missing)
         self.plan = plan
         self._clip = clip
@@ -66,7 +76,7 @@ class Randomizer:
     def blocks(self, arrays: ArrayLike, *, first_row: int = 0) -> Iterator[Reports]:
         """The same reports in pieces that stay in cache, for callers that count or store them as they come."""
         rows = self.plan.domain.rows(arrays)
-        size = max(1, min(_BLOCK_REPORTS // self.plan.reports, _BLOCK_VALUES // self.plan.dimension))
+        size = rows_at_once(self.plan, self.plan.reports)
         for start in range(0, len(rows), size):
             yield self._randomize_block(rows[start : start + size], first_row + start)
 

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._compiled import kernel
-from shufflesum.cells import BLANK
+from shufflesum.cells import BLANK, count_cells
 from shufflesum.errors import ReportsError
 from shufflesum.plans import Plan
 from shufflesum.reports.reports import Reports
 
 __all__ = ["Counts"]
-
-
-@kernel
-def _count(cells: NDArray[Any], table: NDArray[Any]) -> int:
-    """Add reports to the table; returns how many named no cell of it and were left out, blanks among them."""
-    outside = 0
-    for cell in cells:
-        if cell < table.size:
-            table[cell] += 1
-        else:
-            outside += 1
-    return outside
 
 
 class Counts:
@@ -70,7 +55,7 @@ class Counts:
                 f"these reports belong to plan {reports.plan_id[:12]}, this analyzer to plan {self.plan.id[:12]}; "
                 "analyze reports with the plan they were made under",
             )
-        if outside := _count(reports.cells, self.table):
+        if outside := count_cells(reports.cells, self.table):
             blanks = int(np.count_nonzero(reports.cells == BLANK))
             self.blanks += blanks
             self.rejected += outside - blanks

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._search import bisect
 from shufflesum.domain import Domain
-from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Table
+from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Revealed, Table
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.replace.composed import Blocks
 from shufflesum.privacy.replace.uniform import Subsets
@@ -96,8 +96,8 @@ class ReplaceAttack:
     def _scheme(self) -> Blocks | Subsets:
         return self.mechanism.accounting(self.domain.neighbours, self.guarantee).setting.scheme
 
-    def kinds(self, tables: Sequence[Table]) -> tuple[Table, Table]:
-        """How often x, x' and anything else was reported by those who hold x, x' and v."""
+    def kinds(self, tables: Sequence[Table], users: Sequence[int]) -> tuple[Table, Table]:
+        """How often x, x' and anything else (columns) was reported by those who hold x, x' and v (rows)."""
         held = list(dict.fromkeys(self.values))
         counts = np.zeros((len(held), len(held)), dtype=np.int64)
         totals = np.zeros(len(held), dtype=np.int64)
@@ -107,18 +107,19 @@ class ReplaceAttack:
             counts[row, :2] = reported[held[0]], reported[held[1]]
             if len(held) == 3:
                 counts[row, 2] = totals[row] - counts[row, :2].sum()
-        return counts, totals
+        return counts, np.repeat(totals[:, None], len(held), axis=1)
 
-    def epsilon_lower(self, chances: Enclosure) -> tuple[float, float]:
+    def reveals(self, chances: Enclosure) -> Revealed:
         """The least noise that a channel can turn every enclosed law into, and what x against x' shows of it.
 
         The bound looks only at how many reports of a block are x, x' or neither, as the channel does.
         """
         gamma = noise_simulated(self.mechanism.values, *chances)
         scheme = self._scheme
+        noise = gamma / self.mechanism.noise_probability
         if gamma == 1 or not isinstance(scheme, Blocks):
-            return gamma, 0.0
-        return gamma, scheme.lower(gamma).epsilon(max(self.guarantee.delta, _LEAST_DELTA))
+            return Revealed(noise, 0.0)
+        return Revealed(noise, scheme.lower(gamma).epsilon(max(self.guarantee.delta, _LEAST_DELTA)))
 
     def score(self, table: Table) -> float:
         """How much likelier the table is with a victim at x than at x', summed over blocks (docs/privacy.md).

@@ -6,7 +6,6 @@ a uniform one. A coin of rational probability compares 16 bits and looks at furt
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.domain import Domain
+from shufflesum.mechanisms.rounding import outside_bounds, positions_of_all, scratch
 from shufflesum.randomness import RandomSource, Words, words
 from shufflesum.randomness.draws import (
     PROBABILITY_BITS,
@@ -29,39 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["ReplaceEncoder", "privatize"]
 
 _SCAN = 1024  # values whose rare ties and rejections are looked for together
-
-
-@kernel
-def _outside(row: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any]) -> bool:
-    """Whether a value of the row lies out of bounds; NaN does. Branch-free, so that the compiler vectorises it."""
-    inside = True
-    for j in range(row.size):
-        inside &= (row[j] >= lower[j]) & (row[j] <= upper[j])
-    return not inside
-
-
-@kernel
-def _positions_of_all(
-    rows: NDArray[Any],
-    lower: NDArray[Any],
-    upper: NDArray[Any],
-    origin: NDArray[Any],
-    scale: NDArray[Any],
-    levels: float,
-    out: NDArray[Any],
-) -> int:
-    """Every value's place in [0, levels], row after row; returns how many rows have a value out of bounds.
-
-    Places are clamped: bounds rounded to single precision let values pass that lie outside by as much.
-    """
-    outside = 0
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        outside += _outside(row, lower, upper)
-        places = out[i]
-        for j in range(row.size):
-            places[j] = min(max((np.float64(row[j]) - origin[j]) * scale[j], 0.0), levels)
-    return outside
 
 
 @kernel
@@ -83,7 +50,7 @@ def _positions_of_sampled(
     outside = 0
     for i in range(rows.shape[0]):
         row = rows[i]
-        outside += _outside(row, lower, upper)
+        outside += outside_bounds(row, lower, upper)
         for j in range(coordinates.shape[1]):
             c = coordinates[i, j]
             out[i, j] = min(max((np.float64(row[c]) - origin[c]) * scale[c], 0.0), levels)
@@ -189,18 +156,6 @@ def privatize(
     return int(positions.size)
 
 
-_buffers = threading.local()
-
-
-def _scratch(name: str, size: int, dtype: type[np.generic]) -> NDArray[Any]:
-    """Memory for one block's work, kept by each thread: fresh pages for every block would cost more than the work."""
-    buffer: NDArray[Any] | None = getattr(_buffers, name, None)
-    if buffer is None or buffer.size < size:
-        buffer = np.empty(size, dtype=dtype)
-        setattr(_buffers, name, buffer)
-    return buffer[:size]
-
-
 class ReplaceEncoder:
     """Rounds, samples and replaces, with secure randomness unless a test gives another source."""
 
@@ -219,10 +174,10 @@ class ReplaceEncoder:
         mechanism, users = self._mechanism, len(coordinates)
         lower, upper = self._limits[coordinates.dtype]
         units = (self._origin, self._scale, float(mechanism.levels))
-        positions = _scratch("positions", users * mechanism.coordinates, np.float64).reshape(users, -1)
+        positions = scratch("positions", users * mechanism.coordinates, np.float64).reshape(users, -1)
         if mechanism.coordinates == self._domain.dimension:  # both schemes report every coordinate once
             first_cells = self._first_cells_of_all(users)
-            outside = _positions_of_all(coordinates, lower, upper, *units, positions)
+            outside = positions_of_all(coordinates, lower, upper, *units, positions)
         else:
             first_cells = self._sample(users)
             outside = _positions_of_sampled(coordinates, lower, upper, *units, mechanism.values, first_cells, positions)
@@ -253,7 +208,7 @@ class ReplaceEncoder:
         return coordinates
 
     def _privatize(self, first_cells: Words, positions: NDArray[np.float64]) -> NDArray[np.uint32]:
-        drawn = _scratch("words", 3 * positions.size, np.uint16)
+        drawn = scratch("words", 3 * positions.size, np.uint16)
         self._source.fill(drawn)
         coins, noise, fresh = drawn.reshape(3, -1)
         cells = np.empty(positions.size, dtype=np.uint32)

@@ -24,6 +24,7 @@ from shufflesum.mechanisms.replace.attack import ReplaceAttack
 from shufflesum.mechanisms.replace.decode import ReplaceMeans
 from shufflesum.mechanisms.replace.encode import ReplaceEncoder
 from shufflesum.mechanisms.replace.error import coordinate_error
+from shufflesum.mechanisms.tally import EncodedTally
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.replace import Sampling
 from shufflesum.randomness import RandomSource
@@ -108,6 +109,14 @@ class Replace(Mechanism):
         """Algorithm 1 of the paper, on the coordinates that Algorithm 2 samples."""
         return ReplaceEncoder(self, domain, source)
 
+    def tally(self, domain: Domain, source: RandomSource) -> EncodedTally:
+        """Every user's reports, counted."""
+        return EncodedTally(self.encoder(domain, source), self.cells(domain))
+
+    def blanks(self, domain: Domain) -> float:
+        """None."""
+        return 0.0
+
     def decode(self, domain: Domain, table: Table, users: int) -> ReplaceMeans:
         """Algorithm 3 of the paper, with error bars."""
         if self.noise_probability == 1:
@@ -156,6 +165,15 @@ class Replace(Mechanism):
         if self.coordinates > 1:
             fewest = max(fewest, math.ceil((int(places.max()) - users) / (self.coordinates - 1)))
         return fewest
+
+    def influence(self, domain: Domain, users: int, dishonest: int) -> float:
+        """All reports of the dishonest in one coordinate, at the value that everybody else is farthest from.
+
+        Of m reports of theirs and c of others, the mean moves by m/(m + c) of a debiased report's range.
+        """
+        sent = dishonest * self.coordinates
+        others = (users - dishonest) * float(np.min(self.sampling_probabilities(domain)))
+        return sent / (sent + others) / (1 - self.noise_probability)
 
     def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> ReplaceAttack:
         """The victim at one value or another in every coordinate, all others at a third."""

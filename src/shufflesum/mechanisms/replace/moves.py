@@ -46,6 +46,12 @@ class ReplaceMoves:
         if 1 in self._grid:
             yield self.certified(self.coordinates[0], 1)
 
+    @property
+    def least_guess(self) -> float:
+        """The least error that the guess promises, in the user's units, for all coordinates."""
+        least = min(self._guessed_error(*point) for point in product(self.coordinates, self._grid))
+        return least * float(np.sum(self.domain.width**2))
+
     def neighbours(self, mechanism: Replace) -> Iterator[Replace]:
         """One step in coordinates, or a small or a large one in levels."""
         place = self.coordinates.index(mechanism.coordinates)

@@ -6,14 +6,14 @@ Above, any profile that bounds each factor; below, concrete pairs of neighbourin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from shufflesum._search import bisect
 from shufflesum.errors import PrivacyError
-from shufflesum.privacy.engine.convolution import power_above, power_below
+from shufflesum.privacy.engine.convolution import power_above, power_below, product_above, product_below
 from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import GridLosses, dominating
 
@@ -21,11 +21,14 @@ __all__ = [
     "MOST_COMPOSITIONS",
     "ComposedLower",
     "ComposedUpper",
+    "Copies",
+    "Factor",
     "Profile",
     "check_delta",
     "check_epsilon",
     "compose_pairs",
-    "compose_profile",
+    "compose_profiles",
+    "crossing",
     "pure_noise",
 ]
 
@@ -37,6 +40,7 @@ _CHARGE = 1e-15  # of delta, for all truncation together
 _NODES = 20  # of the grid per deviation of one loss: they add 1/(6 * 20**2) to its variance
 _MOST_NODES = 2000
 _FLOOR = 1e-17
+_NEAR_LIMIT = 1.001  # times its limit: there a profile counts as having reached it
 _PLAIN_LOSS = 100.0
 
 
@@ -52,7 +56,7 @@ class ComposedUpper:
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon for which everything together is certainly (epsilon, delta)-private."""
-        return _crossing(self.delta, check_delta(delta), self.losses)[1]
+        return crossing(self.delta, check_delta(delta), self.losses)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +72,10 @@ class ComposedLower:
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
-        return _crossing(self.delta, check_delta(delta), *self.pairs)[0]
+        return crossing(self.delta, check_delta(delta), *self.pairs)[0]
 
 
-def _crossing(profile: Callable[[float], float], delta: float, *pairs: GridLosses) -> tuple[float, float]:
+def crossing(profile: Callable[[float], float], delta: float, *pairs: GridLosses) -> tuple[float, float]:
     """Return epsilons (low, high) with profile(low) > delta >= profile(high); (0, 0), or (.., inf)."""
     highest = max(pair.step * (pair.lowest + len(pair.balanced) + 1) + 1.0 for pair in pairs)
     return bisect(lambda epsilon: profile(epsilon) <= delta, 0.0, highest, tolerance=1e-12)
@@ -82,48 +86,75 @@ def pure_noise(step: float = 1.0) -> GridLosses:
     return GridLosses(step, 0, np.ones(1), 0.0, 0.0)
 
 
-def compose_profile(
-    profile: Profile,
-    deviation: float,
-    highest: float,
-    copies: int,
-    *,
-    interval: float | None = None,
-    rough: Profile | None = None,
-) -> ComposedUpper:
-    """Compose `copies` factors below one symmetric profile: upper bounds of delta, zero from epsilon = `highest` on.
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """So many equal factors of a product, each below one symmetric profile: upper bounds of delta.
 
-    `deviation` is roughly that of one loss and only sets the grid, whose step is `interval` times a power of two.
-    `rough`, if given, is a cheaper bound that tells how far the grid must reach.
+    From epsilon = `highest` on the profile stays at `limit`: the mass at infinite loss. `deviation` is roughly that of
+    one loss and only sets the grid. `rough`, if given, is a cheaper bound that tells how far the grid must reach.
     """
-    if highest == 0.0:
+
+    profile: Profile
+    deviation: float
+    highest: float
+    copies: int
+    limit: float = 0.0
+    rough: Profile | None = None
+
+    @property
+    def reach(self) -> float:
+        """How far out losses matter in the product of so many."""
+        ends = np.geomspace(16.0, 17.0 + self.highest / self.deviation, 12)
+        probes = np.concatenate([np.arange(2.0, 16.0), ends]) * self.deviation
+        probes = np.append(probes[probes < self.highest], self.highest)
+        heights = (self.rough or self.profile)(probes)
+        heights[-1] = self.limit
+        # computed bounds do not fall below a floor of their own; there is no point in reaching further out
+        floor = 1.5 * float(heights[-2]) if probes.size > 1 and heights[-2] < _FLOOR else 0.0
+        target = max(_CHARGE / (2 * self.copies), floor, _NEAR_LIMIT * self.limit)
+        return float(probes[np.argmax(heights <= target)])
+
+    def losses(self, step: float, reach: float) -> GridLosses:
+        """A pair on the grid that dominates one factor."""
+        nodes = step * np.arange(math.ceil(reach / step) + 1, dtype=np.float64)
+        values = self.profile(nodes * (1.0 - 2.0**-51))  # a node's own loss is rounded: charge the smaller side
+        values[nodes > self.highest * (1.0 + 1e-12)] = self.limit
+        return dominating(step, values, 0.0)
+
+
+def compose_profiles(factors: Iterable[Factor], *, interval: float | None = None) -> ComposedUpper:
+    """Compose all factors, on grids whose steps are `interval` times powers of two."""
+    factors = [factor for factor in factors if factor.highest > 0.0]
+    if not factors:
         return ComposedUpper(pure_noise(interval or 1.0))
-    reach = _reach(rough or profile, deviation, highest, copies)
-    step = max(deviation / _NODES, reach / _MOST_NODES)
-    if interval is not None:
-        step = interval * 2.0 ** math.floor(math.log2(step / interval))
-    nodes = step * np.arange(math.ceil(reach / step) + 1, dtype=np.float64)
-    values = profile(nodes * (1.0 - 2.0**-51))  # a node's own loss is rounded: charge the smaller side
-    values[nodes > highest * (1.0 + 1e-12)] = 0.0
-    return ComposedUpper(power_above(dominating(step, values, 0.0), copies, _CHARGE / 2))
+    reaches = [factor.reach for factor in factors]
+    steps = [max(f.deviation / _NODES, reach / _MOST_NODES) for f, reach in zip(factors, reaches, strict=True)]
+    unit = min(steps) if interval is None else interval
+    charge = _CHARGE / (2 * len(factors))
+    powers = [
+        power_above(factor.losses(unit * 2.0 ** math.floor(math.log2(step / unit)), reach), factor.copies, charge)
+        for factor, step, reach in zip(factors, steps, reaches, strict=True)
+    ]
+    return ComposedUpper(product_above(powers, _CHARGE / 2))
 
 
-def _reach(profile: Profile, deviation: float, highest: float, copies: int) -> float:
-    """How far out losses matter in a product of so many factors."""
-    probes = np.concatenate([np.arange(2.0, 16.0), np.geomspace(16.0, 17.0 + highest / deviation, 12)]) * deviation
-    probes = np.append(probes[probes < highest], highest)
-    heights = profile(probes)
-    heights[-1] = 0.0
-    # computed bounds do not fall below a floor of their own; there is no point in reaching further out
-    floor = 1.5 * float(heights[-2]) if probes.size > 1 and heights[-2] < _FLOOR else 0.0
-    target = max(_CHARGE / (2 * copies), floor)
-    return float(probes[np.argmax(heights <= target)])
+Copies = tuple[GridLosses, int]
 
 
-def compose_pairs(singles: Iterable[GridLosses], copies: int) -> ComposedLower:
-    """Compose `copies` times each of some concrete pairs, which lie below the worst case of one factor."""
-    # where the losses are plain to see, some of the factors suffice
-    return ComposedLower(tuple(power_below(one, min(copies, _plain_after(one)), _CHARGE / 2) for one in singles))
+def compose_pairs(alternatives: Iterable[Sequence[Copies]]) -> ComposedLower:
+    """Compose concrete pairs, so many copies of each, that lie below the worst case of a factor; several such choices.
+
+    Where the losses of a pair are plain to see, some of its copies suffice.
+    """
+    return ComposedLower(
+        tuple(
+            product_below(
+                [power_below(one, min(copies, _plain_after(one)), _CHARGE / (2 * len(pairs))) for one, copies in pairs],
+                _CHARGE / 2,
+            )
+            for pairs in alternatives
+        )
+    )
 
 
 def _plain_after(single: GridLosses) -> int:

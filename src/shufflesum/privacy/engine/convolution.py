@@ -8,7 +8,7 @@ safe side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import MOST_ERROR, ULP, GridLosses, checked_error, gather, merging_error
 
-__all__ = ["coarsen_above", "power_above", "power_below"]
+__all__ = ["coarsen_above", "power_above", "power_below", "product_above", "product_below"]
 
 _MOST_NODES = 1600  # longer arrays are coarsened; a composed law then keeps about 40 nodes per standard deviation
 _LARGEST_LOSS = 300.0  # above, P counts as infinite loss before exponentials overflow
@@ -27,12 +27,22 @@ def power_above(single: GridLosses, copies: int, charge: float) -> GridLosses:
 
     `single` must be symmetric, as `dominating` makes it.
     """
-    return _power(single, copies, charge, _Side(_trim_above, coarsen_above))
+    return _power(single, copies, charge, _ABOVE)
 
 
 def power_below(single: GridLosses, copies: int, charge: float) -> GridLosses:
     """Return a pair dominated by the product of `copies` copies; truncation costs at most `charge` of delta."""
-    return _power(single, copies, charge, _Side(_trim_below, _coarsen_below))
+    return _power(single, copies, charge, _BELOW)
+
+
+def product_above(pairs: Sequence[GridLosses], charge: float) -> GridLosses:
+    """Return a pair that dominates the product of symmetric ones, whose steps differ by powers of two."""
+    return _products(pairs, charge, _ABOVE)
+
+
+def product_below(pairs: Sequence[GridLosses], charge: float) -> GridLosses:
+    """Return a pair dominated by the product of several, whose steps differ by powers of two."""
+    return _products(pairs, charge, _BELOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,13 @@ def _power(single: GridLosses, copies: int, charge: float, side: _Side) -> GridL
                 return result
         base_count *= 2
         base = product(base, base, base_count)
+
+
+def _products(pairs: Sequence[GridLosses], charge: float, side: _Side) -> GridLosses:
+    joint, *others = sorted(pairs, key=lambda pair: pair.step)
+    for other in others:
+        joint = _product(joint, other, charge / len(others), _MOST_NODES, side)
+    return joint
 
 
 def _product(a: GridLosses, b: GridLosses, charge: float, most_nodes: int, side: _Side) -> GridLosses:
@@ -137,3 +154,6 @@ def _coarsen_below(losses: GridLosses) -> GridLosses:
     x = losses.losses()
     balanced = gather(x, losses.balanced, step, lowest, highest)
     return GridLosses(step, lowest, balanced, losses.infinite, losses.error + merging_error(x))
+
+
+_ABOVE, _BELOW = _Side(_trim_above, coarsen_above), _Side(_trim_below, _coarsen_below)

@@ -25,10 +25,11 @@ from shufflesum.privacy.engine.composition import (
     MOST_COMPOSITIONS,
     ComposedLower,
     ComposedUpper,
+    Factor,
     Profile,
     check_epsilon,
     compose_pairs,
-    compose_profile,
+    compose_profiles,
     pure_noise,
 )
 from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_distribution
@@ -115,7 +116,7 @@ class Blocks:
         highest = local_epsilon(levels=self.levels, noise_probability=noise_probability)
         single, rough = self._profile(noise_probability), self._blanket(noise_probability)
         deviation = deviation_of_loss(self.honest_users, self.levels, noise_probability)
-        return compose_profile(single, deviation, highest, self.count, interval=interval, rough=rough)
+        return compose_profiles([Factor(single, deviation, highest, self.count, rough=rough)], interval=interval)
 
     def lower(self, noise_probability: float) -> ComposedLower:
         """Bound the worst case of all blocks from below: by one pair of data sets, the same in all blocks.
@@ -130,9 +131,10 @@ class Blocks:
         deviation = deviation_of_loss(self.honest_users, self.levels, noise_probability)
         step = deviation / (_NODES * min(8.0, max(1.0, 64.0 / self.count)))
         if self.levels == 1:
-            return compose_pairs(binary.one_value_losses(self.honest_users, noise_probability, step), self.count)
+            singles = binary.one_value_losses(self.honest_users, noise_probability, step)
+            return compose_pairs([(single, self.count)] for single in singles)
         single = third_value_losses(self.honest_users, self.levels + 1, noise_probability, step)
-        return compose_pairs([single], self.count)
+        return compose_pairs([[(single, self.count)]])
 
     def to_dp_accounting(
         self, noise_probability: float, *, value_discretization_interval: float = 1e-4

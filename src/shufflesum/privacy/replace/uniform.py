@@ -17,7 +17,7 @@ import numpy as np
 
 from shufflesum._search import bracket
 from shufflesum.errors import ParameterError
-from shufflesum.privacy.engine.composition import Profile, check_delta, check_epsilon, compose_profile
+from shufflesum.privacy.engine.composition import Factor, Profile, check_delta, check_epsilon, compose_profiles
 from shufflesum.privacy.engine.laws import binomial_window, slack
 from shufflesum.privacy.engine.mixture import Mixture, evaluate_upper
 from shufflesum.privacy.replace import blanket
@@ -131,7 +131,7 @@ def _fixed_delta(least: int, levels: int, noise_probability: float, epsilon: flo
     # as many users as would make that many blanket reports
     deviation = deviation_of_loss((least + 1) / noise_probability, levels, noise_probability)
     highest = local_epsilon(levels=levels, noise_probability=noise_probability)
-    return compose_profile(profile, deviation, highest, compositions).delta(epsilon)
+    return compose_profiles([Factor(profile, deviation, highest, compositions)]).delta(epsilon)
 
 
 def _fixed_profile(count: int, cells: int, gamma: float) -> Profile:

@@ -1,0 +1,11 @@
+"""The mechanism `add`: the truth in binary digits, and noise as further reports.
+
+`mechanism` holds the parameters and answers everything; `encode` draws reports, `tally` all of them in one process,
+`decode` reads a table, `accounting` asks the accountant, `attack` is for audits, `moves` for the planner.
+"""
+
+from __future__ import annotations
+
+from shufflesum.mechanisms.add.mechanism import MOST_DIGITS, Add
+
+__all__ = ["MOST_DIGITS", "Add"]

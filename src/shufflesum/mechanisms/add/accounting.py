@@ -1,0 +1,81 @@
+"""The privacy of `add`: the cells of each digit as groups for the accountant, and the charge for the cap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shufflesum._checks import check_number
+from shufflesum.domain import Neighbours
+from shufflesum.errors import PlanError
+from shufflesum.privacy import Guarantee, Interval
+from shufflesum.privacy.add import Cells, Group, overflow_upper
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    from shufflesum.mechanisms.add.mechanism import Add
+
+__all__ = ["AddAccounting", "user_noise"]
+
+
+def user_noise(mechanism: Add, dimension: int) -> list[tuple[int, float]]:
+    """The trials of one user's noise, all cells of a digit together."""
+    return [(dimension * q, p) for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class AddAccounting:
+    """All that the guarantee depends on; neighbours may differ in every digit of every coordinate."""
+
+    cells: Cells
+
+    @staticmethod
+    def of(mechanism: Add, neighbours: Neighbours, guarantee: Guarantee) -> AddAccounting:
+        """The accounting of a plan; only noise of honest users counts."""
+        honest, dimension = guarantee.honest_users, neighbours.dimension
+        groups = tuple(
+            Group(honest * q, p, dimension * guarantee.rounds)
+            for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)
+        )
+        if mechanism.cap is None:
+            return AddAccounting(Cells(groups))
+        exceeded = overflow_upper(user_noise(mechanism, dimension), mechanism.cap)
+        return AddAccounting(Cells(groups, min(1.0, guarantee.rounds * honest * exceeded)))
+
+    @property
+    def local_epsilon(self) -> None:
+        """Nothing is left: whoever can link reports to their sender reads the sender's digits."""
+        return
+
+    def delta(self, epsilon: float) -> Interval:
+        """The delta that goes with epsilon."""
+        check_number("epsilon", epsilon)
+        return Interval(self.cells.delta_upper(epsilon), self.cells.delta_lower(epsilon))
+
+    def epsilon(self, delta: float) -> Interval:
+        """The epsilon that goes with delta."""
+        check_number("delta", delta)
+        return Interval(self.cells.epsilon_upper(delta), self.cells.epsilon_lower(delta))
+
+    def check_claim(self, guarantee: Guarantee) -> None:
+        """Refuse a guarantee that the certified accountant does not confirm."""
+        if guarantee.accountant == "none":
+            raise PlanError(
+                "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); it is for tests only"
+            )
+        if guarantee.accountant == "paper":
+            raise PlanError(
+                "claim-not-confirmed", "the published formulas say nothing about mechanism 'add'; make a new plan"
+            )
+        certified = self.cells.delta_upper(guarantee.epsilon)
+        if not certified <= guarantee.delta:
+            raise PlanError(
+                "claim-not-confirmed",
+                f"this plan claims epsilon = {guarantee.epsilon!r}, delta = {guarantee.delta!r}, but with its noise "
+                f"delta is up to {certified:.6g}; make a new plan",
+            )
+
+    def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
+        """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""
+        return self.cells.to_dp_accounting(value_discretization_interval=value_discretization_interval)

@@ -1,0 +1,87 @@
+"""A table of counts to means with error bars, under `add` (docs/accuracy.md).
+
+Y_j counts the digit j of a coordinate: users whose digit is 1, and Binomial(users q_j, p_j) noise. The mean of the
+coordinate, in [0, 1], is sum_j 2^j (Y_j - users q_j p_j) / (k users); the law of its noise is public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shufflesum._checks import check_choice
+from shufflesum.errors import ParameterError
+from shufflesum.mechanisms.mechanism import Floats, Table, Target
+
+if TYPE_CHECKING:
+    from shufflesum.mechanisms.add.mechanism import Add
+
+__all__ = ["AddMeans"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddMeans:
+    """The mean of each coordinate, in the unit interval, from the (d, J) table of a batch.
+
+    `mixes` says that entries of the user's array are sums over several coordinates, whose errors must then add up.
+    """
+
+    mechanism: Add
+    table: Table
+    users: int
+    mixes: bool
+
+    @property
+    def mean(self) -> Floats:
+        """Digits added up, less the mean of the noise."""
+        excess = self.table - self.users * self.mechanism.noise_means
+        mean: Floats = excess @ self.mechanism.weights / self.users
+        return mean
+
+    @property
+    def report_counts(self) -> Table:
+        """Accepted reports of each coordinate, digits and noise together."""
+        counts: Table = self.table.sum(axis=1)
+        return counts
+
+    def variance(self, target: Target) -> Floats:
+        """The squared standard error: noise as it is, rounding and the spread of a population at their worst."""
+        return np.full(len(self.table), self._noise(2)) + self._spread(target)
+
+    def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
+        """Quantiles of a sum that is nearly normal, corrected for the noise's third and fourth cumulants."""
+        deviation = np.sqrt(self.variance(target))
+        z = -NormalDist().inv_cdf(max(tail, 1e-300))
+        skewness, excess = self._noise(3) / deviation**3, np.maximum(self._noise(4), 0) / deviation**4
+        # Cornish and Fisher's expansion. Noise that is skewed to the right puts the truth farther to the left.
+        even = (z**2 - 1) * skewness / 6
+        odd = z + np.maximum((z**3 - 3 * z) * excess / 24, 0) + z * skewness**2 / 36
+        mean = self.mean
+        return mean - deviation * (odd + even), mean + deviation * np.maximum(odd - even, 0)
+
+    def _noise(self, order: int) -> float:
+        """The cumulant of this order of a mean's noise: weighted binomials of all users."""
+        q, p = np.array(self.mechanism.trials, dtype=np.float64), np.array(self.mechanism.probabilities)
+        variance = q * p * (1 - p)
+        each = {2: variance, 3: variance * (1 - 2 * p), 4: variance * (1 - 6 * p * (1 - p))}[order]
+        return float(np.sum(self.mechanism.weights**order * each) / float(self.users) ** (order - 1))
+
+    def _spread(self, target: Target) -> Floats:
+        """Rounding for these users; for a population, rounding and its own spread, m (1 - m) at most for a mean m."""
+        check_choice("target", target, ("users", "population"))
+        if target == "users":
+            return np.full(len(self.table), 1 / (4 * self.mechanism.levels**2 * self.users))
+        if self.mixes:
+            raise ParameterError(
+                "impossible-combination",
+                "target='population' is not possible for a Span under 'add': its coefficients vary together from user "
+                "to user, which the table of counts does not show; use target='users', or plan with coordinates=1",
+            )
+        # The mean is not known exactly: the most spread that any within two deviations has.
+        reach = 2 * np.sqrt(self._noise(2) + 1 / (4 * self.users))
+        nearest = np.clip(0.5, self.mean - reach, self.mean + reach)
+        spread: Floats = np.maximum(nearest * (1 - nearest), 0) / self.users
+        return spread

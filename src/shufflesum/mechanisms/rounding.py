@@ -1,0 +1,165 @@
+"""Rows of values to places on a scale of whole numbers, and random rounding: what every mechanism on boxes begins with.
+
+A value is rounded to one of its two neighbours so that its mean stays. The coin compares 15 bits and looks at further
+ones only on a tie.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._compiled import kernel
+from shufflesum.domain import Domain
+from shufflesum.randomness import RandomSource, Words, words
+from shufflesum.randomness.draws import SPARE_WORDS
+
+__all__ = ["Rounding", "outside_bounds", "positions_of_all", "scratch"]
+
+_UNIT_BITS = 15
+_UNIT = 1 << _UNIT_BITS
+_DRAFT = 4096  # values whose rare ties are looked for together
+
+
+@kernel
+def outside_bounds(row: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any]) -> bool:
+    """Whether a value of the row lies out of bounds; NaN does. Branch-free, so that the compiler vectorises it."""
+    inside = True
+    for j in range(row.size):
+        inside &= (row[j] >= lower[j]) & (row[j] <= upper[j])
+    return not inside
+
+
+@kernel
+def positions_of_all(
+    rows: NDArray[Any],
+    lower: NDArray[Any],
+    upper: NDArray[Any],
+    origin: NDArray[Any],
+    scale: NDArray[Any],
+    levels: float,
+    out: NDArray[Any],
+) -> int:
+    """Every value's place in [0, levels], row after row; returns how many rows have a value out of bounds.
+
+    Places are clamped: bounds rounded to single precision let values pass that lie outside by as much.
+    """
+    outside = 0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        outside += outside_bounds(row, lower, upper)
+        places = out[i]
+        for j in range(row.size):
+            places[j] = min(max((np.float64(row[j]) - origin[j]) * scale[j], 0.0), levels)
+    return outside
+
+
+@kernel
+def _fixed_point(
+    row: NDArray[Any], origin: NDArray[Any], scale: NDArray[Any], top: float, out: NDArray[np.int32]
+) -> None:
+    """Every value's place, in units of 2^-15, rounded down; a plain loop, so that it is vectorised, as the next one."""
+    for j in range(row.size):
+        out[j] = np.int32(min(max((np.float64(row[j]) - origin[j]) * scale[j], 0.0), top))
+
+
+@kernel
+def _draft_rounding(fixed: NDArray[np.int32], coins: Words, out: Words) -> np.int32:
+    """Round down or up by coins of 15 bits; returns how many values these do not settle."""
+    ties = np.int32(0)
+    for j in range(fixed.size):
+        coin = np.int32(coins[j] >> np.uint16(1))
+        out[j] = np.uint16((fixed[j] + (np.int32(_UNIT - 1) - coin)) >> np.int32(_UNIT_BITS))
+        ties += np.int32((fixed[j] & np.int32(_UNIT - 1)) == coin)
+    return ties
+
+
+@kernel
+def _rounded(
+    rows: NDArray[Any],
+    lower: NDArray[Any],
+    upper: NDArray[Any],
+    origin: NDArray[Any],
+    scale: NDArray[Any],
+    top: float,
+    coins: Words,
+    spare: Words,
+    out: Words,
+) -> tuple[int, int]:
+    """Round rows; returns how many have a value out of bounds, and how many are settled before `spare` ran out."""
+    width = rows.shape[1]
+    at_once = max(1, _DRAFT // width)
+    fixed = np.empty(at_once * width, dtype=np.int32)
+    outside, used = 0, 0
+    for first in range(0, rows.shape[0], at_once):
+        last = min(first + at_once, rows.shape[0])
+        for i in range(first, last):
+            outside += outside_bounds(rows[i], lower, upper)
+            _fixed_point(rows[i], origin, scale, top, fixed[(i - first) * width : (i - first + 1) * width])
+        drafted = fixed[: (last - first) * width]
+        begin, end = first * width, last * width
+        ties = _draft_rounding(drafted, coins[begin:end], out[begin:end])
+        if ties == 0:
+            continue
+        if spare.size - used < ties:
+            return outside, first
+        for k in range(drafted.size):
+            if drafted[k] & (_UNIT - 1) == coins[begin + k] >> 1:
+                i, j = divmod(k, width)
+                place = min(max((np.float64(rows[first + i, j]) - origin[j]) * scale[j], 0.0), top)
+                up = np.float64(spare[used] >> np.uint64(11)) * 2.0**-53 < place - drafted[k]
+                used += 1
+                out[begin + k] = np.uint16((drafted[k] >> _UNIT_BITS) + int(up))
+    return outside, int(rows.shape[0])
+
+
+class Rounding:
+    """Values of all coordinates, rounded at random to whole numbers from 0 to `levels`, at most 65535."""
+
+    def __init__(self, levels: int, domain: Domain, source: RandomSource) -> None:
+        self._domain, self._source = domain, source
+        self._origin, self._scale, self._top = domain.lower, levels * _UNIT / domain.width, float(levels * _UNIT)
+        self._limits = {np.dtype(t): domain.limits(t) for t in (np.float32, np.float64)}
+
+    def of(self, coordinates: NDArray[Any], first_row: int) -> NDArray[np.uint16]:
+        """(m, d) whole numbers whose means are the places of the values; valid until this thread rounds again.
+
+        A value outside the domain is refused, with its row counted from `first_row`.
+        """
+        rows, width = coordinates.shape
+        coins, out = (scratch(name, coordinates.size, np.uint16) for name in ("coins", "rounded"))
+        self._source.fill(coins)
+        lower, upper = self._limits[coordinates.dtype]
+        done = outside = 0
+        while done < rows:
+            spare = words(self._source, max(width, _DRAFT) // 256 + SPARE_WORDS, np.uint64)
+            found, settled = _rounded(
+                coordinates[done:],
+                lower,
+                upper,
+                self._origin,
+                self._scale,
+                self._top,
+                coins[done * width :],
+                spare,
+                out[done * width :],
+            )
+            done, outside = done + settled, outside + found
+        if outside:
+            self._domain.refuse(coordinates, first_row)
+        return out.reshape(rows, width)
+
+
+_buffers = threading.local()
+
+
+def scratch(name: str, size: int, dtype: type[np.generic]) -> NDArray[Any]:
+    """Memory for one block's work, kept by each thread: fresh pages for every block would cost more than the work."""
+    buffer: NDArray[Any] | None = getattr(_buffers, name, None)
+    if buffer is None or buffer.size < size:
+        buffer = np.empty(size, dtype=dtype)
+        setattr(_buffers, name, buffer)
+    return buffer[:size]

@@ -1,0 +1,11 @@
+"""The bounds of the mechanism `add`: counts of cells with binomial noise of their own.
+
+`cell` (one noisy count), `composed` (a table of them), `cap` (how much room noise reports need).
+"""
+
+from __future__ import annotations
+
+from shufflesum.privacy.add.cap import overflow_upper, smallest_cap
+from shufflesum.privacy.add.composed import MOST_TRIALS, Cells, Group
+
+__all__ = ["MOST_TRIALS", "Cells", "Group", "overflow_upper", "smallest_cap"]

@@ -1,0 +1,200 @@
+"""Certified privacy of a whole table of noisy counts: every cell changes by at most one, in a direction of its own.
+
+Replacing a user's data changes each count by -1, 0 or 1, and the noise is independent from cell to cell and round to
+round. A cell that does not change reveals nothing; one that does is N + 1 against N, or N against N + 1, and directions
+may be mixed as the data have it. So each factor is dominated by the larger of both profiles, and the table by the
+product (docs/privacy.md). Lower bounds let all cells go one way: a user whose digits are all 0 against all 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shufflesum._search import bisect
+from shufflesum.errors import ParameterError
+from shufflesum.privacy.add import cell
+from shufflesum.privacy.engine.composition import (
+    MOST_COMPOSITIONS,
+    ComposedLower,
+    ComposedUpper,
+    Factor,
+    check_delta,
+    check_epsilon,
+    compose_pairs,
+    compose_profiles,
+    crossing,
+)
+from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_distribution
+from shufflesum.privacy.engine.laws import Floats
+from shufflesum.privacy.engine.losses import GridLosses, dominating
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+__all__ = ["MOST_TRIALS", "Cells", "Group"]
+
+MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers
+_ANSWERS = 256  # composed bounds that are remembered
+_NODES = 40  # of the lower bounds' grid per deviation: cheap, because atoms are listed one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """So many cells with Binomial(trials, probability) noise each, over all rounds; trials are of honest users."""
+
+    trials: int
+    probability: float
+    copies: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no noise, and what cannot be composed."""
+        if not 1 <= self.trials <= MOST_TRIALS:
+            raise ParameterError(
+                "out-of-range",
+                f"users x trials = {self.trials}: must lie in 1..2**53 - 1; change users or trials",
+            )
+        if not 0.0 < self.probability < 1.0:
+            raise ParameterError(
+                "out-of-range", f"probability is {self.probability}; it must lie strictly between 0 and 1"
+            )
+        if not 1 <= self.copies <= MOST_COMPOSITIONS:
+            raise ParameterError(
+                "out-of-range",
+                f"coordinates x rounds = {self.copies}: must lie in 1..{MOST_COMPOSITIONS}; change the shape or rounds",
+            )
+
+    @property
+    def factor(self) -> Factor:
+        """The group as factors of a composition from above."""
+        trials, probability = self.trials, self.probability
+        return Factor(
+            profile=lambda epsilons: cell.profile_upper(trials, probability, epsilons),
+            deviation=cell.deviation(trials, probability),
+            highest=cell.highest_loss(trials, probability),
+            copies=self.copies,
+            limit=cell.infinite_loss(trials, probability),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The groups of a table; `overflow` bounds the chance that anybody's noise exceeds the cap, in all rounds.
+
+    Noise above the cap is drawn again. That moves the law of all reports by at most `overflow` in either world, which
+    costs (1 + e^epsilon) overflow of delta (docs/privacy.md).
+    """
+
+    groups: tuple[Group, ...]
+    overflow: float = 0.0
+
+    def delta_upper(self, epsilon: float) -> float:
+        """Return a delta for which everything together is certainly (epsilon, delta)-private."""
+        epsilon = check_epsilon(epsilon)
+        if self._single is not None and self.overflow == 0.0:  # needs no grid
+            only = self._single
+            return float(cell.profile_upper(only.trials, only.probability, np.array([epsilon]))[0])
+        charged = _charged(self)
+        return charged.delta(epsilon)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """Return a delta below which (epsilon, delta)-privacy certainly fails for some neighbouring data sets."""
+        epsilon = check_epsilon(epsilon)
+        return max(0.0, _lower(self.groups).delta(epsilon) - _charge(epsilon, self.overflow))
+
+    def epsilon_upper(self, delta: float) -> float:
+        """Return an epsilon for which everything together is certainly (epsilon, delta)-private; may be infinite."""
+        return _charged(self).epsilon(check_delta(delta))
+
+    def epsilon_lower(self, delta: float) -> float:
+        """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
+        check_delta(delta)
+        return crossing(self.delta_lower, delta, *_lower(self.groups).pairs)[0]
+
+    def upper(self, *, interval: float | None = None) -> ComposedUpper:
+        """Bound the noise without a cap from above, for every data set."""
+        return compose_profiles([group.factor for group in self.groups], interval=interval)
+
+    def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
+        """Return a pessimistic distribution of `dp_accounting` that dominates the table, cap and all."""
+        interval = check_interval(value_discretization_interval)
+        losses = self.upper(interval=interval).losses
+        return to_privacy_loss_distribution(_with_charge(losses, self.overflow), interval)
+
+    @property
+    def _single(self) -> Group | None:
+        return self.groups[0] if len(self.groups) == 1 and self.groups[0].copies == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Charged:
+    """Upper bounds with the charge for the cap: H(e^eps) + (1 + e^eps) overflow, wherever that still falls.
+
+    A true delta never rises with epsilon, so beyond `turn`, where the charge takes over, the bound there holds on.
+    """
+
+    composed: ComposedUpper
+    overflow: float
+    turn: float
+
+    def delta(self, epsilon: float) -> float:
+        at = min(epsilon, self.turn)
+        return min(1.0, self.composed.delta(at) + _charge(at, self.overflow))
+
+    def epsilon(self, delta: float) -> float:
+        if self.overflow == 0.0:
+            return self.composed.epsilon(delta)
+        return bisect(lambda epsilon: self.delta(epsilon) <= delta, 0.0, self.turn, tolerance=1e-12)[1]
+
+
+def _charge(epsilon: float, overflow: float) -> float:
+    return overflow * (1.0 + math.exp(min(epsilon, 700.0))) * (1.0 + 1e-12) if overflow else 0.0
+
+
+@lru_cache(maxsize=_ANSWERS)
+def _charged(cells: Cells) -> _Charged:
+    composed = cells.upper()
+    if cells.overflow == 0.0:
+        return _Charged(composed, 0.0, math.inf)
+    nodes = _nodes(composed.losses)
+    turn = nodes[np.argmin([composed.delta(node) + _charge(node, cells.overflow) for node in nodes])]
+    return _Charged(composed, cells.overflow, float(turn))
+
+
+def _nodes(losses: GridLosses) -> Floats:
+    """The grid's losses from 0 on, up to where exponentials end."""
+    nodes = losses.step * np.arange(0, losses.lowest + len(losses.balanced) + 1, dtype=np.float64)
+    return nodes[nodes < 700.0]
+
+
+def _with_charge(losses: GridLosses, overflow: float) -> GridLosses:
+    """A symmetric pair above H(w) + (1 + w) overflow, as far as that falls."""
+    if overflow == 0.0:
+        return losses
+    nodes = _nodes(losses)
+    heights = np.array([losses.profile_above(node * (1.0 - 2.0**-51)) + _charge(node, overflow) for node in nodes])
+    return dominating(losses.step, heights, 0.0)
+
+
+@lru_cache(maxsize=_ANSWERS)
+def _lower(groups: tuple[Group, ...]) -> ComposedLower:
+    """What a user with all digits 1 against all digits 0 shows, either way round."""
+    deviations = [cell.deviation(group.trials, group.probability) for group in groups]
+    # few outcomes are not smooth: a finer grid then keeps more of them apart
+    finer = _NODES * min(8.0, max(1.0, 64.0 / sum(group.copies for group in groups)))
+    unit = min(deviations) / finer
+    steps = [unit * 2.0 ** math.floor(math.log2(deviation / finer / unit)) for deviation in deviations]
+
+    def one_way(chances: Sequence[float]) -> list[tuple[GridLosses, int]]:
+        return [
+            (cell.losses_below(group.trials, chance, step), group.copies)
+            for group, chance, step in zip(groups, chances, steps, strict=True)
+        ]
+
+    up = [group.probability for group in groups]
+    return compose_pairs([one_way(up), one_way([1.0 - chance for chance in up])])

@@ -1,0 +1,61 @@
+"""All roles but the analyzer in one process, for whoever holds all rows: from rows straight to the table of counts.
+
+Order carries nothing in a table, so counting shuffles perfectly. What is noise in users' reports may be drawn once for
+all of them: the law of the table is the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shufflesum.domain import Missing
+from shufflesum.errors import ReportsError
+from shufflesum.plans import Plan
+from shufflesum.protocol.randomizer import check_plan, rows_at_once
+from shufflesum.randomness import RandomSource, SecureSource
+from shufflesum.reports import Counts
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Adds up rows under a plan; `counts` draws what noise is left to draw, and ends it.
+
+    Rows are taken and refused as by a `Randomizer`. Until `counts`, the table may hold bare sums: it is not private.
+    """
+
+    def __init__(
+        self, plan: Plan, *, clip: bool = False, missing: Missing = "refuse", source: RandomSource | None = None
+    ) -> None:
+        check_plan(plan)
+        plan.domain.check_missing(missing)
+        self.plan = plan
+        self.users = 0
+        self._clip, self._missing = clip, missing
+        self._tally = plan.mechanism.tally(plan.domain, source or SecureSource())
+        self._table = np.zeros(plan.cells, dtype=np.int64)
+
+    def add(self, arrays: ArrayLike, *, first_row: int = 0) -> None:
+        """Add arrays of shape (m, *shape), each row one user."""
+        rows, domain = self.plan.domain.rows(arrays), self.plan.domain
+        size = rows_at_once(self.plan, min(self.plan.reports, self.plan.dimension))
+        for start in range(0, len(rows), size):
+            block, first = rows[start : start + size], first_row + start
+            coordinates = domain.prepare(block, first, clip=self._clip, missing=self._missing)
+            self._tally.add(coordinates, first, self._table)
+            self.users += len(block)
+
+    def merge(self, other: Tally) -> None:
+        """Take over the rows of another tally of the same plan, before either draws its noise."""
+        if other is self or other.plan.id != self.plan.id:
+            raise ReportsError("other-plan", "only another tally of the same plan can be merged")
+        self._table += other._table
+        self.users += other.users
+
+    def counts(self) -> Counts:
+        """The table as the users' reports would have made it, blanks and all."""
+        counts = Counts(self.plan)
+        counts.table += self._table + self._tally.noise(self.users)
+        counts.blanks = self.users * self.plan.reports - counts.accepted
+        return counts
