@@ -57,12 +57,12 @@ def aggregate(
         raise DataError(
             "no-rows", f"arrays has shape {rows.shape}; one array for each of at least one user is expected"
         )
+    choices.setdefault("one_process", True)
     plan = make_plan(
         users=len(rows),
         shape=rows.shape[1:] if shape is None else shape,
         epsilon=epsilon,
         delta=delta,
-        one_process=True,
         **choices,
     )
     rows = plan.domain.rows(rows)

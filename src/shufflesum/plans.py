@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from shufflesum._checks import check_number
+from shufflesum._checks import check_number, check_size
 from shufflesum._documents import OtherFormatError, agree, decode_once
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domain import Domain, domain_from_json
 from shufflesum.errors import FileError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import Accounting, ExpectedError, Mechanism, mechanism_from_json, mechanism_to_json
 from shufflesum.privacy import Accountant, Guarantee
+from shufflesum.privacy.curator import curator_error
 
 __all__ = ["SEAL_BYTES", "Plan", "check_spread"]
 
@@ -167,6 +168,24 @@ class Plan:
         """The same for the worst data whose users differ by so much: their standard deviation in every coordinate."""
         check_spread(spread)
         return self.mechanism.expected_error(self.domain, self.users, spread)
+
+    @cached_property
+    def curator_error(self) -> float:
+        """The same from a trusted curator with Gaussian or Laplace noise, whichever is better, at this guarantee."""
+        return curator_error(self.users, self.domain.width, self.epsilon, self.delta, self.rounds)
+
+    @property
+    def blanks(self) -> float:
+        """How many of a user's reports are blank, on average over all values."""
+        return self.mechanism.blanks(self.domain)
+
+    def influence(self, dishonest: int = 1) -> float:
+        """By how much so many users who send what they like can move a mean at most, in the user's units.
+
+        Out of the plan's users, in the coordinate with the widest bounds; for `Span`, in a coefficient.
+        """
+        check_size("dishonest", dishonest, 0, self.users)
+        return self.mechanism.influence(self.domain, self.users, dishonest) * float(np.max(self.domain.width))
 
     @property
     def worse_than_guessing(self) -> bool:

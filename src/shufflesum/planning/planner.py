@@ -59,6 +59,7 @@ class PlanChoices(TypedDict, total=False):
     honest_fraction: float
     rounds: int
     spread: float | None
+    one_process: bool
 
 
 def plan(
@@ -137,6 +138,8 @@ def _added(moves: AddMoves, max_reports: int | None, *, alone: bool) -> list[Pla
     try:
         for mechanism in moves.starts():
             candidate = Plan(moves.domain, mechanism, moves.guarantee)
+            if not alone and not moves.worth_it(mechanism):
+                break
             if max_reports is not None and candidate.reports > max_reports:
                 if alone and not found:
                     raise PrivacyError(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from shufflesum._search import bisect, geometric_mean
 
@@ -28,7 +28,7 @@ def gaussian_noise(epsilon: float, delta: float) -> float:
     return bisect(enough, 1e-3, 1e6, tolerance=_TOLERANCE, middle=geometric_mean)[1]
 
 
-def curator_error(users: int, widths: Sequence[float], epsilon: float, delta: float, rounds: int = 1) -> float:
+def curator_error(users: int, widths: ArrayLike, epsilon: float, delta: float, rounds: int = 1) -> float:
     """Squared error of the mean, summed over coordinates, from a trusted curator who adds noise once a round.
 
     Gaussian or Laplace noise, whichever is better, shared out among coordinates of these widths as is best for this

@@ -97,6 +97,12 @@ class Task:
             raise ParameterError("wrong-type", f"expires is {self.expires}; it must be a whole second with a time zone")
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
         check_public_key(self.analyzer_key)
+        if self.plan.one_process:
+            raise PlanError(
+                "one-process-only",
+                "this plan is for one process: nothing can be sent under it; make a plan without one_process=True "
+                "(--one-process)",
+            )
         self._verify_plan()
 
     def _verify_plan(self) -> None:

@@ -25,6 +25,8 @@ _DRAWN = 1 / 3  # in one process, where trials cost bits, and nobody sends repor
 _CHARGED = 0.01  # the part of delta that the cap may cost
 _FINE = 0.01  # rounding at so small a part of the noise asks for no further digit
 _FEW_COUNTS = 2_000  # a cell with a smaller variance is far from normal
+_MOST_REPORTS = 64  # for each coordinate, before a planner chooses something else unasked
+_SPARE_BITS = 1 << 33  # a gigabyte of random bits takes less than a second
 _TOLERANCE = 1e-4  # relative, of the noise
 
 
@@ -60,6 +62,16 @@ class AddMoves:
         if digits not in self._certified:
             self._certified[digits] = self._smallest(digits)
         return self._certified[digits]
+
+    def worth_it(self, mechanism: Add) -> bool:
+        """Whether a planner should choose so much noise unasked: a small crowd needs many noise reports of each user.
+
+        In one process noise must not take much longer to draw than the values take to round.
+        """
+        dimension, users = self.domain.dimension, self.guarantee.users
+        if self.one_process:
+            return 2 * users * dimension * sum(mechanism.trials) <= 16 * users * dimension + _SPARE_BITS
+        return mechanism.reports(self.domain) <= dimension * _MOST_REPORTS
 
     def _smallest(self, digits: int) -> Add:
         """The best of a few splits: where few counts hide a user, an empty cell costs more than the rule knows."""
