@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ def damaged_structure(source: random.Random, text: str) -> bytes:
         elif kind == 4:
             home[last] = inside(json.loads(text), source.choice(list(places(json.loads(text)))))
         else:
-            home[last] = source.choice(WRONG)
+            home[last] = copy.deepcopy(source.choice(WRONG))  # what changes next may lie inside it
     return json.dumps(document).encode()
 
 

@@ -6,6 +6,7 @@ known from Spark's commit protocol: `_temporary/0/task_*` is there for each task
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.batch.spark_frames import NEEDS_JAVA, cells_in, first_one_waits, largest_error, slowly, users_frame
+from tests.forks import wait_until
 
 import shufflesum as ss
 from shufflesum.synthetic import heartbeats
@@ -54,24 +57,37 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     spark.stop()
 
 
-def executors() -> list[int]:
-    """The processes of executors that descend from this one."""
-    found, waiting = [], [os.getpid()]
-    while waiting:
-        for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-            for child in map(int, task.read_text().split()):
-                waiting.append(child)
-                if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(child)
+def executors(spark: Any) -> dict[str, int]:
+    """The processes of a session's executors, by Spark's names for them."""
+    driver = f":{spark.conf.get('spark.driver.port')}"
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            options = dict(pairwise(path.read_text(errors="replace").split("\0")))
+            if options.get("--driver-url", "").endswith(driver):
+                found[options["--executor-id"]] = int(path.parent.name)
     return found
+
+
+def both_executors(spark: Any) -> set[int]:
+    """The processes of the two executors, once both have registered: Spark starts and replaces them in its own time."""
+
+    def registered() -> bool:
+        known = set(spark.sparkContext._jsc.sc().getExecutorIds().mkString(",").split(","))
+        return len(known) == 2 and known == set(executors(spark))
+
+    wait_until(registered, 300)
+    return set(executors(spark).values())
 
 
 class Killer(threading.Thread):
     """Kills an executor once some tasks of a job have committed what they wrote below a folder, and others have not."""
 
-    def __init__(self, folder: str, pattern: str) -> None:
+    def __init__(self, spark: Any, pattern: str, folder: Path | None = None) -> None:
         super().__init__(daemon=True)
-        self._folder, self._pattern = Path(folder.removeprefix("file:")), pattern
+        self._spark = spark
+        self._folder = folder or Path(spark.sparkContext.getCheckpointDir().removeprefix("file:"))
+        self._pattern = pattern
         self._over = threading.Event()
         self.committed = 0
 
@@ -79,13 +95,12 @@ class Killer(threading.Thread):
         while not self._over.is_set():
             self.committed = sum(1 for _ in self._folder.glob(f"shufflesum-*/{self._pattern}/_temporary/0/task_*"))
             if self.committed:
-                os.kill(executors()[0], signal.SIGKILL)
+                os.kill(min(self.before), signal.SIGKILL)
                 return
             time.sleep(0.005)
 
     def __enter__(self) -> Killer:
-        self.before = set(executors())
-        assert len(self.before) == 2
+        self.before = both_executors(self._spark)
         self.start()
         return self
 
@@ -93,10 +108,7 @@ class Killer(threading.Thread):
         self._over.set()
         self.join()
         assert self.committed, "the job was over before anything could be killed"
-        deadline = time.monotonic() + 60
-        while len(executors()) < 2 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert len(set(executors()) - self.before) == 1
+        wait_until(lambda: len(both_executors(self._spark) - self.before) == 1, 300)
 
 
 def numbered(spark: Any, users: int, copies: int) -> Any:
@@ -119,7 +131,7 @@ def test_an_executor_killed_while_users_are_randomized(cluster: Any) -> None:
     from shufflesum.batch import spark
 
     users, copies = 8000, 4
-    with Killer(cluster.sparkContext.getCheckpointDir(), "parts") as killer:
+    with Killer(cluster, "parts") as killer:
         reports = spark.randomize(numbered(cluster, users, copies), identifying_plan(users, copies))
     assert killer.committed < PARTITIONS
     np.testing.assert_array_equal(np.sort(cells_in(reports)), everybody(users, copies))
@@ -131,7 +143,7 @@ def test_reports_are_not_drawn_again_when_an_executor_is_killed(cluster: Any) ->
     plan = unprotected_plan(users=1000, shape=20, coordinates=1, levels=3, noise_probability=0.5)
     reports = spark.randomize(users_frame(cluster, np.full((4000, 20), 0.4), PARTITIONS), plan)
     first = cells_in(reports)
-    os.kill(executors()[0], signal.SIGKILL)
+    os.kill(min(both_executors(cluster)), signal.SIGKILL)
     np.testing.assert_array_equal(np.sort(cells_in(reports)), np.sort(first))
 
 
@@ -148,7 +160,7 @@ def test_an_executor_killed_in_the_middle_of_the_shuffle(
         identifying_plan(users, copies),
     )
     slow = reports.mapInArrow(partial(slowly, seconds=0.5), reports.schema)
-    with Killer(cluster.sparkContext.getCheckpointDir(), stage) as killer:
+    with Killer(cluster, stage) as killer:
         shuffled = spark.shuffle(slow)
     assert killer.committed < (PARTITIONS if stage == "dealt" else 16)
     order = cells_in(shuffled)
@@ -183,7 +195,7 @@ def test_a_shuffle_that_writes_nothing_down_is_caught(cluster: Any, tmp_path: Pa
     slow = permuted.mapInArrow(partial(slowly, seconds=0.7), permuted.schema)
     output = tmp_path / "shufflesum-twin" / "parts"
     try:
-        with Killer(str(tmp_path), "parts"):
+        with Killer(cluster, "parts", tmp_path):
             slow.write.parquet(str(output))
     finally:
         for name in settings:
@@ -214,7 +226,7 @@ def test_end_to_end_within_the_predicted_error_with_a_killed_executor(
     frame = users_frame(cluster, beats, PARTITIONS)
     monkeypatch.setattr(spark.roles, "_BUCKET_BYTES", len(beats) * plan.reports * 4 // 16)
     reports = spark.randomize(frame, plan)
-    with Killer(cluster.sparkContext.getCheckpointDir(), "parts"):
+    with Killer(cluster, "parts"):
         shuffled = spark.shuffle(reports)
     found = spark.analyze(shuffled, plan)
     assert found.users == len(beats)

@@ -104,14 +104,20 @@ class Inside:
         rows = self._rows(f"SELECT users, state FROM {self._schema}round WHERE state != 'released'")
         return all(state == "open" and users < USERS for users, state in rows)
 
-    def left(self) -> Counter[bytes]:
-        """The reports that wait in the open round."""
-        ((number,),) = self._rows(f"SELECT number FROM {self._schema}round WHERE state = 'open'")
-        listed = self._rows(f"SELECT upload FROM {self._schema}arrivals_{number}")
-        put_away = self._rows(f"SELECT id FROM {self._schema}reports_{number}")
-        return Counter(report for (upload,) in listed for report in split(upload[UPLOAD_ID_BYTES:])) + Counter(
-            report for (report,) in put_away
-        )
+    def open_round(self) -> tuple[int, int]:
+        """The number of the open round, and how many users it has."""
+        ((number, users),) = self._rows(f"SELECT number, users FROM {self._schema}round WHERE state = 'open'")
+        return number, users
+
+    def listed(self) -> Counter[bytes]:
+        """The reports in the open round's list of arrivals."""
+        rows = self._rows(f"SELECT upload FROM {self._schema}arrivals_{self.open_round()[0]}")
+        return Counter(report for (upload,) in rows for report in split(upload[UPLOAD_ID_BYTES:]))
+
+    def sorted(self) -> Counter[bytes]:
+        """The reports that have left that list, each kept behind its place in the round's order."""
+        rows = self._rows(f"SELECT id FROM {self._schema}reports_{self.open_round()[0]}")
+        return Counter(placed[sql.PLACE_BYTES :] for (placed,) in rows)
 
 
 def short_list() -> None:
@@ -145,6 +151,11 @@ def test_nothing_is_lost_or_counted_twice_through_crashes(
             analyzer.answer = 201
         assert not crowd.failures
         wait_until(inside.settled)
+        number, users = inside.open_round()
+        for _ in range(USERS - 1 - users):  # so that some reports wait sorted and some in the list, whenever it ended
+            last = fake_upload(deployment.task, number)
+            assert server.upload(last).status == 201
+            crowd.accepted[number].append(last)
         server.stop()
     for batch in analyzer.received.values():
         assert USERS <= batch.users == len(crowd.accepted[batch.round_number])
@@ -152,7 +163,9 @@ def test_nothing_is_lost_or_counted_twice_through_crashes(
     released = [batch.round_number for batch in analyzer.received.values()]
     assert released == list(range(1, len(released) + 1))
     waiting = [upload for number in crowd.accepted if number > len(released) for upload in crowd.accepted[number]]
-    assert inside.left() == reports_of(waiting)
+    assert inside.listed()
+    assert inside.sorted()
+    assert inside.listed() + inside.sorted() == reports_of(waiting)
     members = {(attempt.batch_id, frozenset(attempt.reports)) for attempt in analyzer.attempts}
     assert len(members) == len({batch_id for batch_id, _ in members})
 
@@ -197,8 +210,8 @@ def test_a_full_disk_refuses_uploads_and_recovers_by_itself(tmp_path: Path) -> N
         assert server.upload(sent[-1]).status == 201  # it was not acknowledged, and it was not stored
         assert [server.upload(upload).problem for upload in sent] == ["repeated"] * len(sent)
         server.stop()
-    left = Inside(f"sqlite:{tmp_path / 'shuffler.db'}", deployment.task).left()
-    assert left == reports_of([first, *sent])
+    inside = Inside(f"sqlite:{tmp_path / 'shuffler.db'}", deployment.task)
+    assert inside.listed() + inside.sorted() == reports_of([first, *sent])
 
 
 def test_a_database_that_is_away_refuses_uploads_and_recovers_by_itself(tmp_path: Path, postgres: Postgres) -> None:
