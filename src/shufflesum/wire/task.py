@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from shufflesum._documents import OtherFormatError, decode_once
-from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.errors import FileError, ParameterError, PlanError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.protocol import shuffle
 from shufflesum.reports import Reports
