@@ -4,7 +4,7 @@ import inspect
 import math
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 import pytest
@@ -174,6 +174,15 @@ def test_more_users_and_more_epsilon_are_never_worse(name: str, values: list[flo
 def test_a_delta_that_cannot_be_certified_is_refused() -> None:
     with refusal("not-certified", "1e-15", error=PrivacyError):
         ss.plan(users=1, shape=4, epsilon=0.1, delta=1e-30)
+
+
+@pytest.mark.parametrize("delta", [1e-13, 1e-16])
+@pytest.mark.parametrize("mechanism", ["add", "replace"])
+def test_a_delta_below_what_composition_certifies_is_refused(
+    mechanism: Literal["add", "replace"], delta: float
+) -> None:
+    with refusal("not-certified", str(delta), error=PrivacyError):
+        ss.plan(users=50_000, shape=10, epsilon=1.0, delta=delta, mechanism=mechanism)
 
 
 def test_published_noise_above_one_is_refused_with_the_knobs_to_turn() -> None:

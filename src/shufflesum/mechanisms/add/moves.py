@@ -17,6 +17,7 @@ from shufflesum.mechanisms.add.mechanism import MOST_DIGITS, Add
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.add import smallest_cap
 from shufflesum.privacy.curator import gaussian_noise
+from shufflesum.privacy.engine.composition import check_delta
 
 __all__ = ["AddMoves"]
 
@@ -75,6 +76,7 @@ class AddMoves:
 
     def _smallest(self, digits: int) -> Add:
         """The best of a few splits: where few counts hide a user, an empty cell costs more than the rule knows."""
+        check_delta(self.guarantee.delta)  # below what composition certifies no noise would be enough
         honest, dimension = self.guarantee.honest_users, self.domain.dimension
         # As if losses were normal: the sum of 1/V_j over all cells and rounds is that of Gaussian noise.
         noise = gaussian_noise(self.guarantee.epsilon, self.guarantee.delta) ** 2 * dimension * self.guarantee.rounds
