@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from shufflesum.privacy.add import Cells, Group, overflow_upper
 from tests.oracles.added import capped_worst_delta, one_direction_delta, overflow, weights_of, worst_delta
 from tests.privacy.add.tiny import MIXED, TINY, Mixed, Setting, setting
+
+from shufflesum.privacy.add import Cells, Group, overflow_upper
 
 EPSILONS = [float(epsilon) for epsilon in np.linspace(0.0, 3.5, 8)]
 
