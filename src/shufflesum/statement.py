@@ -9,7 +9,7 @@ from shufflesum._rounding import upwards
 from shufflesum.errors import PlanError
 from shufflesum.plans import Plan
 
-__all__ = ["statement"]
+__all__ = ["dishonest", "statement"]
 
 _LARGEST = 700.0  # the largest epsilon whose exponential is a number here
 
@@ -64,10 +64,31 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 ## If the shuffler and the analyzer collude
 
 {_fallback(plan)}
+
+## If users do not keep to the protocol
+
+{textwrap.fill(f"What {dishonest(plan)}. That is a matter of accuracy, not of other users' privacy.", 120)}
 """
 
 
+def dishonest(plan: Plan) -> str:
+    """By how much users who send what they like can move a mean, in words."""
+    few = max(1, plan.users // 100)
+    if plan.one_process:
+        return f"one row can do: move a mean by at most {upwards(plan.influence(1))}; nobody sends reports of their own"
+    return (
+        f"one user can do who sends what they like: move a mean by at most {upwards(plan.influence(1))}; "
+        f"1 % of the users ({few:,}) together: by {upwards(plan.influence(few))}"
+    )
+
+
 def _device(plan: Plan) -> str:
+    if plan.one_process:
+        text = (
+            "- **One process** holds the data of all users and does what users, shuffler and analyzer would do; it is "
+            f"trusted with the data. As if each user sent {plan.mechanism.describe(plan.domain)}."
+        )
+        return textwrap.fill(text, 120, subsequent_indent="  ")
     text = (
         f"- **A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.domain)}. That makes "
         f"{plan.reports:,} reports ({plan.bytes_per_user['raw']:,} bytes), as many from everybody, each a message of its own."

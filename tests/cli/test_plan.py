@@ -17,6 +17,7 @@ from tests.replaced import with_guarantee
 import shufflesum as ss
 from shufflesum._rounding import upwards
 from shufflesum.errors import PlanError
+from shufflesum.mechanisms import Add
 from shufflesum.planning import PlanChoices
 from shufflesum.statement import statement
 
@@ -34,20 +35,35 @@ def test_json_is_a_plan_that_loads(command: Command, folder: Path) -> None:
         1.0,
         1e-6,
     )
-    assert (shown["mechanism"]["kind"], shown["guarantee"]["accountant"]) == ("replace", "exact")
-    assert (shown["dimension"], shown["reports"]) == (8, shown["mechanism"]["coordinates"])
-    assert shown["cells"] == 8 * (shown["mechanism"]["levels"] + 1)
+    assert (shown["mechanism"]["kind"], shown["guarantee"]["accountant"]) == ("add", "exact")
+    assert shown["local_epsilon"] is None
+    digits = shown["mechanism"]["digits"]
+    assert (shown["dimension"], shown["cells"]) == (8, 8 * digits)
+    assert shown["reports"] == 8 * digits + shown["mechanism"]["cap"]
     assert set(shown["expected_error"]) == {"sampling", "rounding", "noise", "total"}
     parts = shown["expected_error"]
     assert parts["total"] == pytest.approx(parts["sampling"] + parts["rounding"] + parts["noise"])
     assert shown["bytes_per_user"] == {"raw": 4 * shown["reports"], "sealed": 52 * shown["reports"]}
-    assert shown["local_epsilon"] > shown["guarantee"]["epsilon"]
+    paper = command("plan", *TARGET, "--mechanism", "replace", "--json").document
+    assert paper["local_epsilon"] > paper["guarantee"]["epsilon"]
+    assert (paper["reports"], paper["cells"]) == (
+        paper["mechanism"]["coordinates"],
+        8 * (paper["mechanism"]["levels"] + 1),
+    )
 
 
 def test_the_card_says_what_matters(command: Command) -> None:
     card = command("plan", *TARGET).out
     for words in ("each sends", "guarantee", "epsilon 1.0, delta 1e-6", "per coordinate", "the paper", "collude"):
         assert words in card
+    for words in ("blank", "sealed", "curator", "1 % of the users (50)", "none if shuffler and analyzer collude"):
+        assert words in card
+    paper = command("plan", *TARGET, "--mechanism", "replace").out
+    assert "blank" not in paper
+    assert "curator" in paper
+    assert "1 % of the users (50)" in paper
+    alone = command("plan", *TARGET, "--one-process").out
+    assert "nothing is sent" in alone
 
 
 def test_fixed_choices_and_caps_are_respected(command: Command) -> None:
@@ -64,7 +80,8 @@ def test_fixed_choices_and_caps_are_respected(command: Command) -> None:
 @pytest.mark.parametrize("name", ["plan", "run"])
 def test_whatever_the_library_lets_one_choose_is_an_option(name: str) -> None:
     module = importlib.import_module(f"shufflesum.cli.{name}")
-    assert {parameter.name for parameter in module.command.params} >= PlanChoices.__optional_keys__
+    # `run` is one process
+    assert {parameter.name for parameter in module.command.params} >= PlanChoices.__optional_keys__ - {"one_process"}
 
 
 def test_rounds_and_dishonest_users_cost_noise(command: Command) -> None:
@@ -207,6 +224,34 @@ def test_privacy_of_several_coordinates_rounds_and_schemes(command: Command) -> 
     assert uniform["epsilon_lower"] == 0
 
 
+def test_privacy_of_a_plan_and_of_noise_as_further_reports(command: Command, folder: Path) -> None:
+    plan = ss.plan(users=5000, shape=8, epsilon=1.0, delta=1e-6, digits=2)
+    (folder / "plan.json").write_text(plan.to_json())
+    assert isinstance(plan.mechanism, Add)
+    numbers = {"trials": plan.mechanism.trials, "probabilities": plan.mechanism.probabilities}
+    given = [word for name, values in numbers.items() for word in (f"--{name}", ",".join(map(repr, values)))]
+    protocol = ("--users", "5000", "--dimension", "8", *given, "--cap", str(plan.mechanism.cap))
+    whole = command("privacy", "--plan", "plan.json", "--epsilon", "1", "--json").document
+    assert whole == command("privacy", *protocol, "--epsilon", "1", "--json").document
+    assert 0 < whole["delta_lower"] < whole["delta_upper"] <= 1e-6
+    assert "without the shuffler: none" in command("privacy", "--plan", "plan.json", "--delta", "1e-6").out
+    for arguments, problem in (
+        (("--plan", "plan.json", "--users", "5"), "[conflicting-arguments]"),
+        (("--users", "5", "--trials", "3", "--dimension", "2"), "[missing-argument]"),
+        (("--users", "5", "--trials", "x", "--probabilities", "0.1", "--dimension", "2"), "[wrong-type]"),
+        (
+            (
+                "--levels",
+                "3",
+            ),
+            "[missing-argument]",
+        ),
+    ):
+        done = command("privacy", *arguments, "--epsilon", "1")
+        assert done.code == 2
+        assert problem in done.err
+
+
 @pytest.mark.parametrize("extra", [(), ("--epsilon", "1", "--delta", "1e-6")])
 def test_privacy_asks_for_exactly_one(command: Command, extra: tuple[str, ...]) -> None:
     done = command("privacy", "--users", "100", "--levels", "1", "--noise-probability", "0.5", *extra)
@@ -215,7 +260,7 @@ def test_privacy_asks_for_exactly_one(command: Command, extra: tuple[str, ...]) 
 
 
 def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Command, folder: Path) -> None:
-    plan = ss.plan(users=5000, shape=8, epsilon=0.777777, delta=1.23456e-7, rounds=3, honest_fraction=0.9)
+    plan = ss.plan(users=5000, shape=8, epsilon=0.777777, delta=1.23456e-7, rounds=3, honest_fraction=0.9, levels=2)
     (folder / "plan.json").write_text(plan.to_json())
     page = command("statement", "plan.json").out
     assert "**0.778**, **1.24e-7**" in page
@@ -223,6 +268,7 @@ def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Comma
         assert words in page
     assert plan.local_epsilon is not None
     assert upwards(plan.local_epsilon) in page
+    assert f"at most {upwards(plan.influence(1))}" in page
     assert len(page.splitlines()) < 60
     assert command("statement", "plan.json", "-o", "page.md").code == 0
     assert (folder / "page.md").read_text().strip() == page.strip()

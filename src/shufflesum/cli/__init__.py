@@ -22,7 +22,7 @@ COMMANDS = {
     "estimate": "Ask a task's analyzer for its estimate.",
     "keygen": "Make the analyzer's key pair.",
     "plan": "Choose reports, levels and noise for a privacy target.",
-    "privacy": "The certified guarantee of given protocol parameters.",
+    "privacy": "The certified guarantee of a plan or of given protocol parameters.",
     "randomize": "Users' rows in files to a folder of reports.",
     "reproduce": "Repeat the paper's experiments, and compare with a certified guarantee.",
     "run": "Private mean and sum of the rows of a file.",

@@ -44,10 +44,16 @@ def plan_options(function: _F) -> _F:
     for option in reversed(
         (
             click.option("--bounds", nargs=2, type=float, metavar="LO HI", help="Public bounds of all values.  [0 1]"),
-            click.option("--coordinates", type=int, metavar="T", help="Coordinates each user reports.  [chosen]"),
-            click.option("--max-reports", type=int, metavar="N", help="At most so many reports a user."),
-            click.option("--levels", type=int, metavar="K", help="Rounding steps of a value.  [chosen]"),
-            click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="[stratified]"),
+            click.option(
+                "--mechanism",
+                type=click.Choice(["replace", "add"]),
+                help="replace: noise instead of some reports; add: noise as further reports.  [chosen]",
+            ),
+            click.option("--max-reports", type=int, metavar="N", help="Most reports of a user, blanks included."),
+            click.option("--digits", type=int, metavar="J", help="add: binary digits of a value.  [chosen]"),
+            click.option("--coordinates", type=int, metavar="T", help="replace: those each user reports.  [chosen]"),
+            click.option("--levels", type=int, metavar="K", help="replace: rounding steps of a value.  [chosen]"),
+            click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="replace.  [stratified]"),
             click.option(
                 "--accountant",
                 type=click.Choice(["exact", "paper"]),

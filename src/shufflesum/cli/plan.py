@@ -17,6 +17,7 @@ from shufflesum.planning import alternatives, plan_for_error, published_plan
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
+from shufflesum.statement import dishonest
 from shufflesum.tables import StagedOutputs
 
 __all__ = ["command"]
@@ -29,6 +30,7 @@ __all__ = ["command"]
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, required=True, help="The guarantee's delta.")
 @plan_options
+@click.option("--one-process", is_flag=True, default=None, help="For whoever holds all data: nothing is sent.")
 @click.option(
     "--target-error",
     type=float,
@@ -110,15 +112,14 @@ def card(plan: Plan, spread: float | None = None) -> str:
     guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
     lines = {
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
-        "each sends": [
-            *textwrap.wrap(plan.mechanism.describe(plan.domain), 88),
-            f"{plan.bytes_per_user['raw']:,} bytes a user and round ({plan.bytes_per_user['sealed']:,} sealed)",
-        ],
+        "each sends": [*textwrap.wrap(plan.mechanism.describe(plan.domain), 88), sent(plan)],
         "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
         "error": [
             f"{per_coordinate:.3g} per coordinate (root mean square, worst data)",
             f"squared, all coordinates: {error.total:.4g} = {split}",
+            f"{upwards(error.total / plan.curator_error)} times that of a curator whom everybody trusts",
         ],
+        "dishonest": textwrap.wrap(dishonest(plan), 88),
         "the paper": textwrap.wrap(_published(plan), 88),
         "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
     }
@@ -138,6 +139,15 @@ def card(plan: Plan, spread: float | None = None) -> str:
     for label, (first, *more) in lines.items():
         text += [f"  {label:<12} {first}", *(f"{'':15}{line}" for line in more)]
     return "\n".join(text)
+
+
+def sent(plan: Plan) -> str:
+    """How much leaves a device."""
+    if plan.one_process:
+        return "one process holds all data and draws all noise: nothing is sent"
+    blanks = f", about {plan.blanks:,.0f} of them blank" if plan.blanks else ""
+    size = plan.bytes_per_user
+    return f"{plan.reports:,} reports a user and round{blanks}: {size['raw']:,} bytes ({size['sealed']:,} sealed)"
 
 
 def _published(plan: Plan) -> str:
@@ -161,17 +171,21 @@ def _published(plan: Plan) -> str:
 
 def _draw(plan: Plan, path: Path) -> None:
     parts = {
-        option.reports: {
+        _label(option): {
             "sampling": option.expected_error.sampling,
             "rounding": option.expected_error.rounding,
             "noise": option.expected_error.noise,
         }
-        for option in reversed(alternatives(plan))
+        for option in alternatives(plan)
     }
     chart = error_chart(
         parts,
-        title="Predicted error by number of reports",
+        title="Predicted error by what a user sends",
         subtitle=f"{plan.users:,} users, {plan.dimension:,} coordinates, epsilon {upwards(plan.epsilon)}, "
         f"delta {upwards(plan.delta)}; worst data, certified noise",
     )
     save_chart(chart, path)
+
+
+def _label(option: Plan) -> str:
+    return f"{option.reports:,} ({option.mechanism.kind})"

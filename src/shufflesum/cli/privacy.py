@@ -1,73 +1,112 @@
-"""`shufflesum privacy`: the certified guarantee of given protocol parameters."""
+"""`shufflesum privacy`: the certified guarantee of a plan, or of given protocol parameters."""
 
 from __future__ import annotations
 
 import json
+import math
+from pathlib import Path
+from typing import Any
 
 import click
 
 from shufflesum._rounding import downwards, upwards
+from shufflesum._search import GRID
 from shufflesum.cli.options import console
+from shufflesum.domain import EveryCoordinate
 from shufflesum.errors import ParameterError
-from shufflesum.privacy import Setting, local_epsilon
+from shufflesum.mechanisms import Accounting, Add
+from shufflesum.mechanisms.replace import ReplaceAccounting
+from shufflesum.plans import Plan
+from shufflesum.privacy import Guarantee, Setting
 
 __all__ = ["command"]
 
 
-@click.command("privacy", short_help="The certified guarantee of given protocol parameters.")
-@click.option("--users", type=int, required=True, metavar="N", help="Users in a batch.")
-@click.option("--levels", type=int, required=True, metavar="K", help="Rounding steps of a value.")
-@click.option("--noise-probability", type=float, required=True, metavar="G", help="Chance of a random report.")
-@click.option("--coordinates", type=int, default=1, show_default=True, metavar="T", help="Coordinates a user reports.")
+def _numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(number) for number in text.split(",")]
+    except ValueError:
+        raise ParameterError(
+            "wrong-type", f"--{parameter.name} is {text!r}; write numbers with commas, such as 10,5,3"
+        ) from None
+
+
+@click.command("privacy", short_help="The certified guarantee of a plan or of given protocol parameters.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="That of this plan; instead of all below.")
+@click.option("--users", type=int, metavar="N", help="Users in a batch.")
+@click.option("--dimension", type=int, metavar="D", help="Coordinates of all; needed but for stratified replace.")
+@click.option("--levels", type=int, metavar="K", help="replace: rounding steps of a value.")
+@click.option("--noise-probability", type=float, metavar="G", help="replace: chance of a random report.")
+@click.option("--coordinates", type=int, metavar="T", help="replace: coordinates a user reports.  [1]")
+@click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="replace.  [stratified]")
+@click.option("--trials", callback=_numbers, metavar="Q,...", help="add: a user's trials of noise, digit by digit.")
+@click.option("--probabilities", callback=_numbers, metavar="P,...", help="add: their chances.")
+@click.option("--cap", type=int, metavar="C", help="add: most noise reports of a user.  [none, as in one process]")
 @click.option("--rounds", type=int, default=1, show_default=True, metavar="R", help="Rounds each user takes part in.")
-@click.option("--dimension", type=int, metavar="D", help="Coordinates of all; for uniform sampling; tightens levels 1.")
-@click.option("--sampling", type=click.Choice(["stratified", "uniform"]), default="stratified", show_default=True)
 @click.option("--honest-fraction", type=float, default=1.0, show_default=True, metavar="F")
 @click.option("--epsilon", type=float, help="Ask for delta at this epsilon.")
 @click.option("--delta", type=float, help="Ask for epsilon at this delta.")
 @click.option("--json", "as_json", is_flag=True)
-def command(
-    users: int,
-    levels: int,
-    noise_probability: float,
-    coordinates: int,
-    rounds: int,
-    dimension: int | None,
-    sampling: str,
-    honest_fraction: float,
-    epsilon: float | None,
-    delta: float | None,
-    as_json: bool,
-) -> None:
+def command(epsilon: float | None, delta: float | None, as_json: bool, **given: Any) -> None:
     """Bound delta at an epsilon, or epsilon at a delta, from both sides.
 
     The upper bound holds for every data set; the lower bound is shown by concrete data sets, so nothing can beat it.
+
+    \b
+    Example: shufflesum privacy --plan plan.json --epsilon 0.5
+             shufflesum privacy --users 50000 --levels 3 --noise-probability 0.004 --delta 1e-6
+             shufflesum privacy --users 50000 --dimension 100 --trials 2 --probabilities 0.0205 --delta 1e-6
     """
     if (epsilon is None) == (delta is None):
         raise ParameterError(
             "conflicting-arguments", "give exactly one of --epsilon (to ask for delta) and --delta (to ask for epsilon)"
         )
-    setting = Setting(
-        users=users,
-        levels=levels,
-        coordinates=coordinates,
-        rounds=rounds,
-        dimension=dimension,
-        sampling="uniform" if sampling == "uniform" else "stratified",
-        honest_fraction=honest_fraction,
-    )
+    accounting = _accounting({name: value for name, value in given.items() if value is not None})
     if epsilon is not None:
-        asked, found = "delta", setting.delta(noise_probability, epsilon)
+        asked, found = "delta", accounting.delta(epsilon)
         answer = {"epsilon": epsilon, "delta_upper": found.upper, "delta_lower": found.lower}
     else:
         assert delta is not None
-        asked, found = "epsilon", setting.epsilon(noise_probability, delta)
+        asked, found = "epsilon", accounting.epsilon(delta)
         answer = {"delta": delta, "epsilon_upper": found.upper, "epsilon_lower": found.lower}
     if as_json:
         click.echo(json.dumps({name: value if value < float("inf") else None for name, value in answer.items()}))
         return
-    given = f"epsilon {upwards(epsilon)}" if epsilon is not None else f"delta {upwards(delta or 0.0)}"
-    console.print(f"at {given}: {asked} is at most [bold]{upwards(found.upper, 4)}[/bold] for every data set,")
+    at = f"epsilon {upwards(epsilon)}" if epsilon is not None else f"delta {upwards(delta or 0.0)}"
+    console.print(f"at {at}: {asked} is at most [bold]{upwards(found.upper, 4)}[/bold] for every data set,")
     console.print(f"and at least {downwards(found.lower, 4)} for some")
-    alone = local_epsilon(levels=levels, noise_probability=noise_probability, coordinates=coordinates, rounds=rounds)
-    console.print(f"without the shuffler: epsilon {upwards(alone, 4)}, delta 0")
+    alone = accounting.local_epsilon
+    console.print(f"without the shuffler: {'none' if alone is None else f'epsilon {upwards(alone, 4)}, delta 0'}")
+
+
+def _accounting(given: dict[str, Any]) -> Accounting:
+    usual = {"rounds": 1, "honest_fraction": 1.0}
+    if plan_file := given.pop("plan_file", None):
+        if extra := [name for name, value in given.items() if usual.get(name) != value]:
+            raise ParameterError(
+                "conflicting-arguments",
+                f"--{extra[0].replace('_', '-')} cannot be given with --plan, which fixes it already",
+            )
+        return Plan.load(plan_file).privacy
+    guarantee = Guarantee(1.0, 1.0, _needed(given, "users"), given["honest_fraction"], given["rounds"], "none")
+    if "trials" in given or "probabilities" in given:
+        trials, chances = _needed(given, "trials"), _needed(given, "probabilities")
+        drawn = tuple(math.floor(chance * GRID) / GRID for chance in chances)  # no more noise than was asked about
+        mechanism = Add(len(trials), tuple(map(int, trials)), drawn, given.get("cap"))
+        return mechanism.accounting(EveryCoordinate(_needed(given, "dimension")), guarantee)
+    setting = Setting(
+        users=guarantee.users,
+        levels=_needed(given, "levels"),
+        coordinates=given.get("coordinates", 1),
+        rounds=guarantee.rounds,
+        dimension=given.get("dimension"),
+        sampling=given.get("sampling", "stratified"),
+        honest_fraction=guarantee.honest_fraction,
+    )
+    return ReplaceAccounting(setting, _needed(given, "noise_probability"))
+
+
+def _needed(given: dict[str, Any], name: str) -> Any:
+    if name not in given:
+        raise ParameterError("missing-argument", f"--{name.replace('_', '-')} is missing; give it, or a --plan")
+    return given[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from shufflesum.plots._altair import alt
 from shufflesum.plots.key import KeyEntry, figure, plot
@@ -31,9 +32,9 @@ __all__ = ["error_chart", "parts_chart"]
 _COLOURS = {"sampling": SKY, "rounding": ORANGE, "noise": BLUE}
 
 
-def error_chart(parts: Mapping[int, Mapping[str, float]], *, title: str, subtitle: str = "") -> alt.LayerChart:
-    """Predicted squared error by number of reports a user sends: number -> part -> error, its parts stacked."""
-    x = alt.X("t:O", title="Reports each user sends", axis=alt.Axis(labelAngle=0))
+def error_chart(parts: Mapping[str, Mapping[str, float]], *, title: str, subtitle: str = "") -> alt.LayerChart:
+    """Predicted squared error by what a user sends: in words -> part -> error, its parts stacked."""
+    x = alt.X("t:O", sort=list(parts), title="Reports each user sends", axis=alt.Axis(labelAngle=0))
     y = error_axis("error", f"{ERROR}, all coordinates")
     legend = alt.Legend(title=None, orient="top", labelLimit=500)
     return alt.LayerChart(
@@ -71,7 +72,7 @@ def parts_chart(rows: Rows, *, title: str, subtitle: Sequence[str]) -> alt.VConc
 
 
 def _stacked(
-    parts: Mapping[int, Mapping[str, float]], y: alt.Y, width: float, legend: alt.Legend | None
+    parts: Mapping[Any, Mapping[str, float]], y: alt.Y, width: float, legend: alt.Legend | None
 ) -> list[alt.Chart]:
     """A bar for each number of reports, with the whole error written above it."""
     rows = [

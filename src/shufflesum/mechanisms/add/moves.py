@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from shufflesum._search import GRID, bracket
 from shufflesum.domain import Domain
+from shufflesum.errors import PrivacyError
 from shufflesum.mechanisms.add.accounting import user_noise
 from shufflesum.mechanisms.add.mechanism import MOST_DIGITS, Add
 from shufflesum.privacy import Guarantee
@@ -25,9 +26,10 @@ _SENT = 1 / 24  # the chance of a trial at most: noise reports then are hardly m
 _DRAWN = 1 / 3  # in one process, where trials cost bits, and nobody sends reports
 _CHARGED = 0.01  # the part of delta that the cap may cost
 _FINE = 0.01  # rounding at so small a part of the noise asks for no further digit
-_FEW_COUNTS = 2_000  # a cell with a smaller variance is far from normal
+_FEW_COUNTS = 20  # a cell with a smaller variance is far from normal
 _MOST_REPORTS = 64  # for each coordinate, before a planner chooses something else unasked
 _SPARE_BITS = 1 << 33  # a gigabyte of random bits takes less than a second
+_DOUBLINGS = 8  # of the trials, where the guess was far too low
 _TOLERANCE = 1e-4  # relative, of the noise
 
 
@@ -78,10 +80,11 @@ class AddMoves:
         """The best of a few splits: where few counts hide a user, an empty cell costs more than the rule knows."""
         check_delta(self.guarantee.delta)  # below what composition certifies no noise would be enough
         honest, dimension = self.guarantee.honest_users, self.domain.dimension
+        check_delta(self.guarantee.delta)
         # As if losses were normal: the sum of 1/V_j over all cells and rounds is that of Gaussian noise.
         noise = gaussian_noise(self.guarantee.epsilon, self.guarantee.delta) ** 2 * dimension * self.guarantee.rounds
-        few = 2 * noise < _FEW_COUNTS
-        ratios = (2.0, 1.4, 1.0) if few and digits > 1 else (2.0,)
+        few = noise < _FEW_COUNTS
+        ratios = (2.0, 1.4) if few and digits > 1 else (2.0,)
         found = [self._with_split(digits, noise, ratio) for ratio in ratios]
         best = min(found, key=lambda mechanism: mechanism.expected_error(self.domain, self.guarantee.users).noise)
         if self.one_process:
@@ -108,9 +111,14 @@ class AddMoves:
             accounting = scaled(scale).accounting(self.domain.neighbours, guarantee)
             return accounting.cells.delta_upper(guarantee.epsilon)
 
-        while True:
+        for _ in range(_DOUBLINGS):
             highest = min(0.2499 * honest * q / variance for variance, q in zip(guess, trials, strict=True))
             _, enough = bracket(delta, target, guess=1.01, highest=highest, tolerance=_TOLERANCE, spread=1.02)
             if enough < math.inf:
                 return scaled(enough)
             trials = [2 * q for q in trials]
+        raise PrivacyError(
+            "privacy-out-of-reach",
+            f"no noise is certified for epsilon = {guarantee.epsilon}, delta = {guarantee.delta} with "
+            f"{honest} honest users under mechanism 'add'; raise users, epsilon or delta",
+        )

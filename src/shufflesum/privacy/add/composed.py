@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shufflesum._search import bisect
-from shufflesum.errors import ParameterError
+from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.add import cell
 from shufflesum.privacy.engine.composition import (
     MOST_COMPOSITIONS,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_TRIALS", "Cells", "Group"]
 
 MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers
+_MOST_VARIANCE = 1e12  # of one cell: its law is then listed over tens of millions of counts
 _ANSWERS = 256  # composed bounds that are remembered
 _NODES = 40  # of the lower bounds' grid per deviation: cheap, because atoms are listed one by one
 
@@ -62,6 +63,12 @@ class Group:
         if not 0.0 < self.probability < 1.0:
             raise ParameterError(
                 "out-of-range", f"probability is {self.probability}; it must lie strictly between 0 and 1"
+            )
+        if self.trials * self.probability * (1.0 - self.probability) > _MOST_VARIANCE:
+            raise PrivacyError(
+                "not-certified",
+                f"a cell's noise has variance {self.trials * self.probability:.1e}; up to {_MOST_VARIANCE:.0e} can be "
+                "certified: lower rounds or the dimension, or raise epsilon",
             )
         if not 1 <= self.copies <= MOST_COMPOSITIONS:
             raise ParameterError(
