@@ -78,7 +78,6 @@ class AddMoves:
 
     def _smallest(self, digits: int) -> Add:
         """The best of a few splits: where few counts hide a user, an empty cell costs more than the rule knows."""
-        check_delta(self.guarantee.delta)  # below what composition certifies no noise would be enough
         honest, dimension = self.guarantee.honest_users, self.domain.dimension
         check_delta(self.guarantee.delta)
         # As if losses were normal: the sum of 1/V_j over all cells and rounds is that of Gaussian noise.
