@@ -22,7 +22,7 @@ def _seconds(job: Callable[[], object], repeats: int = 3) -> float:
     return best
 
 
-def _row(what: str, limit: float, *jobs: Callable[[], object]) -> Row:
+def seconds_row(what: str, limit: float, *jobs: Callable[[], object]) -> Row:
     worst = max(_seconds(job) for job in jobs)
     return Row(what, f"{worst:.3f} s", f"below {limit:g} s", worst < limit)
 
@@ -47,19 +47,21 @@ def rows() -> list[Row]:
         return job
 
     return [
-        _row(
+        seconds_row(
             "one certified delta at n = 1e8, the slowest of noise probability 2e-6, 1e-3 and 0.5",
             0.2,
             delta(2e-6, 0.95),
             delta(1e-3, 0.02),
             delta(0.5, 1e-3),
         ),
-        _row(
+        seconds_row(
             "smallest noise probability, t = 1, the slowest of n = 1e3, 5e4, 1e6, 1e8, 1e10",
             0.5,
             *(smallest(n, k, e) for n in (10**3, 5 * 10**4, 10**6, 10**8, 10**10) for k, e in ((1, 1.0), (10, 0.1))),
         ),
-        _row("smallest noise probability, composed, t = 100, the slower of k = 1 and 3", 3.0, composed(1), composed(3)),
-        _row("a full automatic plan, n = 5e4, d = 100", 10.0, plan(50_000, 100)),
-        _row("a full automatic plan, n = 1e6, d = 10,000", 10.0, plan(10**6, 10_000)),
+        seconds_row(
+            "smallest noise probability, composed, t = 100, the slower of k = 1 and 3", 3.0, composed(1), composed(3)
+        ),
+        seconds_row("a full automatic plan, n = 5e4, d = 100", 10.0, plan(50_000, 100)),
+        seconds_row("a full automatic plan, n = 1e6, d = 10,000", 10.0, plan(10**6, 10_000)),
     ]

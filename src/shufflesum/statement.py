@@ -67,7 +67,7 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 
 ## If users do not keep to the protocol
 
-{textwrap.fill(f"What {dishonest(plan)}. That is a matter of accuracy, not of other users' privacy.", 120)}
+{textwrap.fill(f"At most, {dishonest(plan)}. That is a matter of accuracy, not of other users' privacy.", 120)}
 """
 
 
@@ -75,10 +75,10 @@ def dishonest(plan: Plan) -> str:
     """By how much users who send what they like can move a mean, in words."""
     few = max(1, plan.users // 100)
     if plan.one_process:
-        return f"one row can do: move a mean by at most {upwards(plan.influence(1))}; nobody sends reports of their own"
+        return f"one row moves a mean by {upwards(plan.influence(1))}; nobody sends reports of their own"
     return (
-        f"one user can do who sends what they like: move a mean by at most {upwards(plan.influence(1))}; "
-        f"1 % of the users ({few:,}) together: by {upwards(plan.influence(few))}"
+        f"one user who sends what they like moves a mean by {upwards(plan.influence(1))}, "
+        f"and 1 % of the users ({few:,}) by {upwards(plan.influence(few))}"
     )
 
 

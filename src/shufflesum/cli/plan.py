@@ -119,7 +119,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
             f"squared, all coordinates: {error.total:.4g} = {split}",
             f"{upwards(error.total / plan.curator_error)} times that of a curator whom everybody trusts",
         ],
-        "dishonest": textwrap.wrap(dishonest(plan), 88),
+        "dishonest": textwrap.wrap(f"at most, {dishonest(plan)}", 88),
         "the paper": textwrap.wrap(_published(plan), 88),
         "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
     }
@@ -188,4 +188,4 @@ def _draw(plan: Plan, path: Path) -> None:
 
 
 def _label(option: Plan) -> str:
-    return f"{option.reports:,} ({option.mechanism.kind})"
+    return f"{option.reports:,} {option.mechanism.kind}"

@@ -34,7 +34,8 @@ _COLOURS = {"sampling": SKY, "rounding": ORANGE, "noise": BLUE}
 
 def error_chart(parts: Mapping[str, Mapping[str, float]], *, title: str, subtitle: str = "") -> alt.LayerChart:
     """Predicted squared error by what a user sends: in words -> part -> error, its parts stacked."""
-    x = alt.X("t:O", sort=list(parts), title="Reports each user sends", axis=alt.Axis(labelAngle=0))
+    axis = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ' ')")  # a line for each word
+    x = alt.X("t:O", sort=list(parts), title="Reports each user sends", axis=axis)
     y = error_axis("error", f"{ERROR}, all coordinates")
     legend = alt.Legend(title=None, orient="top", labelLimit=500)
     return alt.LayerChart(
