@@ -54,12 +54,16 @@ def in_short(
         )
     ours = _line_at(by_users, experiment, defaults.users)
     if ours is not None and standard is not None:
-        error, curator = ours
+        error, added, curator = ours
         lines.append(
             f"With a certified guarantee at δ = {upwards(comparisons.CERTIFIED_DELTA)}, and the number of reports "
             f"chosen by the planner, the error is {error:.5f}: {number(standard, 'measured') / error:.0f} "
             f"times below the paper's setting, and {error / curator:.1f} times that of a curator whom everybody "
             f"would have to trust."
+        )
+        lines.append(
+            f"With noise as further reports (mechanism add) and the same guarantee it is {added:.3g}, "
+            f"{added / curator:.2f} times the curator's {curator:.3g}."
         )
     if contrast is not None:
         apart = {name: "impossible" if n is None else f"{n}" for name, n in contrast.apart.items()}
@@ -75,9 +79,9 @@ def in_short(
     return lines
 
 
-def _line_at(sweep: comparisons.Sweep, experiment: Experiment, users: int) -> tuple[float, float] | None:
-    """The planned line's measured error and the curator's at one number of users."""
+def _line_at(sweep: comparisons.Sweep, experiment: Experiment, users: int) -> tuple[float, float, float] | None:
+    """The measured errors of replace and add, as planned, and the curator's at one number of users."""
     rows = [row for row in comparisons.sweep_table(sweep, experiment) if row["n"] == users]
     found = {str(row["line"]): row for row in rows}
-    planned, curator = found[comparisons.PLANNED], found[comparisons.CURATOR]
-    return number(planned, "measured"), number(curator, "predicted")
+    replaced, added, curator = (found[line] for line in (comparisons.PLANNED, comparisons.ADDED, comparisons.CURATOR))
+    return number(replaced, "measured"), number(added, "measured"), number(curator, "predicted")
