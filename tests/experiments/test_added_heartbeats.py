@@ -93,6 +93,9 @@ def test_the_prediction_from_the_datas_own_rounding_agrees(runs: Runs) -> None:
 
 
 def test_intervals_cover_what_they_say(runs: Runs) -> None:
-    """30,000 intervals: 94 % would be seen at a true 95 % once in 10^14 times. Rounding at its worst makes them wider."""
+    """30,000 intervals, whose part that holds the truth has a standard error of 0.13 % if they hold it in 95 %.
+
+    A coordinate's 300 intervals hold it in less than 85 % once in 10^11 times.
+    """
     assert 0.94 <= runs.covered.mean() <= 0.99
-    assert 0.85 <= runs.covered.mean(axis=0).min()
+    assert runs.covered.mean(axis=0).min() >= 0.85
