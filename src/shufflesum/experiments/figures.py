@@ -152,14 +152,17 @@ def _comparison(
     rows = sweep_table(sweep, experiment)
     last = {str(row["line"]): row for row in rows if row[sweep.symbol] == sweep.values[-1]}
     replaced, added = last[PLANNED], last[ADDED]
-    times = [f"{number(row, f'measured over {CURATOR}'):.2f}" for row in (replaced, added)]
+    times = {
+        kind: " and ".join(f"{number(row, f'{kind} over {CURATOR}'):.2f}" for row in (replaced, added))
+        for kind in ("predicted", "measured")
+    }
     caption = (
         f"Squared error of the mean, summed over the coordinates, at {about}: lines are predicted from the data, "
         f"points measured ({experiment.repeats} runs). At {sweep.symbol} = {sweep.values[-1]:,} each user sends "
         f"{replaced['reports']:,} reports with replace (k = {replaced['k']}) and {added['reports']:,}, with blanks, "
-        f"with add ({added['J']} digits); the measured errors are {times[0]} and {times[1]} times the curator's. The "
-        "trusted curator sees all data and adds noise once, Gaussian or Laplace, whichever is better (its line is "
-        f"exact, not measured). {caption}"
+        f"with add ({added['J']} digits); the errors are {times['predicted']} times the curator's as predicted, "
+        f"{times['measured']} times as measured. The trusted curator sees all data and adds noise once, Gaussian or "
+        f"Laplace, whichever is better (its line is exact, not measured). {caption}"
     )
     subtitle = [f"{about}; lines predicted, points measured", experiment.data.note]
     chart = sweep_chart(
