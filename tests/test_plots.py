@@ -164,7 +164,7 @@ def sweep_rows() -> list[dict[str, Any]]:
     return [
         {"n": n, "line": line, "possible": possible, **({"predicted": 0.1, "measured": 0.2} if possible else {})}
         for n in (100, 400)
-        for line, possible in (*((f"line {i}", True) for i in range(5)), ("the paper's", n > 100))
+        for line, possible in (*((f"line {i}", True) for i in range(6)), ("the paper's", n > 100))
     ]
 
 
@@ -210,6 +210,25 @@ def test_a_sweep_is_a_line_and_points_for_everything_that_is_compared() -> None:
     assert all(line in svg for line in lines)
     assert svg.count('aria-roledescription="line mark"') == len(lines)
     assert "NaN" not in svg
+
+
+def test_a_sweep_over_one_line_has_a_second_plot_and_a_key_of_what_is_drawn() -> None:
+    lines = list(dict.fromkeys(row["line"] for row in sweep_rows()))
+    rows = [
+        {**row, "predicted over line 1": 1.5, "measured over line 1": 2.5} if row["possible"] else row
+        for row in sweep_rows()
+        if row["line"] in ("line 1", "line 2", "the paper's")
+    ]
+    chart = sweep_chart(rows, symbol="n", axis="Users n", lines=lines, title="t", subtitle=["s"], over="line 1")
+    spec = drawn(chart)
+    above, below = spec["vconcat"]
+    assert marks(above) == marks(below) == ["rect", "text", "line", "point"]
+    points = {row.get("point over line 1") for row in spec["datasets"][spec["data"]["name"]]}
+    assert points == {2.5, None}
+    svg, _ = rendered(chart)
+    assert "Times that of a line 1" in svg
+    assert "line 2" in svg
+    assert "line 3" not in svg
 
 
 def test_the_parts_of_the_error_are_stacked_and_their_sum_is_written_above() -> None:

@@ -36,7 +36,8 @@ def test_the_five_lines_of_the_example_run(arrays: np.ndarray) -> None:
     assert (low < estimate.mean).all()
     assert (estimate.mean < high).all()
     assert estimate.report_counts.shape == (100,)
-    assert estimate.report_counts.sum() == 50_000 * plan.reports
+    # Blanks are not counted; how many there are varies by less than 5,000 (a standard deviation).
+    assert abs(estimate.report_counts.sum() - 50_000 * (plan.reports - plan.blanks)) < 7 * 5_000
     np.testing.assert_allclose(estimate.sum, 50_000 * estimate.mean)
     truth = arrays.mean(axis=0, dtype=np.float64)
     # 100 errors of a normal law: beyond 7 standard errors once in 10^9 runs

@@ -5,29 +5,8 @@ import math
 
 import pytest
 
-from shufflesum.experiments.baselines import (
-    curator_error,
-    gaussian_noise,
-    local_choice,
-    local_delta,
-    local_noise_probability,
-)
+from shufflesum.experiments.baselines import local_choice, local_delta, local_noise_probability
 from shufflesum.privacy import local_epsilon
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.25, 1e-6), (0.95, 1e-6), (4.0, 1e-6), (1.0, 1e-3)])
-def test_gaussian_noise_is_the_least_that_another_accountant_accepts(epsilon: float, delta: float) -> None:
-    mechanism = pytest.importorskip("dp_accounting.pld.privacy_loss_mechanism")
-    noise = gaussian_noise(epsilon, delta)
-    assert mechanism.GaussianPrivacyLoss(noise).get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-6)
-    assert mechanism.GaussianPrivacyLoss(0.99 * noise).get_delta_for_epsilon(epsilon) > 1.01 * delta
-
-
-def test_the_curators_error_is_that_of_noise_for_the_whole_vector() -> None:
-    mechanism = pytest.importorskip("dp_accounting.pld.privacy_loss_mechanism")
-    deviation = math.sqrt(curator_error(2000, 30, 0.95, 1e-6) / 30)
-    loss = mechanism.GaussianPrivacyLoss(deviation, sensitivity=math.sqrt(30) / 2000)
-    assert loss.get_delta_for_epsilon(0.95) == pytest.approx(1e-6, rel=1e-6)
 
 
 @pytest.mark.parametrize(("levels", "coordinates"), [(1, 1), (1, 4), (2, 3), (3, 3)])

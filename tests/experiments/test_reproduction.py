@@ -12,6 +12,7 @@ import pytest
 from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
+from shufflesum.experiments.comparisons import LINES
 from shufflesum.experiments.data import Heartbeats, synthetic
 from shufflesum.experiments.measurements import FILE_NAME
 from shufflesum.experiments.page import versions
@@ -26,6 +27,7 @@ FIGURES = {
     "by_epsilon_from_1",
     "certified_by_n",
     "certified_by_epsilon",
+    "mechanisms_by_d",
     "error_parts_by_t",
     "mean_beat",
     "classes",
@@ -127,14 +129,31 @@ def test_a_panel_shows_all_that_it_must(finished: Finished) -> None:
 
 
 def test_the_comparison_has_all_its_lines(finished: Finished) -> None:
-    for name in ("certified_by_n", "certified_by_epsilon"):
+    for name, expected in (("certified_by_n", 7), ("certified_by_epsilon", 7), ("mechanisms_by_d", 4)):
         lines = {row["line"] for row in finished.table(name)}
-        assert len(lines) == 6
+        assert len(lines) == expected
         for line in lines:
             assert line in finished.picture(name)
+        for line in set(LINES) - lines:
+            assert line not in finished.picture(name)
     rows = {row["line"]: float(row["predicted"]) for row in finished.table("certified_by_epsilon") if row["predicted"]}
-    assert rows["trusted curator"] < rows["certified, planned t"] < rows["certified, t = 1"]
-    assert rows["certified, t = 1"] < rows["local model (no shuffler)"]
+    in_order = ["trusted curator", "certified add, planned digits", "certified replace, planned t"]
+    in_order += ["certified replace, t = 1", "local model (no shuffler)"]
+    assert [rows[line] for line in in_order] == sorted(rows[line] for line in in_order)
+
+
+def test_add_is_next_to_the_curator_and_measured_as_predicted(finished: Finished) -> None:
+    """Two runs of 10 or 100 coordinates: a chi-square of 20 or 200, beyond these bounds less than once in 10^6."""
+    for row in finished.table("mechanisms_by_d"):
+        if row["line"] == "certified add, planned digits":
+            assert 1 < float(row["predicted over trusted curator"]) < 1.1
+            assert int(row["reports"]) > int(row["J"]) * int(row["d"])
+            ratio = float(row["measured"]) / float(row["predicted"])
+            assert (0.1 < ratio < 3.5) if row["d"] == "10" else (0.55 < ratio < 1.65)
+        elif row["line"] == "certified replace, planned t":
+            assert float(row["predicted over trusted curator"]) > 1.4
+    assert "Times that of a trusted curator" in finished.picture("mechanisms_by_d")
+    assert any("mechanism add" in line for line in finished.reproduction.summary)
 
 
 def test_more_reports_are_better_but_not_in_the_papers_metric(finished: Finished) -> None:

@@ -47,8 +47,9 @@ _QUICK_REPEATS = 3
 def command(data: Path | None, output: Path, repeats: int | None, quick: bool, encoding: Encoding) -> None:
     """Repeat the six panels of the paper's evaluation and show what changes with a certified guarantee.
 
-    Writes DIR/report.html, one page that opens offline, and each figure as PNG, SVG and CSV. Without --data the beats
-    are made up, and every figure says so.
+    Both mechanisms, replace and add, are compared with what a trusted curator would have had. Writes DIR/report.html,
+    one page that opens offline, and each figure as PNG, SVG and CSV. Without --data the beats are made up, and every
+    figure says so.
     """
     require_plots()
     beats = synthetic() if data is None else load(data)

@@ -1,4 +1,4 @@
-"""What changes with a certified guarantee at a meaningful delta: error against n, against epsilon, and against t."""
+"""What changes with a certified guarantee at a meaningful delta: error against n, epsilon, d, and t."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ from dataclasses import dataclass
 from functools import cache
 
 from shufflesum.errors import PrivacyError
+from shufflesum.experiments.added import AddTrial
 from shufflesum.experiments.baselines import local_choice
-from shufflesum.experiments.experiment import Experiment
+from shufflesum.experiments.experiment import AnyTrial, Experiment
 from shufflesum.experiments.panels import Defaults
-from shufflesum.experiments.rows import Row
+from shufflesum.experiments.rows import Row, number
 from shufflesum.experiments.trials import Trial
+from shufflesum.mechanisms import Add
 from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.privacy.curator import curator_error
 
 __all__ = [
+    "ADDED",
     "CERTIFIED_DELTA",
     "CURATOR",
     "LINES",
     "NO_PRIVACY",
+    "PAPER",
     "PLANNED",
     "Sweep",
+    "added_plan",
     "by_coordinates",
+    "by_dimension",
     "by_epsilon",
     "by_users",
     "certified_plan",
@@ -37,9 +43,11 @@ __all__ = [
 CERTIFIED_DELTA = 1e-6
 _ONE_REPORT_LEVELS = 10  # more levels cost little noise at one report, and real values are rarely at the worst place
 
-PAPER, ONE_REPORT, PLANNED = "paper's formula, t = 1", "certified, t = 1", "certified, planned t"
-CURATOR, LOCAL, NO_PRIVACY = "trusted curator", "local model (no shuffler)", "no privacy: S²/n, see caption"
-LINES = (LOCAL, PAPER, ONE_REPORT, PLANNED, CURATOR, NO_PRIVACY)
+PAPER, ONE_REPORT, PLANNED = "paper's formula, t = 1", "certified replace, t = 1", "certified replace, planned t"
+ADDED, CURATOR = "certified add, planned digits", "trusted curator"
+LOCAL, NO_PRIVACY = "local model (no shuffler)", "no privacy: S²/n, see caption"
+LINES = (LOCAL, PAPER, ONE_REPORT, PLANNED, ADDED, CURATOR, NO_PRIVACY)
+_SHORT = (PAPER, PLANNED, ADDED, CURATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +58,12 @@ class Sweep:
     symbol: str
     axis: str
     settings: tuple[Defaults, ...]
+    lines: tuple[str, ...]
     values: tuple[float, ...]
-    trials: tuple[dict[str, Trial | None], ...]
+    trials: tuple[dict[str, AnyTrial | None], ...]
 
     @property
-    def all_trials(self) -> list[Trial]:
+    def all_trials(self) -> list[AnyTrial]:
         """Everything to be measured."""
         return [trial for trials in self.trials for trial in trials.values() if trial is not None]
 
@@ -68,8 +77,15 @@ def published_plan(setting: Defaults, delta: float, levels: int | None = None) -
 
 
 def certified_plan(setting: Defaults, *, coordinates: int | None = None, levels: int | None = None) -> Plan:
-    """A plan with the certified guarantee at delta = 1e-6; what is not given is chosen by the planner."""
-    return _plan(setting, CERTIFIED_DELTA, coordinates=coordinates, levels=levels, accountant="exact")
+    """The paper's protocol with the certified guarantee at delta = 1e-6; what is not given the planner chooses."""
+    return _plan(
+        setting, CERTIFIED_DELTA, mechanism="replace", coordinates=coordinates, levels=levels, accountant="exact"
+    )
+
+
+def added_plan(setting: Defaults) -> Plan:
+    """The same guarantee with noise as further reports, the digits chosen by the planner."""
+    return _plan(setting, CERTIFIED_DELTA, mechanism="add")
 
 
 @cache  # several figures show the default setting
@@ -82,45 +98,65 @@ def _plan(setting: Defaults, delta: float, **choices: object) -> Plan:
         return make_plan(**arguments, **choices)  # type: ignore[arg-type]
 
 
-def by_users(values: Sequence[Defaults], progress: Callable[[], None]) -> Sweep:
+def by_users(settings: Sequence[Defaults], progress: Callable[[], None]) -> Sweep:
     """Error against n."""
-    return _sweep("certified_by_n", "n", "Users n", values, [setting.users for setting in values], progress)
+    values = [setting.users for setting in settings]
+    return _sweep("certified_by_n", "n", "Users n", LINES, settings, values, progress)
 
 
-def by_epsilon(values: Sequence[Defaults], progress: Callable[[], None]) -> Sweep:
+def by_epsilon(settings: Sequence[Defaults], progress: Callable[[], None]) -> Sweep:
     """Error against epsilon."""
-    return _sweep("certified_by_epsilon", "ε", "ε", values, [setting.epsilon for setting in values], progress)
+    values = [setting.epsilon for setting in settings]
+    return _sweep("certified_by_epsilon", "ε", "ε", LINES, settings, values, progress)
+
+
+def by_dimension(settings: Sequence[Defaults], progress: Callable[[], None]) -> Sweep:
+    """Error against d: both mechanisms between the paper's formula and a trusted curator."""
+    values = [setting.dimension for setting in settings]
+    return _sweep("mechanisms_by_d", "d", "Coordinates d", _SHORT, settings, values, progress)
 
 
 def _sweep(
     name: str,
     symbol: str,
     axis: str,
+    lines: tuple[str, ...],
     settings: Sequence[Defaults],
     values: Sequence[float],
     progress: Callable[[], None],
 ) -> Sweep:
-    found: list[dict[str, Trial | None]] = []
+    found: list[dict[str, AnyTrial | None]] = []
     for setting in settings:
-        paper = published_plan(setting, CERTIFIED_DELTA)
-        local = local_choice(setting.users, setting.dimension, setting.epsilon, CERTIFIED_DELTA)
-        found.append(
-            {
-                LOCAL: Trial(setting.users, setting.dimension, local),
-                PAPER: None if paper is None else Trial.of(paper),
-                ONE_REPORT: Trial.of(certified_plan(setting, coordinates=1, levels=_ONE_REPORT_LEVELS)),
-                PLANNED: Trial.of(certified_plan(setting)),
-            }
-        )
+        found.append({line: _TRIALS[line](setting) for line in lines if line in _TRIALS})
         progress()
-    return Sweep(name, symbol, axis, tuple(settings), tuple(values), tuple(found))
+    return Sweep(name, symbol, axis, tuple(settings), lines, tuple(values), tuple(found))
+
+
+def _local_trial(setting: Defaults) -> Trial:
+    choice = local_choice(setting.users, setting.dimension, setting.epsilon, CERTIFIED_DELTA)
+    return Trial(setting.users, setting.dimension, choice)
+
+
+def _paper_trial(setting: Defaults) -> Trial | None:
+    plan = published_plan(setting, CERTIFIED_DELTA)
+    return None if plan is None else Trial.of(plan)
+
+
+_TRIALS: dict[str, Callable[[Defaults], AnyTrial | None]] = {
+    LOCAL: _local_trial,
+    PAPER: _paper_trial,
+    ONE_REPORT: lambda setting: Trial.of(certified_plan(setting, coordinates=1, levels=_ONE_REPORT_LEVELS)),
+    PLANNED: lambda setting: Trial.of(certified_plan(setting)),
+    ADDED: lambda setting: AddTrial.of(added_plan(setting)),
+}
 
 
 def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
     """A row for each value and line; no privacy means the exact mean, whose only error is against everybody else."""
     rows: list[Row] = []
     for value, setting, trials in zip(sweep.values, sweep.settings, sweep.trials, strict=True):
-        for line in LINES:
+        curator = curator_error(setting.users, [1.0] * setting.dimension, setting.epsilon, CERTIFIED_DELTA)
+        for line in sweep.lines:
             row: Row = {sweep.symbol: value, "line": line}
             if line in trials:
                 trial = trials[line]
@@ -130,18 +166,22 @@ def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
                     row |= _parameters(trial)
                     row |= {"measured": measured.mean_error, "standard error": measured.standard_error}
                     row["predicted"] = measured.prediction.parts.total
+                    row[f"measured over {CURATOR}"] = measured.mean_error / curator
             elif line == CURATOR:
-                error = curator_error(setting.users, [1.0] * setting.dimension, setting.epsilon, CERTIFIED_DELTA)
-                row |= {"possible": True, "predicted": error}
+                row |= {"possible": True, "predicted": curator}
             else:
                 row |= {"possible": True, "predicted": _population_error(setting, experiment)}
+            if row["possible"]:
+                row[f"predicted over {CURATOR}"] = number(row, "predicted") / curator
             rows.append(row)
     return rows
 
 
-def _parameters(trial: Trial) -> Row:
-    used = trial.mechanism
-    return {"t": used.coordinates, "k": used.levels, "gamma": used.noise_probability}
+def _parameters(trial: AnyTrial) -> Row:
+    used, reports = trial.mechanism, trial.plan.reports
+    if isinstance(used, Add):
+        return {"J": used.digits, "k": used.levels, "reports": reports}
+    return {"t": used.coordinates, "k": used.levels, "gamma": used.noise_probability, "reports": reports}
 
 
 def _population_error(setting: Defaults, experiment: Experiment) -> float:

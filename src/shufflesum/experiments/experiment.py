@@ -7,15 +7,28 @@ import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from shufflesum.experiments import added, trials
+from shufflesum.experiments.added import AddTrial
 from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.measurements import Measurements
 from shufflesum.experiments.rows import Row
-from shufflesum.experiments.trials import Encoding, Moments, Prediction, Trial, measure, predict
+from shufflesum.experiments.trials import Encoding, Errors, Moments, Prediction, Trial
 
-__all__ = ["Experiment", "Measured"]
+__all__ = ["AnyTrial", "Experiment", "Measured", "measure"]
+
+AnyTrial: TypeAlias = Trial | AddTrial
+
+
+def measure(beats: NDArray[np.float32], trial: AnyTrial, seed: int, repeat: int) -> Errors:
+    """Run a trial of either mechanism once."""
+    if isinstance(trial, AddTrial):
+        return added.measure(beats, trial, seed, repeat)
+    return trials.measure(beats, trial, seed, repeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +68,18 @@ class Experiment:
     workers: int
     _moments: dict[tuple[int, int, Encoding], Moments] = field(default_factory=dict)
 
-    def missing(self, trials: Iterable[Trial]) -> list[tuple[Trial, int]]:
+    def missing(self, wanted: Iterable[AnyTrial]) -> list[tuple[AnyTrial, int]]:
         """What is still to be measured."""
-        wanted = itertools.product(dict.fromkeys(trials), range(self.repeats))
-        return [(trial, repeat) for trial, repeat in wanted if self.measurements.get(trial, repeat) is None]
+        runs = itertools.product(dict.fromkeys(wanted), range(self.repeats))
+        return [(trial, repeat) for trial, repeat in runs if self.measurements.get(trial, repeat) is None]
 
-    def run(self, trials: Iterable[Trial], progress: Callable[[], None]) -> None:
+    def run(self, wanted: Iterable[AnyTrial], progress: Callable[[], None]) -> None:
         """Measure what is missing, on all cores; what is done is kept even if this is stopped."""
         seed = self.measurements.content.seed
         with ThreadPoolExecutor(self.workers) as pool:
             futures = {
                 pool.submit(measure, self.data.beats, trial, seed, repeat): (trial, repeat)
-                for trial, repeat in self.missing(trials)
+                for trial, repeat in self.missing(wanted)
             }
             try:
                 for future in as_completed(futures):
@@ -76,17 +89,22 @@ class Experiment:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.measurements.save()
 
-    def measured(self, trial: Trial) -> Measured:
+    def measured(self, trial: AnyTrial) -> Measured:
         """Measured beside predicted."""
         errors = np.array([self.measurements.content.trials[trial.key][repeat] for repeat in range(self.repeats)])
         mean_error, paper_error = errors.mean(axis=0)
         error = float(errors[:, 0].std(ddof=1)) / math.sqrt(self.repeats) if self.repeats > 1 else None
         return Measured(self.repeats, float(mean_error), error, float(paper_error), self.predict(trial))
 
-    def predict(self, trial: Trial) -> Prediction:
+    def predict(self, trial: AnyTrial) -> Prediction:
         """From the moments of the very beats that the trial uses."""
         levels = trial.mechanism.levels
-        key = trial.users, levels, trial.encoding
+        if isinstance(trial, AddTrial):
+            return added.predict(self._moments_of(trial.users, levels, "paper"), trial)
+        return trials.predict(self._moments_of(trial.users, levels, trial.encoding), trial)
+
+    def _moments_of(self, users: int, levels: int, encoding: Encoding) -> Moments:
+        key = users, levels, encoding
         if key not in self._moments:
-            self._moments[key] = Moments.of(self.data.beats[: trial.users], levels, trial.encoding)
-        return predict(self._moments[key], trial)
+            self._moments[key] = Moments.of(self.data.beats[:users], levels, encoding)
+        return self._moments[key]

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shufflesum._rounding import upwards
-from shufflesum.experiments.comparisons import CERTIFIED_DELTA, LINES, PLANNED, Sweep, parts_table, sweep_table
+from shufflesum.experiments.comparisons import (
+    ADDED,
+    CERTIFIED_DELTA,
+    CURATOR,
+    LINES,
+    PLANNED,
+    Sweep,
+    parts_table,
+    sweep_table,
+)
 from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.panels import Defaults, Fit, Panel, Point, curves, fit_power, table
@@ -19,7 +28,15 @@ from shufflesum.plots import beats_chart, panel_chart, parts_chart, sweep_chart
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["Figure", "beat_figure", "class_figure", "panel_figure", "parts_figure", "sweep_figure"]
+__all__ = [
+    "Figure",
+    "beat_figure",
+    "class_figure",
+    "mechanisms_figure",
+    "panel_figure",
+    "parts_figure",
+    "sweep_figure",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,28 +123,50 @@ def _power(fit: Fit) -> str:
 
 def sweep_figure(sweep: Sweep, experiment: Experiment) -> Figure:
     """Error against n or epsilon, with everything one could do instead."""
-    rows = sweep_table(sweep, experiment)
     fixed = sweep.settings[0]
     other = f"ε = {fixed.epsilon}" if sweep.symbol == "n" else f"n = {fixed.users:,}"
     title = f"Error by {sweep.symbol} at δ = {upwards(CERTIFIED_DELTA)}: same trust, certified"
-    ours = [row for row in rows if row["line"] == PLANNED]
-    last = ours[-1]
     caption = (
-        f"Squared error of the mean, summed over {fixed.dimension} coordinates, at {other}: lines are predicted "
-        f"from the data, points measured ({experiment.repeats} runs). The planner lets each user send {last['t']} "
-        f"reports at {sweep.symbol} = {last[sweep.symbol]:,}. The paper's formula (with its own k) is drawn where "
-        "its γ is below 1. The trusted curator sees all data and adds Gaussian noise once (its line is exact, not "
-        "measured). The local model is the same randomizer without a shuffler, its reports composed exactly. "
-        "Without privacy the mean of these users has error 0; the line shows S²/n, how far even that exact mean is "
-        "from the mean of the population."
+        "The paper's formula (with its own k) is drawn where its γ is below 1. The local model is the same randomizer "
+        "without a shuffler, its reports composed exactly. Without privacy the mean of these users has error 0; the "
+        "line shows S²/n, how far even that exact mean is from the mean of the population."
     )
+    return _comparison(sweep, experiment, title, f"{other}, d = {fixed.dimension}", caption)
+
+
+def mechanisms_figure(sweep: Sweep, experiment: Experiment) -> Figure:
+    """Error against d: the paper's formula, both mechanisms certified, and a trusted curator."""
+    fixed = sweep.settings[0]
+    caption = (
+        "All lines have the same guarantee; below, errors as multiples of the curator's. Where users hold few numbers, "
+        "Laplace noise is the better one for a curator, and nothing here comes as close to it."
+    )
+    title = "Both mechanisms beside a trusted curator: error by d"
+    about = f"n = {fixed.users:,}, ε = {fixed.epsilon}, δ = {upwards(CERTIFIED_DELTA)}"
+    return _comparison(sweep, experiment, title, about, caption, over=CURATOR)
+
+
+def _comparison(
+    sweep: Sweep, experiment: Experiment, title: str, about: str, caption: str, over: str | None = None
+) -> Figure:
+    rows = sweep_table(sweep, experiment)
+    last = {str(row["line"]): row for row in rows if row[sweep.symbol] == sweep.values[-1]}
+    replaced, added = last[PLANNED], last[ADDED]
+    times = {
+        kind: " and ".join(f"{number(row, f'{kind} over {CURATOR}'):.2f}" for row in (replaced, added))
+        for kind in ("predicted", "measured")
+    }
+    caption = (
+        f"Squared error of the mean, summed over the coordinates, at {about}: lines are predicted from the data, "
+        f"points measured ({experiment.repeats} runs). At {sweep.symbol} = {sweep.values[-1]:,} each user sends "
+        f"{replaced['reports']:,} reports with replace (k = {replaced['k']}) and {added['reports']:,}, with blanks, "
+        f"with add ({added['J']} digits); the errors are {times['predicted']} times the curator's as predicted, "
+        f"{times['measured']} times as measured. The trusted curator sees all data and adds noise once, Gaussian or "
+        f"Laplace, whichever is better (its line is exact, not measured). {caption}"
+    )
+    subtitle = [f"{about}; lines predicted, points measured", experiment.data.note]
     chart = sweep_chart(
-        rows,
-        symbol=sweep.symbol,
-        axis=sweep.axis,
-        lines=LINES,
-        title=title,
-        subtitle=[f"{other}, d = {fixed.dimension}; lines predicted, points measured", experiment.data.note],
+        rows, symbol=sweep.symbol, axis=sweep.axis, lines=LINES, title=title, subtitle=subtitle, over=over
     )
     return Figure(sweep.name, title, caption, rows, chart)
 

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from shufflesum.errors import FileError
 from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.trials import Encoding, Errors, Trial
+from shufflesum.experiments.trials import Encoding, Errors
 from shufflesum.tables import StagedOutputs
 
-__all__ = ["FILE_NAME", "Measurements", "writing"]
+__all__ = ["FILE_NAME", "Measurements", "Named", "writing"]
 
 FILE_NAME = "measurements.json"
 _FORMAT = "shufflesum measurements 1"
@@ -35,6 +36,14 @@ def writing(path: Path) -> Iterator[None]:
             f"{path}: cannot be written: {problem.strerror or problem}; earlier measurements were kept: check the "
             "disk, then give the same command again",
         ) from problem
+
+
+class Named(Protocol):
+    """Whatever is measured has a name that tells it from all others."""
+
+    @property
+    def key(self) -> str:
+        """The name."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,12 +108,12 @@ class Measurements:
                 )
         return Measurements(path, content)
 
-    def get(self, trial: Trial, repeat: int) -> Errors | None:
+    def get(self, trial: Named, repeat: int) -> Errors | None:
         """What was measured before, if it was."""
         found = self.content.trials.get(trial.key, {}).get(repeat)
         return None if found is None else Errors(*found)
 
-    def put(self, trial: Trial, repeat: int, errors: Errors) -> None:
+    def put(self, trial: Named, repeat: int, errors: Errors) -> None:
         """Keep one measurement."""
         self.content.trials.setdefault(trial.key, {})[repeat] = (errors.mean_error, errors.paper_error)
         if time.monotonic() - self._saved > _SAVE_EVERY:

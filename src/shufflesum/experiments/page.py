@@ -90,8 +90,8 @@ def page(
 </head>
 <body>
 <h1>The paper's experiments, and what a certified guarantee changes</h1>
-<p>Private sums of vectors in the shuffle model (Scott, Cormode and Maple): their evaluation repeated, and the same
-protocol with exact privacy accounting beside it.</p>
+<p>Private sums of vectors in the shuffle model (Scott, Cormode and Maple): their evaluation repeated, and beside it
+the same protocol with exact privacy accounting, noise sent as further reports, and a trusted curator.</p>
 <p class="note">{html.escape(about.note)}. Data: {html.escape(about.data)}.</p>
 <h2>In short</h2>
 <ul>

@@ -74,11 +74,13 @@ def reproduce(data: Heartbeats, request: Request, progress: Callable[[int], None
     experiment.run(trials, _steps(progress, 0, 35, missing))
 
     crowds, budgets, counts = _values(request.quick, len(data.beats), defaults)
-    step = _steps(progress, 35, 50, len(crowds) + len(budgets) + len(counts))
+    widths = [replace(defaults, dimension=d) for d in ([10, 100] if request.quick else [1, 3, 10, 30, 100, 150])]
+    step = _steps(progress, 35, 50, len(crowds) + len(budgets) + len(widths) + len(counts))
     by_users = comparisons.by_users(crowds, step)
     by_epsilon = comparisons.by_epsilon(budgets, step)
+    by_dimension = comparisons.by_dimension(widths, step)
     by_coordinates = comparisons.by_coordinates(defaults, counts, step)
-    others = [*by_users.all_trials, *by_epsilon.all_trials, *by_coordinates]
+    others = [*by_users.all_trials, *by_epsilon.all_trials, *by_dimension.all_trials, *by_coordinates]
     missing_others = len(experiment.missing(others))
     experiment.run(others, _steps(progress, 50, 75, missing_others))
     measured = missing + missing_others
@@ -89,6 +91,7 @@ def reproduce(data: Heartbeats, request: Request, progress: Callable[[int], None
     ours = [
         figures.sweep_figure(by_users, experiment),
         figures.sweep_figure(by_epsilon, experiment),
+        figures.mechanisms_figure(by_dimension, experiment),
         figures.parts_figure(by_coordinates, defaults, experiment),
         figures.beat_figure(portraits.mean_beat_table(data, defaults, request.seed), defaults, data),
     ]

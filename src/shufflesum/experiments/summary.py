@@ -52,14 +52,17 @@ def in_short(
             f"Fitted powers of the error are {', '.join(fitted)}; the paper names 8/3 for d, -7/6 (fitted) and -5/3 "
             "(proved) for n, -4/3 for ε."
         )
-    ours = _line_at(by_users, experiment, defaults.users)
-    if ours is not None and standard is not None:
-        error, curator = ours
+    if standard is not None:
+        error, added, expected, curator = _line_at(by_users, experiment, defaults.users)
         lines.append(
             f"With a certified guarantee at δ = {upwards(comparisons.CERTIFIED_DELTA)}, and the number of reports "
             f"chosen by the planner, the error is {error:.5f}: {number(standard, 'measured') / error:.0f} "
             f"times below the paper's setting, and {error / curator:.1f} times that of a curator whom everybody "
             f"would have to trust."
+        )
+        lines.append(
+            f"With noise as further reports (mechanism add) and the same guarantee it is {added:.3g}, {expected:.3g} "
+            f"as predicted, which is {expected / curator:.2f} times the curator's {curator:.3g}."
         )
     if contrast is not None:
         apart = {name: "impossible" if n is None else f"{n}" for name, n in contrast.apart.items()}
@@ -75,9 +78,10 @@ def in_short(
     return lines
 
 
-def _line_at(sweep: comparisons.Sweep, experiment: Experiment, users: int) -> tuple[float, float] | None:
-    """The planned line's measured error and the curator's at one number of users."""
+def _line_at(sweep: comparisons.Sweep, experiment: Experiment, users: int) -> tuple[float, float, float, float]:
+    """At one number of users: measured with replace, measured and predicted with add, and the curator's error."""
     rows = [row for row in comparisons.sweep_table(sweep, experiment) if row["n"] == users]
     found = {str(row["line"]): row for row in rows}
-    planned, curator = found[comparisons.PLANNED], found[comparisons.CURATOR]
-    return number(planned, "measured"), number(curator, "predicted")
+    replaced, added, curator = (found[line] for line in (comparisons.PLANNED, comparisons.ADDED, comparisons.CURATOR))
+    measured, predicted = number(added, "measured"), number(added, "predicted")
+    return number(replaced, "measured"), measured, predicted, number(curator, "predicted")

@@ -1,4 +1,4 @@
-"""One setting of the protocol: its error measured by running it, and predicted from the data (docs/accuracy.md).
+"""One setting of the paper's protocol: its error measured by running it and predicted from data (docs/accuracy.md).
 
 Two errors are kept. `mean_error` compares with the true mean of the users, summed over coordinates. `paper_error` is
 the paper's: the debiased sums against the sums of the values that happened to be sampled, divided by (n/d)^2 whatever
@@ -25,7 +25,7 @@ from shufflesum.protocol.randomizer import Randomizer
 from shufflesum.reports import Counts
 from shufflesum.testing import SeededSource, no_guarantee
 
-__all__ = ["Encoding", "Errors", "Moments", "Prediction", "Trial", "measure", "predict"]
+__all__ = ["Encoding", "Errors", "Moments", "Prediction", "Trial", "measure", "predict", "source_of"]
 
 Encoding = Literal["paper", "authors"]
 _Floats = NDArray[np.float64]
@@ -85,10 +85,15 @@ class Trial:
         return Plan(box, self.one_pass, no_guarantee(self.users))
 
 
+def source_of(seed: int, key: str, repeat: int) -> SeededSource:
+    """The random bits of one run, its own for each trial and repeat."""
+    digest = hashlib.sha256(f"{seed}/{key}/{repeat}".encode()).digest()
+    return SeededSource(int.from_bytes(digest[:8]))
+
+
 def measure(beats: _Beats, trial: Trial, seed: int, repeat: int) -> Errors:
     """Run the protocol once on the first users and coordinates of `beats`."""
-    digest = hashlib.sha256(f"{seed}/{trial.key}/{repeat}".encode()).digest()
-    source = SeededSource(int.from_bytes(digest[:8]))
+    source = source_of(seed, trial.key, repeat)
     plan, mechanism = trial.plan, trial.one_pass
     rows = np.ascontiguousarray(beats[: trial.users, : trial.dimension])
     counts, sampled = Counts(plan), np.zeros(plan.dimension)

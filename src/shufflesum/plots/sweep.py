@@ -1,4 +1,4 @@
-"""Error against the number of users or against epsilon, for everything that one could do."""
+"""Error against the number of users, epsilon or the dimension, for everything that one could do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from shufflesum.plots.look import (
     BLUE,
     ERROR,
     GREEN,
+    ORANGE,
     PURPLE,
     RED,
     SKY,
@@ -29,6 +30,7 @@ _LOOKS = (
     (PURPLE, (6, 3), "diamond"),
     (SKY, (), "square"),
     (BLUE, (), "circle"),
+    (ORANGE, (), "square"),
     (BLACK, (10, 4), "cross"),
     (GREEN, (2, 2), "triangle-down"),
 )
@@ -36,9 +38,20 @@ _MARGIN = 1.12  # of the logarithmic axis, on either side
 
 
 def sweep_chart(
-    rows: Rows, *, symbol: str, axis: str, lines: Sequence[str], title: str, subtitle: Sequence[str]
+    rows: Rows,
+    *,
+    symbol: str,
+    axis: str,
+    lines: Sequence[str],
+    title: str,
+    subtitle: Sequence[str],
+    over: str | None = None,
 ) -> alt.VConcatChart:
-    """Predicted as lines, measured (or else predicted) as points; grey where a line is not `possible`."""
+    """Predicted as lines, measured (or else predicted) as points; grey where a line is not `possible`.
+
+    A line looks by its place in `lines`, the same in every figure; the key shows those that have rows. With `over`,
+    the name of one line, a second plot shows errors as multiples of that line's: the columns that end in `over ...`.
+    """
     values = sorted({float(row[symbol]) for row in rows})
     ends = [values[0] / _MARGIN, values[-1] * _MARGIN]
     scale = alt.Scale(type="log", domain=ends, nice=False)
@@ -47,14 +60,25 @@ def sweep_chart(
     colour = alt.Color("line:N", scale=colours, legend=None)
     dash = alt.StrokeDash("line:N", scale=dashes, legend=None)
     shape = alt.Shape("line:N", scale=shapes, legend=None)
-    predicted, measured = (error_axis(field, ERROR, logarithmic=True) for field in ("predicted", "point"))
     missing = {float(row[symbol]) for row in rows if not row["possible"]}
-    layers = [
-        *impossible_areas(values, missing, ends, scale),
-        alt.Chart(mark=line()).encode(y=predicted, color=colour, strokeDash=dash),
-        alt.Chart(mark=point(130)).encode(y=measured, color=colour, shape=shape),
+
+    def layers(end: str, words: str) -> list[alt.Chart]:
+        predicted, measured = (error_axis(field + end, words, logarithmic=True) for field in ("predicted", "point"))
+        return [
+            *impossible_areas(values, missing, ends, scale),
+            alt.Chart(mark=line()).encode(y=predicted, color=colour, strokeDash=dash),
+            alt.Chart(mark=point(130)).encode(y=measured, color=colour, shape=shape),
+        ]
+
+    kinds = ["", f" over {over}"] if over else [""]
+    shown = [{f"predicted{end}": None for end in kinds} | dict(row) for row in rows]  # null breaks a line
+    for row in shown:
+        row |= {f"point{end}": row.get(f"measured{end}", row[f"predicted{end}"]) for end in kinds}
+    drawn = {row["line"] for row in rows}
+    entries = [
+        KeyEntry(words, "line and point", *look) for words, look in zip(lines, _LOOKS, strict=True) if words in drawn
     ]
-    shown = [{"predicted": None, **row} for row in rows]  # null breaks a line
-    shown = [{**row, "point": row.get("measured", row["predicted"])} for row in shown]
-    entries = [KeyEntry(words, "line and point", *look) for words, look in zip(lines, _LOOKS, strict=True)]
-    return figure(shown, entries, [plot(layers, 400, x=x)], title, subtitle)
+    plots = [plot(layers("", ERROR), 400, x=x)]
+    if over:
+        plots.append(plot(layers(kinds[1], f"Times that of a {over}"), 300, x=x))
+    return figure(shown, entries, plots, title, subtitle)
