@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.refusals import refusal
 
-from shufflesum.cells import REPORT_BYTES
+from shufflesum.cells import BLANK, REPORT_BYTES
 from shufflesum.reports import Reports
 from shufflesum.wire import (
     SEALED_BYTES,
@@ -116,15 +116,26 @@ def test_golden_reports_have_their_bytes() -> None:
     np.testing.assert_array_equal(decode_reports(rows, "plan").cells, cells)
 
 
-def test_the_golden_task_keeps_its_id(task: Task) -> None:
-    assert task.id == vector("golden_upload")["task_id"]
-    assert json.loads(task.to_json()).keys() == vector("golden_task").keys()
+GOLDEN = pytest.mark.parametrize("name", ["golden", "golden_add"])
 
 
-def test_the_golden_upload_is_what_the_specification_makes_of_its_reports(task: Task) -> None:
-    golden = vector("golden_upload")
+def golden_task(name: str) -> Task:
+    return Task.load(VECTORS / f"{name}_task.json")
+
+
+@GOLDEN
+def test_the_golden_task_keeps_its_id(name: str) -> None:
+    task = golden_task(name)
+    assert task.id == vector(f"{name}_upload")["task_id"]
+    assert json.loads(task.to_json()).keys() == vector(f"{name}_task").keys()
+
+
+@GOLDEN
+def test_the_golden_upload_is_what_the_specification_makes_of_its_reports(name: str) -> None:
+    task, golden = golden_task(name), vector(f"{name}_upload")
     info = seal_info(task.id, golden["round"])
     assert info.hex() == golden["info"]
+    assert len(golden["reports"]) == task.plan.reports
     for report in golden["reports"]:
         plain = struct.pack(">I", report["cell"])
         ephemeral = bytes.fromhex(report["ephemeral_private_key"])
@@ -139,13 +150,25 @@ def test_the_golden_upload_is_what_the_specification_makes_of_its_reports(task: 
     assert Upload.decode(bytes.fromhex(golden["upload"]), task) == upload
 
 
-def test_the_golden_upload_opens(task: Task, private_key: X25519PrivateKey) -> None:
-    golden = vector("golden_upload")
+@GOLDEN
+def test_the_golden_upload_opens(name: str, private_key: X25519PrivateKey) -> None:
+    task, golden = golden_task(name), vector(f"{name}_upload")
     upload = Upload.decode(bytes.fromhex(golden["upload"]), task)
     reports, rejected = task.open_reports(upload.sealed, upload.round_number, Opener(private_key, processes=1))
     assert rejected == 0
     assert reports.plan_id == task.plan.id
     assert reports.cells.tolist() == [report["cell"] for report in golden["reports"]]
+
+
+def test_the_golden_upload_of_add_is_digits_noise_and_blanks() -> None:
+    task, golden = golden_task("golden_add"), vector("golden_add_upload")
+    digits = json.loads(task.plan.to_json())["mechanism"]["digits"]
+    values = enumerate(golden["rounded_values"])
+    cells = [place * digits + digit for place, value in values for digit in range(digits) if value >> digit & 1]
+    assert cells == golden["digit_cells"]
+    sent = cells + golden["noise_cells"]
+    sent += [BLANK] * (task.plan.reports - len(sent))
+    assert [report["cell"] for report in golden["reports"]] == sent
 
 
 @pytest.mark.parametrize("name", names("bad_upload_*"))

@@ -35,9 +35,11 @@ class Tally:
         self._clip, self._missing = clip, missing
         self._tally = plan.mechanism.tally(plan.domain, source or SecureSource())
         self._table = np.zeros(plan.cells, dtype=np.int64)
+        self._closed = False
 
     def add(self, arrays: ArrayLike, *, first_row: int = 0) -> None:
         """Add arrays of shape (m, *shape), each row one user."""
+        self._refuse_if_closed()
         rows, domain = self.plan.domain.rows(arrays), self.plan.domain
         size = rows_at_once(self.plan, min(self.plan.reports, self.plan.dimension))
         for start in range(0, len(rows), size):
@@ -50,12 +52,24 @@ class Tally:
         """Take over the rows of another tally of the same plan, before either draws its noise."""
         if other is self or other.plan.id != self.plan.id:
             raise ReportsError("other-plan", "only another tally of the same plan can be merged")
+        self._refuse_if_closed()
+        other._refuse_if_closed()
         self._table += other._table
         self.users += other.users
+        other._closed = True
 
     def counts(self) -> Counts:
-        """The table as the users' reports would have made it, blanks and all."""
+        """The table as the users' reports would have made it, blanks and all.
+
+        It ends the tally: the same sums with other noise, or with a few rows more, would show what noise hides.
+        """
+        self._refuse_if_closed()
+        self._closed = True
         counts = Counts(self.plan)
         counts.table += self._table + self._tally.noise(self.users)
         counts.blanks = self.users * self.plan.reports - counts.accepted
         return counts
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ReportsError("batch-closed", "this tally has been counted or merged; start a new one for other rows")
