@@ -29,8 +29,9 @@ print(result.round(4).to_string())
 
 # %% PyArrow, and the three roles: the randomizer takes the same tables. Nulls are missing values.
 table = pa.table({name: pa.array(fifths[name], mask=np.arange(len(fifths)) % 1000 == 0) for name in fifths.columns})
-reports = ss.Randomizer(plan, missing="midpoint").randomize(table)
-again = ss.Analyzer(plan).analyze(ss.shuffle(reports))
+sending = ss.plan(users=len(fifths), shape=5, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6)
+reports = ss.Randomizer(sending, missing="midpoint").randomize(table)
+again = ss.Analyzer(sending).analyze(ss.shuffle(reports))
 print(f"\nPyArrow: {len(reports)} reports of {again.users} users, of whom {table['first'].null_count} had nulls")
 
 # %% Polars: one column of lists, 100 numbers each, which the shape makes matrices.

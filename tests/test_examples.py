@@ -36,11 +36,16 @@ NUMBERS = {
 _OTHERS = sorted(NUMBERS.keys() - {"three_roles", "matrix"})  # sabotaged in the slow suite only
 
 WRONG_ANALYZER = """
-import shufflesum.mechanisms.replace.mechanism as m
-right = m.ReplaceMeans
-def wrong(noise_probability, **rest):
-    return right(noise_probability=noise_probability / 2, **rest)
-m.ReplaceMeans = wrong
+from dataclasses import replace
+import shufflesum.mechanisms.add.mechanism as a
+import shufflesum.mechanisms.replace.mechanism as r
+replaced, added = r.ReplaceMeans, a.AddMeans
+def half_replaced(noise_probability, **rest):
+    return replaced(noise_probability=noise_probability / 2, **rest)
+def half_added(mechanism, *rest):
+    halves = tuple(int(p * 2**52) / 2**53 for p in mechanism.probabilities)
+    return added(replace(mechanism, probabilities=halves), *rest)
+r.ReplaceMeans, a.AddMeans = half_replaced, half_added
 """
 NO_NOISE = """
 import numpy, shufflesum.mechanisms.replace.mechanism as m

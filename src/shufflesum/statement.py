@@ -37,8 +37,7 @@ Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dim
 ## Who sees what
 
 {_device(plan)}
-- **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing below
-  {plan.users:,} users.
+{_shuffler(plan)}
 - **The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted.
 
 ## What is guaranteed
@@ -93,6 +92,16 @@ def _device(plan: Plan) -> str:
         f"- **A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.domain)}. That makes "
         f"{plan.reports:,} reports ({plan.bytes_per_user['raw']:,} bytes), as many from everybody, each a message of its own."
     )
+    return textwrap.fill(text, 120, subsequent_indent="  ")
+
+
+def _shuffler(plan: Plan) -> str:
+    text = (
+        "- **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing "
+        f"below {plan.users:,} users."
+    )
+    if plan.local_epsilon is None and not plan.one_process:
+        text += " It must not read them: they come to it sealed, and only the analyzer can open them."
     return textwrap.fill(text, 120, subsequent_indent="  ")
 
 

@@ -222,7 +222,7 @@ def test_end_to_end_within_the_predicted_error(session: Any) -> None:
     from shufflesum.batch import spark
 
     beats = heartbeats(20_000, 20, seed=5)
-    plan = ss.plan(users=len(beats), shape=20, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=len(beats), shape=20, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6, mechanism="replace")
     found = spark.analyze(spark.shuffle(spark.randomize(users_frame(session, beats, 2), plan)), plan)
     assert (found.users, found.rejected) == (len(beats), 0)
     assert isinstance(plan.mechanism, ss.Replace)
