@@ -55,18 +55,13 @@ class AddTally:
             table += sums.sum(axis=1, dtype=np.int64).T.reshape(-1)
 
     def noise(self, users: int) -> Table:
-        """Binomial(users x trials, probability) for each cell, drawn again where all users' caps together are exceeded.
+        """Binomial(users x trials, probability) for each cell, under a plan with a cap as well.
 
-        The plan charges for more than that: for a single user's cap.
+        The free law needs no charge; to draw again by what users together drew would need a proof of its own.
         """
         mechanism = self._mechanism
-        while True:
-            noise = np.stack(
-                [
-                    binomials(self._source, users * trials, probability, self._dimension)
-                    for trials, probability in zip(mechanism.trials, mechanism.probabilities, strict=True)
-                ],
-                axis=1,
-            )
-            if mechanism.cap is None or int(noise.sum()) <= users * mechanism.cap:
-                return noise.reshape(-1)
+        noise = [
+            binomials(self._source, users * trials, probability, self._dimension)
+            for trials, probability in zip(mechanism.trials, mechanism.probabilities, strict=True)
+        ]
+        return np.stack(noise, axis=1).reshape(-1)
