@@ -1,5 +1,6 @@
-"""What a release gives: means and sums with error bars."""
+"""What a release gives: means, counts and group means with error bars."""
 
+from shufflesum.estimate.base import Released
 from shufflesum.estimate.means import Estimate
 
-__all__ = ["Estimate"]
+__all__ = ["Estimate", "Released"]
