@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.domain import Categories, Choices, Label
 from shufflesum.estimate.base import Floats, tail_of
 from shufflesum.estimate.means import Estimate
 from shufflesum.estimate.top import Top, top_of
@@ -24,11 +26,14 @@ class CountEstimate(Estimate):
     """
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """What the entries are called."""
-        names = self.plan.domain.names
-        assert names is not None
-        return names
+    def labels(self) -> tuple[Label, ...]:
+        """The labels as they were given to the plan, `other` last where it has one."""
+        return self._labelled.cell_labels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as text."""
+        return self._labelled.names
 
     @property
     def frequencies(self) -> Floats:
@@ -51,7 +56,7 @@ class CountEstimate(Estimate):
 
         With one label a user they are not negative and add up to the users. With several they lie between 0 and users.
         """
-        total = self.users if _one_each(self.plan.domain) else None
+        total = None if isinstance(self.plan.domain, Choices) else self.users
         return nearest_counts(self.counts, self.users, total)
 
     @property
@@ -92,7 +97,12 @@ class CountEstimate(Estimate):
 
     def top(self, k: int, level: float = 0.95) -> Top:
         """The k labels with the largest counts, and which of them, and of their places, are certain at this level."""
-        return top_of(self.labels, self.counts, self.count_interval(level, simultaneous=True), k, level)
+        ends = self.count_interval(level, simultaneous=True)
+        return top_of(self.labels, self.names, self.counts, ends, k, level)
+
+    @property
+    def _labelled(self) -> Categories | Choices:
+        return cast("Categories | Choices", self.plan.domain)
 
 
 def nearest_counts(counts: Floats, users: int, total: int | None) -> Floats:
@@ -106,4 +116,5 @@ def nearest_counts(counts: Floats, users: int, total: int | None) -> Floats:
     falling = -np.sort(-counts)
     taken = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
     kept = int(np.flatnonzero(falling > taken)[-1])
-    return np.maximum(counts - taken[kept], 0)
+    nearest: Floats = np.maximum(counts - taken[kept], 0)
+    return nearest

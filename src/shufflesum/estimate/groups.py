@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
-from shufflesum.domain import Box
+from shufflesum.domain import Box, Groups, Label
 from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, Released, tail_of
 from shufflesum.mechanisms import Target
@@ -62,11 +62,14 @@ class GroupEstimate(Released):
     """
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        """What the groups are called."""
-        names = self.plan.domain.names
-        assert names is not None
-        return names
+    def groups(self) -> tuple[Label, ...]:
+        """The groups' labels as they were given to the plan."""
+        return self._domain.cell_labels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups' labels as text."""
+        return self._domain.names
 
     @property
     def counts(self) -> Floats:
@@ -131,12 +134,16 @@ class GroupEstimate(Released):
         return ratio.offset + low, ratio.offset + high
 
     @property
+    def _domain(self) -> Groups:
+        return cast("Groups", self.plan.domain)
+
+    @property
     def _sums(self) -> GroupSums:
         return cast("GroupSums", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
 
     @property
     def _ratio(self) -> _Ratio:
-        return _Ratio.of(self._sums, self.plan.domain.box, self.too_few)
+        return _Ratio.of(self._sums, self._domain.box, self.too_few)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,7 +202,8 @@ class _Ratio:
         many = np.maximum(self.sizes + 3 * np.sqrt(self.size_variance), 1.0) * self.scale**2
         low, high = self.interval(tail, many / 4)
         nearest = np.clip(0.5, low / self.scale, high / self.scale)
-        return np.maximum(many * np.maximum(nearest * (1 - nearest), 0), self.rounding)
+        spread: Floats = np.maximum(many * np.maximum(nearest * (1 - nearest), 0), self.rounding)
+        return spread
 
     def interval(self, tail: float, spread: Floats) -> tuple[Floats, Floats]:
         low, high = fieller(self.sums, self.sizes, self.noise + spread, self.size_variance, self.scale, tail)

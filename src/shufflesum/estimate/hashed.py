@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.errors import DataError, ParameterError
+from shufflesum.domain import Hashed
+from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, Released, tail_of
 from shufflesum.estimate.counts import nearest_counts
 from shufflesum.estimate.residual import ResidualLaw
@@ -46,14 +47,6 @@ class SlotNoise(Protocol):
         ...
 
 
-class _Hashes(Protocol):
-    def rows(self, values: object) -> Sequence[object]: ...
-
-    def prepare(self, rows: object, first_row: int = 0) -> Sequence[bytes]: ...
-
-    def bucket_table(self, labels: Sequence[bytes]) -> _Buckets: ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class WordCounts:
     """How many users hold each of the words asked for, in their order, with error bars.
@@ -68,6 +61,11 @@ class WordCounts:
     count_standard_error: Floats
     _heavier: Floats = field(repr=False)  # the part of the variance that heavier words in the same cells bring
     _law: ResidualLaw = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The words, as all labels have names."""
+        return self.labels
 
     @property
     def frequencies(self) -> Floats:
@@ -107,7 +105,7 @@ class WordCounts:
 
     def top(self, k: int, level: float = 0.95) -> Top:
         """The k most frequent of these words, and which of them, and of their places, are certain at this level."""
-        return top_of(self.labels, self.counts, self.count_interval(level, simultaneous=True), k, level)
+        return top_of(self.labels, self.labels, self.counts, self.count_interval(level, simultaneous=True), k, level)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -122,11 +120,8 @@ class HashedEstimate(Released):
         """
         if isinstance(words, str | bytes):
             raise ParameterError("wrong-type", f"words is {words!r}; give a list of words, [{words!r}]")
-        domain = cast("_Hashes", self.plan.domain)
-        rows = domain.rows(words)
-        labels = domain.prepare(rows)
-        if not len(labels):
-            raise DataError("no-rows", "there are no words to count; give a list of candidates")
+        domain = cast("Hashed", self.plan.domain)
+        labels = domain.prepare(domain.rows(words))
         places: dict[bytes, int] = {}
         order = np.array([places.setdefault(label, len(places)) for label in labels])
         noise = cast("SlotNoise", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
@@ -153,7 +148,7 @@ class HashedEstimate(Released):
 class _Candidates:
     """Different words and their buckets, block by block; kept in memory where they are not too many."""
 
-    hashes: _Hashes
+    hashes: Hashed
     labels: list[bytes]
     _kept: dict[int, _Buckets] = field(default_factory=dict)
     _bytes: int = 0
@@ -204,8 +199,8 @@ class _Subtraction:
     @property
     def _rest(self) -> float:
         """The variance of a word's cells but for words subtracted there: the spread of the table, noise at least."""
-        spread = float(self.residual.var(axis=1).sum())
-        return max(spread - self.subtracted.sum() / self.table.shape[1], self.noise)
+        spread = self.residual.var(axis=1).sum() - self.subtracted.sum() / self.table.shape[1]
+        return max(float(spread), self.noise)
 
     def scores(self) -> tuple[Floats, Floats, float]:
         """Estimates of all candidates; their variance in two parts, by heavier words and by all the rest.

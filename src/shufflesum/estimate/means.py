@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.domain import Box
 from shufflesum.estimate.base import Floats, Released, tail_of
 from shufflesum.mechanisms import Means, Target
 
@@ -26,7 +28,7 @@ class Estimate(Released):
     @property
     def mean(self) -> Floats:
         """The unbiased estimate of the users' mean; it can leave the bounds, because cutting it off would bias it."""
-        return self.plan.domain.to_user_mean(self._means.mean)
+        return self._box.to_user_mean(self._means.mean)
 
     @property
     def sum(self) -> Floats:
@@ -42,12 +44,12 @@ class Estimate(Released):
     def report_counts(self) -> NDArray[np.int64]:
         """Accepted reports of each entry; of each coefficient for `Span`."""
         counts = self._means.report_counts
-        structure = self.plan.domain.structure
+        structure = self._box.structure
         return counts if structure.mixes else structure.restore(counts.astype(np.float64)).astype(np.int64)
 
     def standard_error_of(self, target: Target) -> Floats:
         """The standard error of the mean for either target, a little on the wide side for few reports."""
-        return np.sqrt(self.plan.domain.to_user_variance(self._means.variance(target)))
+        return np.sqrt(self._box.to_user_variance(self._means.variance(target)))
 
     def confidence_interval(
         self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
@@ -60,7 +62,7 @@ class Estimate(Released):
         tail = tail_of(level, math.prod(self.plan.shape) if simultaneous else 1)
         low, high = self._means.interval(tail, target)
         centre, half = (low + high) / 2, (high - low) / 2
-        domain = self.plan.domain
+        domain = self._box
         middle = domain.to_user_mean(centre)
         if not domain.structure.mixes:
             width = domain.structure.restore(half * domain.width)
@@ -70,6 +72,10 @@ class Estimate(Released):
         width = np.sqrt(domain.to_user_variance(half**2))
         mean = self.mean
         return np.minimum(middle, mean) - width, np.maximum(middle, mean) + width
+
+    @property
+    def _box(self) -> Box:
+        return cast("Box", self.plan.domain)
 
     @property
     def _means(self) -> Means:

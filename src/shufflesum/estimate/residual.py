@@ -48,7 +48,8 @@ class ResidualLaw:
             transform *= np.fft.rfft(counts / len(values))
         law = np.maximum(np.fft.fftshift(np.fft.irfft(transform, points)), 0)
         law /= law.sum()
-        return ResidualLaw((np.arange(points) - points // 2) * step, np.cumsum(law), np.cumsum(law[::-1])[::-1])
+        grid: Floats = (np.arange(points) - points // 2) * step
+        return ResidualLaw(grid, np.cumsum(law), np.cumsum(law[::-1])[::-1])
 
     def ends(self, tail: float) -> tuple[float, float]:
         """How far below and above its mean the sum lies with probability at most `tail`, each: both positive."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shufflesum._checks import check_size
+from shufflesum.domain import Label
 from shufflesum.estimate.base import Floats
 
 __all__ = ["Top", "TopRow", "top_of"]
@@ -21,7 +22,7 @@ class TopRow:
     """
 
     place: int
-    label: str
+    label: Label
     count: float
     lower: float
     upper: float
@@ -38,12 +39,19 @@ class Top:
     statement: str
 
     @property
-    def labels(self) -> tuple[str, ...]:
+    def labels(self) -> tuple[Label, ...]:
         """The labels alone, most frequent first."""
         return tuple(row.label for row in self.rows)
 
 
-def top_of(names: Sequence[str], counts: Floats, ends: tuple[Floats, Floats], k: int, level: float) -> Top:
+def top_of(
+    labels: Sequence[Label],
+    names: Sequence[str],
+    counts: Floats,
+    ends: tuple[Floats, Floats],
+    k: int,
+    level: float,
+) -> Top:
     """Places from intervals that hold together with probability `level`.
 
     A label surely belongs to the k most frequent if fewer than k others can be as frequent: their upper ends reach its
@@ -60,7 +68,7 @@ def top_of(names: Sequence[str], counts: Floats, ends: tuple[Floats, Floats], k:
         TopRow(*row)
         for row in zip(
             (places + 1).tolist(),
-            (names[index] for index in order.tolist()),
+            (labels[index] for index in order.tolist()),
             counts[order].tolist(),
             lows.tolist(),
             highs.tolist(),
@@ -69,12 +77,12 @@ def top_of(names: Sequence[str], counts: Floats, ends: tuple[Floats, Floats], k:
             strict=True,
         )
     )
-    return Top(rows, level, _statement(rows, level))
+    return Top(rows, level, _statement(rows, [names[index] for index in order.tolist()], level))
 
 
-def _statement(rows: Sequence[TopRow], level: float) -> str:
+def _statement(rows: Sequence[TopRow], names: Sequence[str], level: float) -> str:
     places = [row.place for row in rows if row.place_certain]
-    members = [row.label for row in rows if row.certain and not row.place_certain]
+    members = [name for row, name in zip(rows, names, strict=True) if row.certain and not row.place_certain]
     open_ones = sum(not row.certain for row in rows)
     k = len(rows)
     said = []
