@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shufflesum._checks import check_number
 from shufflesum.domain import Neighbours
-from shufflesum.errors import PlanError
+from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval
 from shufflesum.privacy.add import Cells, Group, overflow_upper
 
@@ -60,21 +60,7 @@ class AddAccounting:
 
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the certified accountant does not confirm."""
-        if guarantee.accountant == "none":
-            raise PlanError(
-                "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); it is for tests only"
-            )
-        if guarantee.accountant == "paper":
-            raise PlanError(
-                "claim-not-confirmed", "the published formulas say nothing about mechanism 'add'; make a new plan"
-            )
-        certified = self.cells.delta_upper(guarantee.epsilon)
-        if not certified <= guarantee.delta:
-            raise PlanError(
-                "claim-not-confirmed",
-                f"this plan claims epsilon = {guarantee.epsilon!r}, delta = {guarantee.delta!r}, but with its noise "
-                f"delta is up to {certified:.6g}; make a new plan",
-            )
+        check_certified(guarantee, self.cells.delta_upper)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""

@@ -50,6 +50,7 @@ class Replace(Mechanism):
     """
 
     kind: ClassVar[str] = "replace"
+    word: ClassVar[str] = "replace"
 
     coordinates: int
     levels: int
