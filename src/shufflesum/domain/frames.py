@@ -35,6 +35,8 @@ class FrameRows:
     columns: tuple[Column, ...]
     shape: tuple[int, ...]
     first: int = 0
+    names: tuple[str, ...] | None = None
+    """What the columns are called; None for lists, whose entries have no names, and where nobody named them."""
 
     @property
     def ndim(self) -> int:
@@ -102,7 +104,7 @@ def frame_rows(values: object) -> FrameRows | None:
             "of at least one user is expected",
         )
     rows = len(named[0][1])
-    columns = tuple(as_column(column, where) for where, column in named)
+    columns = tuple(as_column(column, _described(name, column)) for name, column in named)
     lists = [column for column in columns if column.width is not None]
     if lists and len(columns) > 1:
         raise DataError(
@@ -111,12 +113,12 @@ def frame_rows(values: object) -> FrameRows | None:
             "pass it alone, or leave it out",
         )
     shape = (rows, lists[0].width or 0) if lists else (rows, len(columns)) if is_table else (rows,)
-    table = FrameRows(columns, shape)
+    table = FrameRows(columns, shape, names=None if lists else _names(values, [name for name, _ in named]))
     return table if len(columns) <= _FEW_COLUMNS else replace(table, columns=(held_column(table[:], "all columns"),))
 
 
-_Opened = tuple[list[tuple[str, Any]], Callable[[Any, str], Column], bool]
-"""Columns with what to call them, how to read one, and whether they are a table rather than a column by itself."""
+_Opened = tuple[list[tuple[object, Any]], Callable[[Any, str], Column], bool]
+"""Columns with their names, how to read one, and whether they are a table rather than a column by itself."""
 
 
 def _open_pandas(values: Any) -> _Opened | None:
@@ -124,8 +126,8 @@ def _open_pandas(values: Any) -> _Opened | None:
 
     if isinstance(values, pandas.DataFrame):
         # By position, because names may be there twice.
-        return [(f"column {name!r}", values.iloc[:, j]) for j, name in enumerate(values.columns)], pandas_column, True
-    return ([_alone(values, values.name)], pandas_column, False) if isinstance(values, pandas.Series) else None
+        return [(name, values.iloc[:, j]) for j, name in enumerate(values.columns)], pandas_column, True
+    return ([(values.name, values)], pandas_column, False) if isinstance(values, pandas.Series) else None
 
 
 def _open_polars(values: Any) -> _Opened:
@@ -136,7 +138,7 @@ def _open_polars(values: Any) -> _Opened:
     if isinstance(values, polars.DataFrame):
         return _data(zip(values.columns, values.get_columns(), strict=True)), polars_column, True
     if isinstance(values, polars.Series):
-        return [_alone(values, values.name)], polars_column, False
+        return [(values.name, values)], polars_column, False
     raise DataError("no-rows", f"arrays: a Polars {type(values).__name__} holds no rows; pass a DataFrame or a Series")
 
 
@@ -146,7 +148,7 @@ def _open_arrow(values: Any) -> _Opened:
     if isinstance(values, pa.Table | pa.RecordBatch):
         return _data(zip(values.schema.names, values.columns, strict=True)), arrow_column, True
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return [_alone(values, None)], arrow_column, False
+        return [(None, values)], arrow_column, False
     raise DataError(
         "wrong-type",
         f"arrays: a PyArrow {type(values).__name__} is not read; pass a Table (reader.read_all(), dataset.to_table()), "
@@ -161,9 +163,15 @@ _LIBRARIES: dict[str, Callable[[Any], _Opened | None]] = {
 }
 
 
-def _data(columns: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return [(f"column {name!r}", column) for name, column in columns if not PANDAS_INDEX.fullmatch(name)]
+def _data(columns: Iterable[tuple[str, Any]]) -> list[tuple[object, Any]]:
+    return [(name, column) for name, column in columns if not PANDAS_INDEX.fullmatch(name)]
 
 
-def _alone(column: Any, name: object) -> tuple[str, Any]:
-    return (f"the {type(column).__name__}" if name in (None, "") else f"column {name!r}", column)
+def _described(name: object, column: Any) -> str:
+    return f"the {type(column).__name__}" if name in (None, "") else f"column {name!r}"
+
+
+def _names(values: Any, names: list[object]) -> tuple[str, ...] | None:
+    """As text; a column by itself may have none, and columns that pandas numbered have none."""
+    numbered = hasattr(getattr(values, "columns", None), "start")
+    return None if numbered or any(name in (None, "") for name in names) else tuple(map(str, names))

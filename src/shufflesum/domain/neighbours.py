@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["EveryCoordinate", "Neighbours"]
+__all__ = ["EveryCoordinate", "Neighbours", "OneCell", "SomeCells", "TwoGroups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,4 +15,28 @@ class EveryCoordinate:
     dimension: int
 
 
-Neighbours: TypeAlias = EveryCoordinate
+@dataclass(frozen=True, slots=True)
+class OneCell:
+    """One user's label is replaced: one true report moves from one of `cells` cells to another."""
+
+    cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class SomeCells:
+    """One user's labels are replaced: at most `most` cells lose a true report, and at most `most` others gain one."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class TwoGroups:
+    """One user's group and array are replaced: everything may change in two groups.
+
+    The `dimension` coordinates and the count of the one go down, as many of the other go up.
+    """
+
+    dimension: int
+
+
+Neighbours: TypeAlias = EveryCoordinate | OneCell | SomeCells | TwoGroups

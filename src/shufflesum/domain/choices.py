@@ -1,0 +1,209 @@
+"""Several labels for each user, out of a public list: questions where more than one answer may be ticked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_size
+from shufflesum.cells import BLANK
+from shufflesum.domain.box import Missing
+from shufflesum.domain.categories import check_cells, refuse_midpoint
+from shufflesum.domain.label_columns import LabelRows, Words, label_rows, shown, value_at
+from shufflesum.domain.labels import Label, Labels
+from shufflesum.domain.neighbours import Neighbours, SomeCells
+from shufflesum.errors import DataError, ParameterError, PlanError
+
+__all__ = ["ChoiceRows", "Choices"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListRows:
+    """Lists of labels, one after the other: row i holds those from `starts[i]` up to `starts[i + 1]`."""
+
+    starts: NDArray[np.int64]
+    labels: LabelRows
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, rows: slice) -> ListRows:
+        start, stop, _ = rows.indices(len(self))
+        return ListRows(self.starts[start : max(start, stop) + 1], self.labels)
+
+
+ChoiceRows: TypeAlias = NDArray[np.bool_] | ListRows
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Choices:
+    """Up to `most` different labels each, out of a list, or of 0 to D - 1 for a number D."""
+
+    labels: Labels
+    most: int
+
+    def __init__(self, labels: int | Iterable[Label] | Labels, *, most: int) -> None:
+        listed = labels if isinstance(labels, Labels) else Labels(labels)
+        check_cells("Choices", len(listed))
+        check_size("most", most, 1, len(listed))
+        object.__setattr__(self, "labels", listed)
+        object.__setattr__(self, "most", int(most))
+
+    @property
+    def cells(self) -> int:
+        """How many labels are counted."""
+        return len(self.labels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the estimate: one frequency for each label."""
+        return (self.cells,)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers are estimated."""
+        return self.cells
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """How neighbouring data sets differ."""
+        return SomeCells(self.most)
+
+    @property
+    def cell_labels(self) -> tuple[Label, ...]:
+        """The labels as they were given."""
+        return tuple(self.labels.values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as text."""
+        return self.labels.texts
+
+    @property
+    def curator_weights(self) -> tuple[float, float]:
+        """A trusted curator's squared error in units of Gaussian and of Laplace noise: up to `most` counts go down
+        and as many up."""
+        return 2.0 * self.most * self.cells, 4.0 * self.most**2 * self.cells
+
+    def rows(self, values: Any) -> ChoiceRows:
+        """A list of labels for each user, or a row of true and false, one for each label; arrays are not copied."""
+        rows = _choice_rows(values, self.labels)
+        if len(rows) == 0:
+            raise DataError("no-rows", "choices: no rows; pass the labels of at least one user")
+        if isinstance(rows, np.ndarray) and rows.shape[1:] != self.shape:
+            raise DataError(
+                "wrong-shape",
+                f"choices has shape {rows.shape}, but (m, {self.cells}) is expected, true or false for each label",
+            )
+        return rows
+
+    def check_missing(self, missing: Missing) -> None:
+        """Refuse what cannot be done about missing values here."""
+        refuse_midpoint(missing)
+
+    def prepare(
+        self, values: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
+    ) -> NDArray[np.uint32]:
+        """(m, most) cells, rising in each row, blanks where a user has fewer labels; one named twice counts once."""
+        self.check_missing(missing)
+        if clip:
+            raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one")
+        rows = self.rows(values)
+        if isinstance(rows, np.ndarray):
+            users, codes = np.nonzero(rows)
+        else:
+            users, codes = self._listed(rows, first_row)
+        sizes = np.bincount(users, minlength=len(rows))
+        if (sizes > self.most).any():
+            row = int(np.flatnonzero(sizes > self.most)[0])
+            named = ", ".join(shown(self.labels.values[code]) for code in codes[users == row][: self.most + 1])
+            raise DataError(
+                "too-many-labels",
+                f"row {first_row + row}: {sizes[row]} labels ({named}{', ...' if sizes[row] > self.most + 1 else ''}), "
+                f"but the plan allows at most {self.most} for each user; leave some out, or plan with more (most=)",
+            )
+        cells: NDArray[np.uint32] = np.full((len(rows), self.most), BLANK, np.uint32)
+        cells[users, np.arange(len(users)) - (np.cumsum(sizes) - sizes)[users]] = codes
+        return cells
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `from_json` turns back into equal choices."""
+        return {"kind": "choices", "labels": self.labels.to_json(), "most": self.most}
+
+    @classmethod
+    def from_json(cls, value: object) -> Choices:
+        """Undo `to_json`; raises `PlanError` for anything else."""
+        try:
+            match value:
+                case {"kind": "choices", "labels": labels, "most": int(most), **rest} if not rest:
+                    return cls(Labels.from_json(labels), most=most)
+        except ParameterError as error:
+            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
+        raise PlanError("malformed", f'choices must be {{"kind": "choices", "labels", "most"}}, not {shown(value)}')
+
+    def _listed(self, rows: ListRows, first_row: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Users and codes of all labels, in order, each label of a user once."""
+        sizes = np.diff(rows.starts)
+        users = np.repeat(np.arange(len(rows)), sizes)
+        if not len(users):
+            return users, users
+        labels = rows.labels[int(rows.starts[0]) : int(rows.starts[-1])]
+        codes = self.labels.codes(labels)
+        if (codes < 0).any():
+            place = int(np.flatnonzero(codes < 0)[0])
+            self.labels.refuse(value_at(labels, place), first_row + int(users[place]))
+        return np.divmod(np.unique(users * self.cells + codes), self.cells)
+
+
+def _choice_rows(values: Any, labels: Labels) -> ChoiceRows:
+    if isinstance(values, ListRows):
+        return values
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        if values.ndim != 2:
+            raise DataError(
+                "wrong-shape",
+                f"choices has shape {values.shape}, but (m, any) is expected: users, and their labels or true and false",
+            )
+        if values.dtype.kind == "b":
+            return values
+        return ListRows(np.arange(len(values) + 1) * values.shape[1], label_rows(values.reshape(-1), "choices"))
+    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim == 1):
+        return _lists(values, labels)
+    for base in type(values).__mro__:
+        library = base.__module__.partition(".")[0]
+        if library in _LIBRARIES:
+            return _LIBRARIES[library](values, labels)
+    raise DataError(
+        "wrong-type",
+        f"choices: {shown(values)} are no lists of labels; pass a list of lists, or true and false in rows",
+    )
+
+
+def _lists(values: Any, labels: Labels) -> ChoiceRows:
+    for row, value in enumerate(values):
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            raise DataError(
+                "missing-value", f"row {row}: the list of labels is missing; leave the row out, or pass an empty list"
+            )
+        if not isinstance(value, list | tuple | set | frozenset | np.ndarray):
+            raise DataError(
+                "wrong-type", f"choices: row {row}: {shown(value)} is no list; pass a list of labels for each user"
+            )
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    flat = list(chain.from_iterable(values))
+    if not flat:
+        return ListRows(starts, Words(np.empty(0, np.int64), ()))
+    ticked = set(map(type, flat)) <= {bool, np.bool_} and (sizes == len(labels)).all()
+    if ticked and not any(isinstance(label, bool) for label in labels.values):
+        return np.array(flat, dtype=np.bool_).reshape(-1, len(labels))
+    return ListRows(starts, label_rows(flat, "choices"))
+
+
+_LIBRARIES: dict[str, Callable[[Any, Labels], ChoiceRows]] = {}
