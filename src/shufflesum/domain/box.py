@@ -101,6 +101,21 @@ class Box:
         lower, upper = self._limits(np.dtype(dtype))
         return np.full(self.dimension, lower), np.full(self.dimension, upper)
 
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return self.dimension
+
+    @property
+    def unit(self) -> float:
+        """The widest of the bounds."""
+        return float(np.max(self.width))
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing the middle of the bounds, at the worst."""
+        return float(np.sum(self.width**2)) / 4
+
     def rows(self, arrays: ArrayLike) -> Rows:
         """The arrays as (m, *shape), shape checked; what is an array already, memory-mapped or not, is not copied.
 

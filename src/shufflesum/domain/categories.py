@@ -126,6 +126,21 @@ class Categories:
         another, at distance sqrt(2) or 2."""
         return 2.0 * self.cells, 4.0 * self.cells
 
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return 1
+
+    @property
+    def unit(self) -> float:
+        """Frequencies are parts of 1."""
+        return 1.0
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing that all labels are equally frequent, at the worst."""
+        return 1.0 - 1.0 / self.cells
+
     def rows(self, values: Any) -> Rows | LabelRows:
         """One value for each user; arrays of numbers, memory-mapped or not, are not copied."""
         return label_rows(values) if self.bins is None else _numbers(values)
@@ -160,6 +175,14 @@ class Categories:
         """Raise the `DataError` for the first code that is no cell; `codes` came from `prepare`."""
         row = int(np.flatnonzero((codes < 0) | (codes >= self.cells))[0])
         self.labels.refuse(value_at(codes, row), first_row + row, _REMEDY)
+
+    def example(self, cell: int) -> Label | float:
+        """Something that a user in this cell may hold."""
+        if self.bins is not None:
+            return self.bins[-1] + 1 if cell == len(self.labels) else (self.bins[cell] + self.bins[cell + 1]) / 2
+        if cell == len(self.labels):  # whatever is none of the labels
+            return max(map(len, self.labels.texts)) * "?" + "?"
+        return self.labels.values[cell]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal categories."""

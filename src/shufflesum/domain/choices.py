@@ -73,7 +73,7 @@ class Choices:
     @property
     def neighbours(self) -> Neighbours:
         """How neighbouring data sets differ."""
-        return SomeCells(self.most)
+        return SomeCells(self.cells, self.most)
 
     @property
     def cell_labels(self) -> tuple[Label, ...]:
@@ -90,6 +90,21 @@ class Choices:
         """A trusted curator's squared error in units of Gaussian and of Laplace noise: up to `most` counts go down
         and as many up."""
         return 2.0 * self.most * self.cells, 4.0 * self.most**2 * self.cells
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return self.most
+
+    @property
+    def unit(self) -> float:
+        """Frequencies are parts of 1."""
+        return 1.0
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing that each label is chosen by half of the users, at the worst."""
+        return self.cells / 4
 
     def rows(self, values: Any) -> ChoiceRows:
         """A list of labels for each user, or a row of true and false, one for each label; arrays are not copied."""

@@ -7,6 +7,7 @@ all clients agree, and because nobody can look for labels that collide before th
 from __future__ import annotations
 
 import hmac
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -64,9 +65,14 @@ class Hashed:
             )
 
     @property
+    def layout(self) -> tuple[int, int]:
+        """How many functions, and how many buckets each has, once they are chosen."""
+        return _chosen(self.functions), _chosen(self.buckets)
+
+    @property
     def cells(self) -> int:
         """Buckets of all functions: function s has the cells from s x buckets on."""
-        return _chosen(self.buckets) * _chosen(self.functions)
+        return math.prod(self.layout)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,6 +98,21 @@ class Hashed:
     def curator_weights(self) -> tuple[float, float]:
         """A trusted curator's squared error of one frequency in units of Gaussian and of Laplace noise."""
         return 2.0, 4.0
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return 1
+
+    @property
+    def unit(self) -> float:
+        """Frequencies are parts of 1."""
+        return 1.0
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing that nobody holds a word, at the worst."""
+        return 1.0
 
     def rows(self, values: Any) -> LabelRows:
         """One text for each user."""

@@ -12,6 +12,7 @@ import msgspec
 
 from shufflesum.errors import PlanError
 from shufflesum.mechanisms.add import Add
+from shufflesum.mechanisms.add_slots import AddSlots
 from shufflesum.mechanisms.mechanism import (
     Accounting,
     Attack,
@@ -19,12 +20,14 @@ from shufflesum.mechanisms.mechanism import (
     Encoder,
     ExpectedCounts,
     ExpectedError,
+    GroupSums,
     Means,
     Mechanism,
     Moves,
     Revealed,
     Tally,
     Target,
+    Unasked,
 )
 from shufflesum.mechanisms.replace import Replace, Sampling
 
@@ -32,11 +35,13 @@ __all__ = [
     "MECHANISMS",
     "Accounting",
     "Add",
+    "AddSlots",
     "Attack",
     "Enclosure",
     "Encoder",
     "ExpectedCounts",
     "ExpectedError",
+    "GroupSums",
     "Means",
     "Mechanism",
     "Moves",
@@ -45,11 +50,12 @@ __all__ = [
     "Sampling",
     "Tally",
     "Target",
+    "Unasked",
     "mechanism_from_json",
     "mechanism_to_json",
 ]
 
-MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add)}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add, AddSlots)}
 
 
 def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shufflesum._checks import check_number
-from shufflesum.domain import Neighbours
+from shufflesum.domain import EveryCoordinate, Neighbours, SomeCells, TwoGroups
+from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval
-from shufflesum.privacy.add import Cells, Group, overflow_upper
+from shufflesum.privacy.add import Cells, Directions, Group, overflow_upper
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -19,28 +20,50 @@ if TYPE_CHECKING:
 __all__ = ["AddAccounting", "user_noise"]
 
 
-def user_noise(mechanism: Add, dimension: int) -> list[tuple[int, float]]:
-    """The trials of one user's noise, all cells of a digit together."""
-    return [(dimension * q, p) for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)]
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """Cells that are noisy alike: how many there are, and in how many, or pairs of them, neighbours differ."""
+
+    cells: int
+    changed: int
+
+
+def _classes(mechanism: Add, neighbours: Neighbours) -> tuple[Directions, list[_Class]]:
+    """The classes of `Layout`, as far as privacy depends on them."""
+    match neighbours:
+        case EveryCoordinate(dimension):
+            return "free", [_Class(dimension, dimension)] * mechanism.digits
+        case SomeCells(cells, most):
+            return "paired", [_Class(cells, most)]
+        case TwoGroups(groups, dimension):
+            return "paired", [_Class(groups * dimension, dimension)] * mechanism.digits + [_Class(groups, 1)]
+    raise ParameterError("impossible-combination", f"mechanism 'add' says nothing of {neighbours}")
+
+
+def user_noise(mechanism: Add, neighbours: Neighbours) -> list[tuple[int, float]]:
+    """The trials of one user's noise, all cells of a class together."""
+    _, classes = _classes(mechanism, neighbours)
+    return [(c.cells * q, p) for c, q, p in zip(classes, mechanism.trials, mechanism.probabilities, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class AddAccounting:
-    """All that the guarantee depends on; neighbours may differ in every digit of every coordinate."""
+    """All that the guarantee depends on; neighbours may differ in every digit, of every coordinate or of two groups."""
 
     cells: Cells
 
     @staticmethod
     def of(mechanism: Add, neighbours: Neighbours, guarantee: Guarantee) -> AddAccounting:
         """The accounting of a plan; only noise of honest users counts."""
-        honest, dimension = guarantee.honest_users, neighbours.dimension
+        honest = guarantee.honest_users
+        directions, classes = _classes(mechanism, neighbours)
         groups = tuple(
-            Group(honest * q, p, dimension * guarantee.rounds)
-            for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)
+            Group(honest * q, p, c.changed * guarantee.rounds, directions)
+            for c, q, p in zip(classes, mechanism.trials, mechanism.probabilities, strict=True)
         )
         if mechanism.cap is None:
             return AddAccounting(Cells(groups))
-        exceeded = overflow_upper(user_noise(mechanism, dimension), mechanism.cap)
+        exceeded = overflow_upper(user_noise(mechanism, neighbours), mechanism.cap)
         return AddAccounting(Cells(groups, min(1.0, guarantee.rounds * honest * exceeded)))
 
     @property

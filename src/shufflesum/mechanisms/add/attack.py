@@ -60,7 +60,7 @@ class AddAttack:
         true = np.zeros(self.domain.dimension, dtype=np.int64)
         true[codes] = 1
         assert isinstance(self.domain, Choices)
-        return [self.domain.labels.label(int(code)) for code in codes], true
+        return [self.domain.labels.values[code] for code in codes], true
 
     def _values(self, box: Box, part: float | None) -> _Held:
         """All at this part of the scale, or all over it; and their digits."""
@@ -77,7 +77,7 @@ class AddAttack:
         array, digits = self._values(self.domain.box, part)
         true = np.zeros((len(self.domain.labels), len(digits) + 1), dtype=np.int64)
         true[group] = [*digits, 1]
-        return (self.domain.labels.label(group), array), true.reshape(-1)
+        return (self.domain.labels.values[group], array), true.reshape(-1)
 
     @property
     def crowds(self) -> tuple[Any, ...]:

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domain import Categories, Hashed
-from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Revealed, Table
+from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Revealed, Table
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.slots import Slots
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.add_slots.mechanism import AddSlots
@@ -44,13 +43,13 @@ class SlotsAttack:
     def _labels(self) -> list[Any]:
         """x, x', v, and a few others; of words, such as never share a bucket with x."""
         if isinstance(self.domain, Categories):
-            places = np.unique(np.linspace(0, self.domain.dimension - 1, _MOST_CROWDS).astype(np.int64))
+            places = np.unique(np.linspace(0, self.domain.cells - 1, _MOST_CROWDS).astype(np.int64))
             return [self.domain.example(int(place)) for place in places]
         found = ["0"]
         for number in count(1):
             if len(found) == 3:
                 break
-            buckets = self.domain.bucket_table([str(number), *found])
+            buckets = self._buckets([str(number), *found])
             if not (buckets[0] == buckets[1:]).any():
                 found.append(str(number))
         return found
@@ -59,9 +58,14 @@ class SlotsAttack:
     def _own(self) -> list[NDArray[np.int64]]:
         """The cells where each crowd's own reports may lie: one for a label, one of each function for a word."""
         if isinstance(self.domain, Categories):
-            return [self.domain.prepare(self.domain.rows([label])).astype(np.int64) for label in self._labels]
-        firsts = np.arange(self.domain.functions) * self.domain.buckets
-        return list(firsts + self.domain.bucket_table(self._labels).astype(np.int64))
+            codes = [self.domain.prepare(self.domain.rows([label])) for label in self._labels]
+            return [code.astype(np.int64) for code in codes]
+        functions, buckets = self.domain.layout
+        return list(np.arange(functions) * buckets + self._buckets(self._labels))
+
+    def _buckets(self, words: list[str]) -> NDArray[np.int64]:
+        assert isinstance(self.domain, Hashed)
+        return self.domain.bucket_table(self.domain.prepare(self.domain.rows(words))).astype(np.int64)
 
     @property
     def crowds(self) -> tuple[Any, ...]:
@@ -99,7 +103,7 @@ class SlotsAttack:
         chance = min(float(chances.upper[0, 0]), 1.0)
         certified = self.mechanism.accounting(self.domain.neighbours, self.guarantee).slots
         shown = replace(certified, chance=max(chance, 2.0**-53))
-        return Revealed(chance / self.mechanism.chance, _epsilon_lower(shown, self.guarantee.delta))
+        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(max(self.guarantee.delta, _LEAST_DELTA)))
 
     def score(self, table: Table) -> float:
         """How much likelier a table is with the victim at x: log of its reports there over those at x'."""
@@ -134,6 +138,3 @@ class SlotsAttack:
                 functions.append(ExpectedCounts(f"reports of {label!r} by function {{}}", table[own], trials, law))
         return [noise, cells, *([functions] if functions else [])]
 
-
-def _epsilon_lower(slots: Slots, delta: float) -> float:
-    return slots.epsilon_lower(max(delta, _LEAST_DELTA))

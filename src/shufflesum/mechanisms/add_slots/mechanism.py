@@ -70,8 +70,7 @@ class AddSlots(Mechanism):
 
     def cells(self, domain: Domain) -> int:
         """One for each label, or for each bucket of each function."""
-        single = _single(domain)
-        return single.dimension if isinstance(single, Categories) else single.functions * single.buckets
+        return _single(domain).cells
 
     def reports(self, domain: Domain) -> int:
         """The user's own and the slots."""
@@ -92,7 +91,7 @@ class AddSlots(Mechanism):
     def decode(self, domain: Domain, table: Table, users: int) -> Frequencies | SlotNoise:
         """Frequencies of labels; of an open vocabulary only what is noise, until somebody asks for words."""
         if isinstance(domain, Hashed):
-            return SlotNoise(table.reshape(domain.functions, domain.buckets), users)
+            return SlotNoise(table.reshape(domain.layout), users)
         return slot_frequencies(table, users)
 
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:

@@ -38,9 +38,9 @@ def _hashed(domain: Hashed, labels: Any, source: RandomSource) -> NDArray[np.uin
     while done < len(labels):
         left = functions[done:]
         drawn = words(source, left.size + left.size // 64 + SPARE_WORDS, np.uint32)
-        done += stratified_coordinates(drawn, domain.functions, 1, left)
+        done += stratified_coordinates(drawn, domain.layout[0], 1, left)
     chosen = functions[:, 0]
-    cells: NDArray[np.uint32] = chosen * np.uint32(domain.buckets) + domain.buckets_of(labels, chosen)
+    cells: NDArray[np.uint32] = chosen * np.uint32(domain.layout[1]) + domain.buckets_of(labels, chosen)
     return cells
 
 
