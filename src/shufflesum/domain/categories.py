@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain._arrays import Rows, real_array, users_rows
 from shufflesum.domain.box import Missing
-from shufflesum.domain.label_columns import LabelRows, Words, label_rows, shown, value_at
+from shufflesum.domain.label_columns import LabelRows, Words, shown, value_at
+from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import MISSING, UNKNOWN, Label, Labels
 from shufflesum.domain.neighbours import Neighbours, OneCell
 from shufflesum.errors import DataError, ParameterError, PlanError

@@ -13,7 +13,8 @@ from shufflesum.domain._arrays import Floats, Rows
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import check_cells
-from shufflesum.domain.label_columns import LabelRows, label_rows, shown
+from shufflesum.domain.label_columns import LabelRows, shown
+from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import Neighbours, TwoGroups
 from shufflesum.domain.structure import Structure

@@ -6,7 +6,7 @@ all clients agree, and because nobody can look for labels that collide before th
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from shufflesum._checks import check_size
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import refuse_midpoint
-from shufflesum.domain.label_columns import LabelRows, Words, label_rows, no_label, shown, text_of, value_at
+from shufflesum.domain.label_columns import LabelRows, Words, no_label, shown, text_of, value_at
+from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.neighbours import Neighbours, OneCell
 from shufflesum.errors import DataError, ParameterError, PlanError
 
@@ -143,19 +144,18 @@ class Hashed:
         """The bucket of each label under its own function, (m,); `labels` came from `prepare`."""
         buckets, key = _chosen(self.buckets), _chosen(self.key)
         blocks, words = np.divmod(np.asarray(functions, dtype=np.int64), _WORDS)
-        digests = [
-            hmac.digest(key, block.to_bytes(4, "big") + label, "sha512")
-            for label, block in zip(labels, blocks.tolist(), strict=True)
-        ]
+        keyed = _Keyed(key, int(blocks.max(initial=0)) + 1)
+        digests = [keyed(label, block) for label, block in zip(labels, blocks.tolist(), strict=True)]
         table = np.frombuffer(b"".join(digests), ">u4").reshape(-1, _WORDS)
         return _bucket(table[np.arange(len(table)), words], buckets)
 
     def bucket_table(self, labels: Iterable[bytes]) -> NDArray[np.uint32]:
         """The bucket of each label under every function, (m, functions); `labels` came from `prepare`."""
         buckets, functions, key = _chosen(self.buckets), _chosen(self.functions), _chosen(self.key)
-        prefixes = [block.to_bytes(4, "big") for block in range(-(-functions // _WORDS))]
-        digests = b"".join(hmac.digest(key, prefix + label, "sha512") for label in labels for prefix in prefixes)
-        words = np.frombuffer(digests, ">u4").reshape(-1, _WORDS * len(prefixes))
+        blocks = range(-(-functions // _WORDS))
+        keyed = _Keyed(key, len(blocks))
+        digests = b"".join([keyed(label, block) for label in labels for block in blocks])
+        words = np.frombuffer(digests, ">u4").reshape(-1, _WORDS * len(blocks))
         return _bucket(words[:, :functions], buckets)
 
     def to_json(self) -> dict[str, Any]:
@@ -192,6 +192,23 @@ def _chosen(part: _Part | None) -> _Part:
             "missing-argument", "buckets, functions and key are chosen when a plan is made; take plan.domain"
         )
     return part
+
+
+class _Keyed:
+    """HMAC-SHA-512 of a block number and a label, all but the label hashed once: half the time of `hmac.digest`."""
+
+    def __init__(self, key: bytes, blocks: int) -> None:
+        padded = key.ljust(128, b"\0")
+        inner = bytes(byte ^ 0x36 for byte in padded)
+        self._inner = [hashlib.sha512(inner + block.to_bytes(4, "big")) for block in range(blocks)]
+        self._outer = hashlib.sha512(bytes(byte ^ 0x5C for byte in padded))
+
+    def __call__(self, label: bytes, block: int) -> bytes:
+        inner = self._inner[block].copy()
+        inner.update(label)
+        outer = self._outer.copy()
+        outer.update(inner.digest())
+        return outer.digest()
 
 
 def _bucket(words: NDArray[np.uint32], buckets: int) -> NDArray[np.uint32]:

@@ -14,13 +14,14 @@ from shufflesum.cells import MOST_CELLS
 from shufflesum.domain.label_columns import (
     LabelRows,
     Words,
-    label_rows,
+    is_missing,
     no_label,
     object_rows,
     shown,
     text_of,
     value_at,
 )
+from shufflesum.domain.label_frames import label_rows
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 __all__ = ["MISSING", "UNKNOWN", "Label", "LabelRows", "Labels"]
@@ -127,7 +128,7 @@ class Labels:
 
     def refuse(self, value: object, row: int, remedy: str = "") -> NoReturn:
         """Raise the `DataError` for a value that is no label of the list."""
-        if text_of(value) is None:
+        if is_missing(value):
             raise DataError(
                 "missing-value", f"row {row}: the label is missing ({shown(value)}); leave the row out{remedy}"
             )
@@ -174,7 +175,7 @@ class Labels:
         if self._integers is None:
             return np.full(len(values), UNKNOWN, np.int64)
         if values.dtype == np.uint64 and (values > _INT64).any():
-            return self._word_codes(object_rows([values.tolist()], len(values), "labels"), 0, "labels")
+            return self._word_codes(object_rows([values.tolist()], len(values)), 0, "labels")
         sorted_labels, places = self._integers
         nearest = np.minimum(np.searchsorted(sorted_labels, values), len(sorted_labels) - 1)
         return np.where(sorted_labels[nearest] == values, places[nearest], UNKNOWN)
