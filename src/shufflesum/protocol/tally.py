@@ -42,7 +42,9 @@ class Tally:
         """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes."""
         self._refuse_if_closed()
         rows, domain = self.plan.domain.rows(arrays), self.plan.domain
-        size = rows_at_once(self.plan, min(self.plan.reports, domain.entries))
+        # More reports than values are never made here, values are only rounded: that takes a fourth of the memory.
+        reports, entries = self.plan.reports, domain.entries
+        size = rows_at_once(self.plan, reports if reports <= entries else max(1, entries // 4))
         for start in range(0, len(rows), size):
             block, first = rows[start : start + size], first_row + start
             prepared = domain.prepare(block, first, clip=self._clip, missing=self._missing)
@@ -69,6 +71,12 @@ class Tally:
         counts = Counts(self.plan)
         counts.table += self._table + self._tally.noise(self.users)
         counts.blanks = self.users * self.plan.reports - counts.accepted
+        if counts.blanks < 0:  # seen from the noisy table alone, so that it reveals nothing more
+            raise ReportsError(
+                "too-many-reports",
+                f"noise drawn for all {self.users} users at once is more than the plan's reports of each can hold, "
+                "which under a plan whose guarantee holds is next to impossible; there is no estimate: raise the cap",
+            )
         return counts
 
     def _refuse_if_closed(self) -> None:

@@ -77,14 +77,12 @@ class AddTally:
             table += sums.sum(axis=1, dtype=np.int64).T.reshape(-1)
 
     def noise(self, users: int) -> Table:
-        """Binomial(users x trials, probability) for each cell, drawn again where all users' caps together are exceeded.
+        """Binomial(users x trials, probability) for each cell, under a plan with a cap as well.
 
-        The plan charges for more than that: for a single user's cap.
+        The free law needs no charge; to draw again by what users together drew would need a proof of its own.
         """
         mechanism, layout = self._mechanism, self._layout
-        while True:
-            noise = np.zeros(layout.cells, dtype=np.int64)
-            for j, (trials, probability) in enumerate(zip(mechanism.trials, mechanism.probabilities, strict=True)):
-                noise[layout.cells_of(j)] = binomials(self._source, users * trials, probability, layout.sizes[j])
-            if mechanism.cap is None or int(noise.sum()) <= users * mechanism.cap:
-                return noise
+        noise = np.zeros(layout.cells, dtype=np.int64)
+        for j, (trials, probability) in enumerate(zip(mechanism.trials, mechanism.probabilities, strict=True)):
+            noise[layout.cells_of(j)] = binomials(self._source, users * trials, probability, layout.sizes[j])
+        return noise

@@ -192,16 +192,18 @@ def _with_charge(losses: GridLosses, overflow: float) -> GridLosses:
 def _lower(groups: tuple[Group, ...]) -> ComposedLower:
     """What a user with all digits 1 against all digits 0 shows, either way round."""
     deviations = [cell.deviation(group.trials, group.probability) for group in groups]
-    # few outcomes are not smooth: a finer grid then keeps more of them apart
-    finer = _NODES * min(8.0, max(1.0, 64.0 / sum(group.copies for group in groups)))
-    unit = min(deviations) / finer
-    steps = [unit * 2.0 ** math.floor(math.log2(deviation / finer / unit)) for deviation in deviations]
+    # few outcomes are not smooth: a finer grid then keeps more of them apart, but often merges worse; the better counts
+    finer = _NODES * min(8.0, 64.0 / sum(group.copies for group in groups))
+    grids = [_NODES, finer] if finer > _NODES else [_NODES]
 
-    def one_way(chances: Sequence[float]) -> list[tuple[GridLosses, int]]:
+    def one_way(chances: Sequence[float], nodes: float) -> list[tuple[GridLosses, int]]:
+        unit = min(deviations) / nodes
+        steps = [unit * 2.0 ** math.floor(math.log2(deviation / nodes / unit)) for deviation in deviations]
         return [
             (cell.losses_below(group.trials, chance, step), group.copies)
             for group, chance, step in zip(groups, chances, steps, strict=True)
         ]
 
     up = [group.probability for group in groups]
-    return compose_pairs([one_way(up), one_way([1.0 - chance for chance in up])])
+    down = [1.0 - chance for chance in up]
+    return compose_pairs([one_way(chances, nodes) for chances in (up, down) for nodes in grids])
