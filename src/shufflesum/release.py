@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 
+from shufflesum.domain import as_box
 from shufflesum.errors import ReportsError
-from shufflesum.estimate import Estimate
+from shufflesum.estimate import Estimate, estimate_of
+from shufflesum.mechanisms import Means
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
 
@@ -54,8 +57,9 @@ def release(
         )
     table = counts.table.copy()
     table.setflags(write=False)
-    estimate = Estimate(plan, counts.users, counts.rejected, table, broken)
-    _warn_of_unreported(estimate)
+    estimate = estimate_of(plan, counts.users, counts.rejected, table, broken)
+    if type(estimate) is Estimate:
+        _warn_of_unreported(estimate)
     return estimate
 
 
@@ -84,11 +88,11 @@ def why_broken(counts: Counts) -> str | None:
 
 def _warn_of_unreported(estimate: Estimate) -> None:
     plan = estimate.plan
-    means = plan.mechanism.decode(plan.domain, estimate.table, estimate.users).mean
+    means = cast("Means", plan.mechanism.decode(plan.domain, estimate.table, estimate.users)).mean
     missing = np.flatnonzero(np.isnan(means))
     if len(missing):
         warnings.warn(
-            f"nobody reported {plan.domain.structure.describe(int(missing[0]))}"
+            f"nobody reported {as_box(plan.domain).structure.describe(int(missing[0]))}"
             + (f" nor {len(missing) - 1} others" if len(missing) > 1 else "")
             + ": no estimate there (NaN); more users or more coordinates per user would help",
             UnreportedCoordinateWarning,

@@ -25,7 +25,7 @@ from shufflesum.domain.structure import (
     structure_from_json,
     structure_of,
 )
-from shufflesum.errors import PlanError
+from shufflesum.errors import ParameterError, PlanError
 
 __all__ = [
     "OTHER",
@@ -49,6 +49,7 @@ __all__ = [
     "Structure",
     "Symmetric",
     "TwoGroups",
+    "as_box",
     "domain_from_json",
     "real_array",
     "structure_from_json",
@@ -56,6 +57,15 @@ __all__ = [
 ]
 
 Domain: TypeAlias = Box | Categories | Choices | Groups | Hashed
+
+
+def as_box(domain: Domain) -> Box:
+    """The domain where it must be a box; anything else is refused."""
+    if not isinstance(domain, Box):
+        raise ParameterError(
+            "impossible-combination", f"this is for arrays in a box, not for {type(domain).__name__}; plan with a shape"
+        )
+    return domain
 
 
 def domain_from_json(value: object) -> Domain:

@@ -133,6 +133,21 @@ def table_columns(values: object) -> tuple[tuple[str, ...] | None, list[Any]] | 
     return _names(values, names), columns
 
 
+def split_column(values: Any, name: str) -> tuple[Any, Any]:
+    """One column of a table, and the table without it."""
+    library = library_of(values)
+    found = table_columns(values)
+    if library is None or found is None or found[0] is None or name not in found[0]:
+        raise DataError(
+            "unknown-column",
+            f"arrays: there is no column {name!r} to group by; pass a table that has one, or one label for each row",
+        )
+    column = values.column(name) if library == "pyarrow" else values[name]
+    if library == "pandas":
+        return column, values.drop(columns=[name])
+    return column, values.drop(name) if library == "polars" else values.drop_columns([name])
+
+
 _Opened = tuple[list[tuple[object, Any]], Callable[[Any, str], Column], bool]
 """Columns with their names, how to read one, and whether they are a table rather than a column by itself."""
 

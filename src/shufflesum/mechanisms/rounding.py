@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.domain import Box, Groups
+from shufflesum.domain import Box, Domain, Groups
 from shufflesum.randomness import RandomSource, Words, words
 from shufflesum.randomness.draws import SPARE_WORDS
 
@@ -166,9 +166,11 @@ class Rounding:
         return out.reshape(rows, width)
 
 
-def rounding_of(levels: int, domain: Box | Groups, source: RandomSource) -> Rounding:
-    """The rounding of a box's values, or of the arrays that are held by groups."""
-    return Rounding(levels, domain.box if isinstance(domain, Groups) else domain, source)
+def rounding_of(levels: int, domain: Domain, source: RandomSource) -> Rounding | None:
+    """The rounding of a box's values, or of the arrays that are held by groups; None where there are labels only."""
+    if isinstance(domain, Groups):
+        return Rounding(levels, domain.box, source)
+    return Rounding(levels, domain, source) if isinstance(domain, Box) else None
 
 
 _buffers = threading.local()

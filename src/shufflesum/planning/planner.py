@@ -201,7 +201,7 @@ def _added(moves: AddMoves, max_reports: int | None, *, alone: bool) -> list[Pla
 
 
 def _replaced(
-    domain: Domain,
+    domain: Box,
     guarantee: Guarantee,
     coordinates: int | None,
     max_reports: int | None,

@@ -32,8 +32,7 @@ class AddGroupSums:
     @property
     def counts(self) -> Floats:
         """Unbiased numbers of users."""
-        counts: Floats = self._grouped[:, -1] - self.users * float(self.mechanism.noise_means[-1])
-        return counts
+        return self._grouped[:, -1].astype(np.float64) - self.users * float(self.mechanism.noise_means[-1])
 
     @property
     def sums(self) -> Floats:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.cells import BLANK
-from shufflesum.domain import Choices, Domain, Grouped
+from shufflesum.domain import Domain, Grouped
 from shufflesum.mechanisms.rounding import rounding_of, scratch
 from shufflesum.randomness import RandomSource, Words
 from shufflesum.randomness.binomial import ones_of
@@ -112,7 +112,7 @@ class AddEncoder:
     def __init__(self, mechanism: Add, domain: Domain, source: RandomSource) -> None:
         self._source, self._domain = source, domain
         self._layout = layout = mechanism.layout(domain)
-        self._rounding = None if isinstance(domain, Choices) else rounding_of(mechanism.levels, domain, source)
+        self._rounding = rounding_of(mechanism.levels, domain, source)
         self._reports = mechanism.reports(domain)
         self._cap = self._reports - layout.most_true
         self._numerators = np.array([p * 2.0**PROBABILITY_BITS for p in mechanism.probabilities], dtype=np.uint64)

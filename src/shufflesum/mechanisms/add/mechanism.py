@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from shufflesum._checks import check_number, check_size
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Box, Choices, Domain, Groups, Neighbours
+from shufflesum.domain import Box, Choices, Domain, Groups, Neighbours, as_box
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.mechanisms.add.accounting import AddAccounting
 from shufflesum.mechanisms.add.attack import AddAttack
@@ -235,5 +235,5 @@ class Add(Mechanism):
 
 
 def _box(domain: Domain) -> Box:
-    """The bounds of the arrays; `Layout.of` lets nothing without them pass but choices."""
-    return domain.box if isinstance(domain, Groups) else cast("Box", domain)
+    """The bounds of the arrays."""
+    return domain.box if isinstance(domain, Groups) else as_box(domain)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.cells import count_cells
-from shufflesum.domain import Choices, Domain, Grouped
+from shufflesum.domain import Domain, Grouped
 from shufflesum.mechanisms.mechanism import Table
 from shufflesum.mechanisms.rounding import rounding_of
 from shufflesum.randomness import RandomSource, Words
@@ -56,7 +56,7 @@ class AddTally:
         self._mechanism = mechanism
         self._layout = mechanism.layout(domain)
         self._source = source
-        self._rounding = None if isinstance(domain, Choices) else rounding_of(mechanism.levels, domain, source)
+        self._rounding = rounding_of(mechanism.levels, domain, source)
 
     def add(self, prepared: Any, first_row: int, table: Table) -> None:
         """Add the digits, or the choices, of these users to the table of all cells."""

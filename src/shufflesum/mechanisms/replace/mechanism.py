@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum._rounding import downwards
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Box, Categories, Domain, Neighbours
+from shufflesum.domain import Box, Categories, Domain, Neighbours, as_box
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Mechanism, Table
 from shufflesum.mechanisms.replace.accounting import ReplaceAccounting
@@ -127,7 +127,7 @@ class Replace(Mechanism):
         """Algorithm 1 of the paper, on the coordinates that Algorithm 2 samples, or on labels."""
         if isinstance(domain, Categories):
             return ReplaceLabelsEncoder(domain, self.noise_probability, source)
-        return ReplaceEncoder(self, _box(domain), source)
+        return ReplaceEncoder(self, as_box(domain), source)
 
     def tally(self, domain: Domain, source: RandomSource) -> EncodedTally:
         """Every user's reports, counted."""
@@ -153,7 +153,7 @@ class Replace(Mechanism):
             coordinates=self.coordinates,
             noise_probability=self.noise_probability,
             sampling_probabilities=self.sampling_probabilities(domain),
-            mixes=_box(domain).structure.mixes,
+            mixes=as_box(domain).structure.mixes,
         )
 
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
@@ -161,7 +161,7 @@ class Replace(Mechanism):
         if isinstance(domain, Categories):
             return labels_error(domain.cells, self.noise_probability, users)
         total = ExpectedError(0.0, 0.0, 0.0)
-        sampled, width = self.sampling_probabilities(domain), _box(domain).width
+        sampled, width = self.sampling_probabilities(domain), as_box(domain).width
         for probability in np.unique(sampled):
             alike = width[sampled == probability]
             weight = float(np.sum(alike**2))
@@ -216,7 +216,3 @@ class Replace(Mechanism):
             f"each replaced by a random one with probability {downwards(self.noise_probability, 5)}"
         )
 
-
-def _box(domain: Domain) -> Box:
-    """`Replace.places` lets nothing else pass but categories."""
-    return cast("Box", domain)
