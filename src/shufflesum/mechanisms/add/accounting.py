@@ -10,7 +10,7 @@ from shufflesum.domain import EveryCoordinate, Neighbours, SomeCells, TwoGroups
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval
-from shufflesum.privacy.add import Cells, Directions, Group, overflow_upper
+from shufflesum.privacy.add import Cells, Group, choices, overflow_upper
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -20,30 +20,36 @@ if TYPE_CHECKING:
 __all__ = ["AddAccounting", "user_noise"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
-    """Cells that are noisy alike: how many there are, and in how many, or pairs of them, neighbours differ."""
-
-    cells: int
-    changed: int
-
-
-def _classes(mechanism: Add, neighbours: Neighbours) -> tuple[Directions, list[_Class]]:
-    """The classes of `Layout`, as far as privacy depends on them."""
+def _sizes(mechanism: Add, neighbours: Neighbours) -> list[int]:
+    """How many cells each class of `Layout` has, as far as privacy depends on it."""
     match neighbours:
         case EveryCoordinate(dimension):
-            return "free", [_Class(dimension, dimension)] * mechanism.digits
-        case SomeCells(cells, most):
-            return "paired", [_Class(cells, most)]
+            return [dimension] * mechanism.digits
+        case SomeCells(cells, _):
+            return [cells]
         case TwoGroups(groups, dimension):
-            return "paired", [_Class(groups * dimension, dimension)] * mechanism.digits + [_Class(groups, 1)]
+            return [groups * dimension] * mechanism.digits + [groups]
     raise ParameterError("impossible-combination", f"mechanism 'add' says nothing of {neighbours}")
 
 
 def user_noise(mechanism: Add, neighbours: Neighbours) -> list[tuple[int, float]]:
     """The trials of one user's noise, all cells of a class together."""
-    _, classes = _classes(mechanism, neighbours)
-    return [(c.cells * q, p) for c, q, p in zip(classes, mechanism.trials, mechanism.probabilities, strict=True)]
+    sizes = _sizes(mechanism, neighbours)
+    return [(size * q, p) for size, q, p in zip(sizes, mechanism.trials, mechanism.probabilities, strict=True)]
+
+
+def _changed(mechanism: Add, neighbours: Neighbours, honest: int, rounds: int) -> tuple[Group, ...]:
+    """The cells in which neighbours may differ, with the noise of honest users."""
+    noise = [(honest * q, p) for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)]
+    match neighbours:
+        case SomeCells(cells, most):
+            ((trials, p),) = noise
+            return choices(trials=trials, probability=p, labels=cells, most=most, rounds=rounds)
+        case TwoGroups(_, dimension):
+            pairs = [dimension * rounds] * mechanism.digits + [rounds]
+            return tuple(Group(*each, copies, "paired") for each, copies in zip(noise, pairs, strict=True))
+    sizes = _sizes(mechanism, neighbours)
+    return tuple(Group(*each, size * rounds) for each, size in zip(noise, sizes, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +61,12 @@ class AddAccounting:
     @staticmethod
     def of(mechanism: Add, neighbours: Neighbours, guarantee: Guarantee) -> AddAccounting:
         """The accounting of a plan; only noise of honest users counts."""
-        honest = guarantee.honest_users
-        directions, classes = _classes(mechanism, neighbours)
-        groups = tuple(
-            Group(honest * q, p, c.changed * guarantee.rounds, directions)
-            for c, q, p in zip(classes, mechanism.trials, mechanism.probabilities, strict=True)
-        )
+        honest, rounds = guarantee.honest_users, guarantee.rounds
+        groups = _changed(mechanism, neighbours, honest, rounds)
         if mechanism.cap is None:
             return AddAccounting(Cells(groups))
         exceeded = overflow_upper(user_noise(mechanism, neighbours), mechanism.cap)
-        return AddAccounting(Cells(groups, min(1.0, guarantee.rounds * honest * exceeded)))
+        return AddAccounting(Cells(groups, min(1.0, rounds * honest * exceeded)))
 
     @property
     def local_epsilon(self) -> None:

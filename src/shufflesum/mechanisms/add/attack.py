@@ -7,6 +7,7 @@ the observed ones tell what the running randomizer reveals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from shufflesum.domain import Box, Choices, Domain, Groups
 from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Revealed, Table
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.add import Cells
+from shufflesum.randomness.draws import PROBABILITY_BITS
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.add.mechanism import Add
@@ -117,12 +118,11 @@ class AddAttack:
         """What a batch shows at least at any chances in the enclosure: all of them low, all high, or between."""
         lows, highs = chances.lower[0], chances.upper[0]
         delta = max(self.guarantee.delta, _LEAST_DELTA)
-        certified = self.mechanism.accounting(self.domain.neighbours, self.guarantee).cells
         found = []
         for part in np.linspace(0.0, 1.0, _POINTS):
             at = np.clip((1 - part) * lows + part * highs, 1e-12, 1 - 2.0**-53)
-            groups = tuple(replace(g, probability=float(p)) for g, p in zip(certified.groups, at, strict=True))
-            found.append(Cells(groups).epsilon_lower(delta))
+            seen = replace(self.mechanism, probabilities=tuple(math.floor(p * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS for p in at), cap=None)
+            found.append(seen.accounting(self.domain.neighbours, self.guarantee).cells.epsilon_lower(delta))
         return Revealed(float(np.max(highs / np.array(self.mechanism.probabilities))), min(found))
 
     def score(self, table: Table) -> float:
