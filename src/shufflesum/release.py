@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import cast
 
 import numpy as np
 
 from shufflesum.domain import as_box
 from shufflesum.errors import ReportsError
 from shufflesum.estimate import Estimate, estimate_of
-from shufflesum.mechanisms import Means
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
 
@@ -88,7 +86,7 @@ def why_broken(counts: Counts) -> str | None:
 
 def _warn_of_unreported(estimate: Estimate) -> None:
     plan = estimate.plan
-    means = cast("Means", plan.mechanism.decode(plan.domain, estimate.table, estimate.users)).mean
+    means = plan.mechanism.decode(plan.domain, estimate.table, estimate.users).mean
     missing = np.flatnonzero(np.isnan(means))
     if len(missing):
         warnings.warn(

@@ -255,7 +255,9 @@ def _attack_batches(
     return BatchAttack(batches, max(0.0, _distinguished(plan, unseen, threshold, sign, chance_of_error)))
 
 
-def _distinguished(plan: Plan, scores: list[NDArray[np.float64]], threshold: float, sign: int, chance_of_error: float) -> float:
+def _distinguished(
+    plan: Plan, scores: list[NDArray[np.float64]], threshold: float, sign: int, chance_of_error: float
+) -> float:
     """The epsilon that the event {score >= threshold}, or {score <= threshold} where sign is -1, proves.
 
     P <= e^epsilon Q + delta must hold for it, with P its chance in the world in which it is likelier.

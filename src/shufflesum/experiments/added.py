@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from shufflesum.domain import Box
 from shufflesum.errors import ParameterError
 from shufflesum.experiments.trials import Errors, Moments, Prediction, source_of
-from shufflesum.mechanisms import Add, Means, ExpectedError
+from shufflesum.mechanisms import Add, ExpectedError
 from shufflesum.plans import Plan
 from shufflesum.protocol.tally import Tally
 from shufflesum.testing import no_guarantee
@@ -52,7 +51,7 @@ def measure(beats: NDArray[np.float32], trial: AddTrial, seed: int, repeat: int)
     tally = Tally(trial.plan, source=source_of(seed, trial.key, repeat))
     rows = np.ascontiguousarray(beats[: trial.users, : trial.dimension])
     tally.add(rows)
-    mean = cast("Means", trial.mechanism.decode(trial.plan.domain, tally.counts().table, tally.users)).mean
+    mean = trial.mechanism.decode(trial.plan.domain, tally.counts().table, tally.users).mean
     error = float(np.sum((mean - rows.mean(axis=0, dtype=np.float64)) ** 2))
     return Errors(error, error * trial.dimension**2)
 

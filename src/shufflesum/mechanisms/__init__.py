@@ -27,7 +27,6 @@ from shufflesum.mechanisms.mechanism import (
     Revealed,
     Tally,
     Target,
-    Unasked,
 )
 from shufflesum.mechanisms.replace import Replace, Sampling
 
@@ -50,7 +49,6 @@ __all__ = [
     "Sampling",
     "Tally",
     "Target",
-    "Unasked",
     "mechanism_from_json",
     "mechanism_to_json",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domain import Domain, Neighbours
+from shufflesum.errors import ParameterError
 from shufflesum.privacy import Guarantee, Interval
 from shufflesum.randomness import RandomSource
 
@@ -36,7 +37,6 @@ __all__ = [
     "Revealed",
     "Tally",
     "Target",
-    "Unasked",
 ]
 
 Floats = NDArray[np.float64]
@@ -144,20 +144,6 @@ class GroupSums(Protocol):
 
     def count_interval(self, tail: float) -> tuple[Floats, Floats]:
         """Ends that the true count lies beyond with probability at most `tail`, each."""
-        ...
-
-
-class Unasked(Protocol):
-    """The table of an open vocabulary: (functions, buckets), of which so many reports are noise."""
-
-    @property
-    def table(self) -> Table:
-        """Reports of each bucket of each function."""
-        ...
-
-    @property
-    def noise_reports(self) -> int:
-        """How many reports are nobody's own."""
         ...
 
 
@@ -308,8 +294,12 @@ class Mechanism(ABC):
         """How many of a user's reports are blank, on average."""
 
     @abstractmethod
-    def decode(self, domain: Domain, table: Table, users: int) -> Means | GroupSums | Unasked:
-        """A table of counts to means with error bars; of groups to sums, of open vocabularies to what can be asked."""
+    def decode(self, domain: Domain, table: Table, users: int) -> Means:
+        """A table of counts to means with error bars; of labels, choices and hashed words to frequencies of cells."""
+
+    def decode_groups(self, domain: Domain, table: Table, users: int) -> GroupSums:
+        """The same for groups, whose means follow from sums and counts; only where a mechanism carries groups."""
+        raise ParameterError("impossible-combination", f"mechanism {self.word!r} does not carry groups")
 
     @abstractmethod
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias, TypedDict, TypeVar
+from typing import Literal, TypeAlias, TypedDict
 
 from numpy.typing import ArrayLike
 
@@ -17,7 +17,7 @@ from shufflesum._checks import check_choice, check_size
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed, Structure
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.mechanisms import Mechanism, Moves, Sampling
+from shufflesum.mechanisms import Replace, Sampling
 from shufflesum.mechanisms.add import MOST_DIGITS
 from shufflesum.mechanisms.add.moves import AddMoves
 from shufflesum.mechanisms.replace.moves import ReplaceMoves, halvings, most_levels, published_choice
@@ -37,8 +37,6 @@ __all__ = [
     "warn_if_uninformative",
 ]
 
-
-_M = TypeVar("_M", bound=Mechanism)
 
 Shape: TypeAlias = int | Sequence[int] | Structure | Categories | Choices | Groups | Hashed
 """What a caller says that users hold: an array's shape or structure, or labels."""
@@ -251,10 +249,10 @@ def _replaced(
     return found
 
 
-def _climb(moves: Moves[_M]) -> Plan:
+def _climb(moves: ReplaceMoves) -> Plan:
     """From the best start to the least predicted error that no single move improves."""
 
-    def error(mechanism: _M) -> float:
+    def error(mechanism: Replace) -> float:
         return predicted_error(Plan(moves.domain, mechanism, moves.guarantee), moves.spread)
 
     best = min(moves.starts(), key=error)

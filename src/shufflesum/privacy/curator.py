@@ -25,9 +25,7 @@ def gaussian_noise(epsilon: float, delta: float) -> float:
     return bisect(enough, 1e-3, 1e6, tolerance=_TOLERANCE, middle=geometric_mean)[1]
 
 
-def curator_error(
-    users: int, weights: tuple[float, float], epsilon: float, delta: float, rounds: int = 1
-) -> float:
+def curator_error(users: int, weights: tuple[float, float], epsilon: float, delta: float, rounds: int = 1) -> float:
     """Squared error of the means from a trusted curator who adds Gaussian or Laplace noise once a round.
 
     Whichever is better. `weights` say what one unit of either noise costs for how neighbours differ, summed over all that

@@ -41,7 +41,8 @@ class Tally:
     def add(self, arrays: Any, *, first_row: int = 0) -> None:
         """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes."""
         self._refuse_if_closed()
-        rows, domain = self.plan.domain.rows(arrays), self.plan.domain
+        domain = self.plan.domain
+        rows: Any = domain.rows(arrays)
         # More reports than values are never made here, values are only rounded: that takes a fourth of the memory.
         reports, entries = self.plan.reports, domain.entries
         size = rows_at_once(self.plan, reports if reports <= entries else max(1, entries // 4))

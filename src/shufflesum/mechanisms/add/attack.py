@@ -121,7 +121,11 @@ class AddAttack:
         found = []
         for part in np.linspace(0.0, 1.0, _POINTS):
             at = np.clip((1 - part) * lows + part * highs, 1e-12, 1 - 2.0**-53)
-            seen = replace(self.mechanism, probabilities=tuple(math.floor(p * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS for p in at), cap=None)
+            seen = replace(
+                self.mechanism,
+                probabilities=tuple(math.floor(p * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS for p in at),
+                cap=None,
+            )
             found.append(seen.accounting(self.domain.neighbours, self.guarantee).cells.epsilon_lower(delta))
         return Revealed(float(np.max(highs / np.array(self.mechanism.probabilities))), min(found))
 
@@ -149,7 +153,9 @@ class AddAttack:
             for number, cells in enumerate(self._classes):
                 what = "the count" if number == layout.digits else f"digit {number}"
                 law = np.full(len(cells), p[number])
-                every.append(ExpectedCounts(f"noise in {what} of place {{}}", noise[cells], count * int(q[number]), law))
+                every.append(
+                    ExpectedCounts(f"noise in {what} of place {{}}", noise[cells], count * int(q[number]), law)
+                )
                 total, trials = np.array([noise[cells].sum()]), count * len(cells) * int(q[number])
                 classes.append(ExpectedCounts(f"noise in {what}", total, trials, p[number : number + 1]))
             digits = noise[np.stack(self._classes[: layout.digits], axis=1)].sum(axis=1)

@@ -54,7 +54,9 @@ def _add_noise(
 
 
 @kernel
-def _write_digits(rounded: Words, firsts: Words, digits: int, counted: bool, out: Words, ones: NDArray[np.int64]) -> None:
+def _write_digits(
+    rounded: Words, firsts: Words, digits: int, counted: bool, out: Words, ones: NDArray[np.int64]
+) -> None:
     """Write the cells of the digits that are 1, from each user's first cell on, and the count's; and how many."""
     users, dimension = rounded.shape
     for i in range(users):

@@ -165,14 +165,16 @@ class Add(Mechanism):
         """Sums of what is true, with each cell's noise drawn once."""
         return AddTally(self, domain, source)
 
-    def decode(self, domain: Domain, table: Table, users: int) -> Means | GroupSums:
-        """Digits added up, the mean of the noise taken off."""
-        match domain:
-            case Groups():
-                return AddGroupSums(self, self.layout(domain), table, users)
-            case Choices():
-                return Frequencies(table, users, users * self.trials[0], self.probabilities[0])
-        return AddMeans(self, table.reshape(domain.dimension, self.digits), users, _box(domain).structure.mixes)
+    def decode(self, domain: Domain, table: Table, users: int) -> Means:
+        """Digits added up, or choices counted, the mean of the noise taken off."""
+        if isinstance(domain, Choices):
+            return Frequencies(table, users, users * self.trials[0], self.probabilities[0])
+        box = as_box(domain)
+        return AddMeans(self, table.reshape(box.dimension, self.digits), users, box.structure.mixes)
+
+    def decode_groups(self, domain: Domain, table: Table, users: int) -> GroupSums:
+        """Digits added up and users counted in each group, the mean of the noise taken off."""
+        return AddGroupSums(self, self.layout(domain), table, users)
 
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
         """The noise is public and exact; rounding is charged at its worst; every user reports everything.

@@ -122,7 +122,9 @@ class SlotsAttack:
         for table, own, held, label in zip(tables, self._own, users, self._labels, strict=True):
             slots = held * self.mechanism.slots
             noise.append(
-                ExpectedCounts(f"noise beside {label!r}", np.array([int(table.sum()) - held]), slots, np.array([chance]))
+                ExpectedCounts(
+                    f"noise beside {label!r}", np.array([int(table.sum()) - held]), slots, np.array([chance])
+                )
             )
             others = np.ones(size, dtype=bool)
             others[own] = False
@@ -137,4 +139,3 @@ class SlotsAttack:
                 law = np.full(len(own), (held / len(own) + slots * chance / size) / trials)
                 functions.append(ExpectedCounts(f"reports of {label!r} by function {{}}", table[own], trials, law))
         return [noise, cells, *([functions] if functions else [])]
-

@@ -17,7 +17,6 @@ from shufflesum.domain import Categories, Domain, Hashed, Neighbours
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.add_slots.accounting import SlotsAccounting
 from shufflesum.mechanisms.add_slots.attack import SlotsAttack
-from shufflesum.mechanisms.add_slots.decode import SlotNoise, slot_frequencies
 from shufflesum.mechanisms.add_slots.encode import SlotsEncoder
 from shufflesum.mechanisms.add_slots.error import hashed_error
 from shufflesum.mechanisms.add_slots.tally import SlotsTally
@@ -27,7 +26,7 @@ from shufflesum.privacy import Guarantee
 from shufflesum.randomness import RandomSource
 from shufflesum.randomness.draws import PROBABILITY_BITS
 
-__all__ = ["MOST_SLOTS", "AddSlots"]
+__all__ = ["MOST_SLOTS", "AddSlots", "noise_reports"]
 
 MOST_SLOTS = 1 << 20
 
@@ -88,11 +87,9 @@ class AddSlots(Mechanism):
         """Labels counted, noise drawn once."""
         return SlotsTally(self, _single(domain), source)
 
-    def decode(self, domain: Domain, table: Table, users: int) -> Frequencies | SlotNoise:
-        """Frequencies of labels; of an open vocabulary only what is noise, until somebody asks for words."""
-        if isinstance(domain, Hashed):
-            return SlotNoise(table.reshape(domain.layout), users)
-        return slot_frequencies(table, users)
+    def decode(self, domain: Domain, table: Table, users: int) -> Frequencies:
+        """Frequencies of labels, or of the buckets of all functions: in each the same noise, and in all they are 1."""
+        return Frequencies(table, users, noise_reports(table, users), 1 / len(table))
 
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
         """Squared error of the frequencies, summed over labels: noise alone, and public.
@@ -130,6 +127,14 @@ class AddSlots(Mechanism):
         own = "the label" if isinstance(domain, Categories) else "one random hash of the word"
         slots = "1 slot that is" if self.slots == 1 else f"{self.slots:,} slots that are each"
         return f"{own}, and {slots} a random cell with probability {self.chance:.3g} and else blank"
+
+
+def noise_reports(table: Table, users: int) -> int:
+    """Reports that are nobody's own: all but one of each user, uniform over the cells whatever the data.
+
+    Dishonest users can make that a negative number, which then counts as 0.
+    """
+    return max(0, int(table.sum()) - users)
 
 
 def _single(domain: Domain) -> Categories | Hashed:

@@ -113,8 +113,12 @@ class ReplaceFrequencies:
             distance = sign * (expected - self.table) - 0.5  # a count stands for half a report to either side
             variance, third = self._cumulants(middle, target)
             # skewed towards the count seen, far ones are likelier
-            skewed = z * np.sqrt(variance) + np.maximum(-sign * third / np.maximum(variance, 1e-300), 0) * (z**2 - 1) / 6
-            rare = np.where(variance >= _NEARLY_NORMAL, distance > skewed, self._chernoff(expected, sign) < math.log(tail))
+            skewed = (
+                z * np.sqrt(variance) + np.maximum(-sign * third / np.maximum(variance, 1e-300), 0) * (z**2 - 1) / 6
+            )
+            rare = np.where(
+                variance >= _NEARLY_NORMAL, distance > skewed, self._chernoff(expected, sign) < math.log(tail)
+            )
             inside, outside = np.where(rare, inside, middle), np.where(rare, middle, outside)
         return np.where(sign * (outside - self.mean) > 0, outside, self.mean)
 

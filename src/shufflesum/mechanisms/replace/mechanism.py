@@ -215,4 +215,3 @@ class Replace(Mechanism):
             f"{self.coordinates:,} of {domain.dimension:,} coordinates ({self.sampling}), in {self.values} values, "
             f"each replaced by a random one with probability {downwards(self.noise_probability, 5)}"
         )
-
