@@ -182,8 +182,8 @@ class Plan:
     def influence(self, dishonest: int = 1) -> float:
         """By how much so many users who send what they like can move a mean at most, in the user's units.
 
-        Out of the plan's users, in the coordinate with the widest bounds; for `Span`, in a coefficient; for labels, in a
-        frequency.
+        Out of the plan's users, in the coordinate with the widest bounds; for `Span`, in a coefficient; for labels, in
+        a frequency.
         """
         check_size("dishonest", dishonest, 0, self.users)
         return self.mechanism.influence(self.domain, self.users, dishonest) * self.domain.unit

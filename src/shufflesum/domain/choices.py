@@ -21,7 +21,7 @@ from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import Neighbours, SomeCells
 from shufflesum.errors import DataError, ParameterError, PlanError
 
-__all__ = ["ChoiceRows", "Choices"]
+__all__ = ["ChoiceRows", "Choices", "ListRows"]
 
 
 @dataclass(frozen=True, slots=True)

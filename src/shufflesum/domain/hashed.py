@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -175,11 +176,9 @@ class Hashed:
                     "key": str() | None as key,
                     **rest,
                 } if not rest:
-                    return cls(buckets, functions, None if key is None else bytes.fromhex(key))
+                    return cls(buckets, functions, None if key is None else _key_from_hex(key))
         except ParameterError as error:
             raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
-        except ValueError:
-            raise PlanError("malformed-key", "the key of the plan's hash is not in hexadecimal") from None
         raise PlanError(
             "malformed",
             f'a hashed domain must be {{"kind": "hashed", "buckets", "functions", "key"}}, not {shown(value)}',
@@ -192,6 +191,13 @@ def _chosen(part: _Part | None) -> _Part:
             "missing-argument", "buckets, functions and key are chosen when a plan is made; take plan.domain"
         )
     return part
+
+
+def _key_from_hex(text: str) -> bytes:
+    """One key has one spelling, or plans that are the same would have different ids."""
+    if not re.fullmatch(r"(?:[0-9a-f]{2})*", text):
+        raise ParameterError("malformed-key", "the key of a hash is written in small hexadecimal digits")
+    return bytes.fromhex(text)
 
 
 class _Keyed:
@@ -223,10 +229,9 @@ def _encoded(value: object) -> bytes:
 
 def _texts(words: Words) -> list[bytes | None]:
     """Each different value in UTF-8, None for what is no label; the last stands for place -1, empty as missing."""
-    key = id(Hashed)
-    if key not in words.tables:
-        words.tables[key] = [*map(_label, words.values), b""]
-    found: list[bytes | None] = words.tables[key]
+    found: list[bytes | None] | None = words.tables.get("utf-8")
+    if found is None:
+        found = words.tables["utf-8"] = [*map(_label, words.values), b""]
     return found
 
 

@@ -43,7 +43,7 @@ class Words:
 
     places: NDArray[Any]
     values: tuple[Any, ...]
-    tables: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
+    tables: dict[int | str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out once for all `values`, shared by all slices."""
 
     def __len__(self) -> int:

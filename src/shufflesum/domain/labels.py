@@ -34,6 +34,7 @@ UNKNOWN = -1
 MISSING = -2
 """The code of a value that is missing: None, NaN, null, empty text."""
 
+_NO_LABEL = -3
 _EXACT = 2**53 - 1  # whole numbers that every reader of JSON keeps
 _INT64 = 2**63 - 1
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -154,18 +155,22 @@ class Labels:
         return cls(value)
 
     def _word_codes(self, words: Words, first_row: int, what: str) -> NDArray[np.int64]:
-        table = words.tables.get(id(self))
-        if table is None or table[0] is not self:
-            codes = [MISSING] * (len(words.values) + 1)  # the last is what place -1 leads to
-            for place, value in enumerate(words.values):
-                try:
-                    codes[place] = self.code(value)
-                except TypeError:
-                    row = int(np.flatnonzero(words.places == place)[0]) if place in words.places else 0
-                    raise no_label(value, first_row + row, what) from None
-            table = (self, np.array(codes, dtype=np.int64))
-            words.tables[id(self)] = table
-        return np.asarray(table[1][words.places])
+        found = words.tables.get(id(self))
+        if found is None or found[0] is not self:  # ids come again
+            # The last is what place -1 leads to.
+            found = self, np.array([*map(self._code_or_none, words.values), MISSING], dtype=np.int64)
+            words.tables[id(self)] = found
+        codes = np.asarray(found[1][words.places])
+        if (found[1] == _NO_LABEL).any() and (codes == _NO_LABEL).any():
+            row = int(np.flatnonzero(codes == _NO_LABEL)[0])
+            raise no_label(value_at(words, row), first_row + row, what)
+        return codes
+
+    def _code_or_none(self, value: object) -> int:
+        try:
+            return self.code(value)
+        except TypeError:
+            return _NO_LABEL
 
     def _integer_codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
         if self.plain:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from shufflesum.domain import Box
 from shufflesum.errors import PrivacyError
 from shufflesum.experiments.added import AddTrial
 from shufflesum.experiments.baselines import local_choice
@@ -18,7 +19,6 @@ from shufflesum.mechanisms import Add
 from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.domain import Box
 from shufflesum.privacy.curator import curator_error
 
 __all__ = [

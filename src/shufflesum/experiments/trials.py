@@ -16,8 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Box
-from shufflesum.domain import as_box
+from shufflesum.domain import Box, as_box
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import ExpectedError, Replace
 from shufflesum.mechanisms.replace.error import expected_inverse_count, rounding_variance

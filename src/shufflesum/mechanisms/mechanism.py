@@ -8,9 +8,9 @@ own protocol; domain and guarantee, which it shares with others, are handed in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ __all__ = [
     "GroupSums",
     "Means",
     "Mechanism",
-    "Moves",
     "Revealed",
     "Tally",
     "Target",
@@ -241,25 +240,6 @@ class Attack(Protocol):
 
     def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
         """What the plan prescribes for the crowds' tables, by kind of count."""
-        ...
-
-
-_M = TypeVar("_M", bound="Mechanism")
-
-
-class Moves(Protocol[_M]):
-    """Where the planner may look for a mechanism: everything it is handed is certified for the guarantee."""
-
-    domain: Domain
-    guarantee: Guarantee
-    spread: float | None
-
-    def starts(self) -> Iterator[_M]:
-        """Promising ones to begin with."""
-        ...
-
-    def neighbours(self, mechanism: _M) -> Iterator[_M]:
-        """Those one step away."""
         ...
 
 

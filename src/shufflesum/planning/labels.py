@@ -46,8 +46,8 @@ def label_plans(
         )
     raise PrivacyError(
         "privacy-out-of-reach",
-        f"max_reports is {max_reports}, but at least {fewest} reports of a user are needed; raise max_reports, users or "
-        "epsilon, or take fewer labels",
+        f"max_reports is {max_reports}, but at least {fewest} reports of a user are needed; raise max_reports, users "
+        "or epsilon, or take fewer labels",
     )
 
 

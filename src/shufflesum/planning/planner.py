@@ -98,8 +98,8 @@ def plan(
     data: nothing can be sent under it. Bounds are public: choose them from what the values can be, never from the data;
     they are 0 to 1 unless given.
 
-    `shape` may also be `Categories`, `Choices`, `Groups` or `Hashed`: users then hold labels. `columns` names the entries
-    of a vector, and tables must then have just these columns.
+    `shape` may also be `Categories`, `Choices`, `Groups` or `Hashed`: users then hold labels. `columns` names the
+    entries of a vector, and tables must then have just these columns.
     """
     check_choice("accountant", accountant, ("exact", "paper"))
     guarantee = Guarantee(epsilon, delta, users, honest_fraction, rounds, accountant)

@@ -28,8 +28,8 @@ def gaussian_noise(epsilon: float, delta: float) -> float:
 def curator_error(users: int, weights: tuple[float, float], epsilon: float, delta: float, rounds: int = 1) -> float:
     """Squared error of the means from a trusted curator who adds Gaussian or Laplace noise once a round.
 
-    Whichever is better. `weights` say what one unit of either noise costs for how neighbours differ, summed over all that
-    is estimated (`curator_weights` of the domain).
+    Whichever is better. `weights` say what one unit of either noise costs for how neighbours differ, summed over all
+    that is estimated (`curator_weights` of the domain).
     """
     gaussian = rounds * gaussian_noise(epsilon, delta) ** 2 * weights[0]
     laplace = 2 * (rounds / epsilon) ** 2 * weights[1]

@@ -62,8 +62,8 @@ class Randomizer:
     def randomize(self, arrays: Any) -> Reports:
         """Reports for arrays of shape (m, *shape), m >= 1: `plan.reports` of them for each row, each row one user.
 
-        Under a plan for labels, m labels, lists of labels, or a pair of m groups and m arrays. Either every row is valid
-        and all reports come back, or an error names the first value that is not.
+        Under a plan for labels, m labels, lists of labels, or a pair of m groups and m arrays. Either every row is
+        valid and all reports come back, or an error names the first value that is not.
         """
         rows = self.plan.domain.rows(arrays)
         cells = np.empty(len(rows) * self.plan.reports, dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""What an audit attacks under `add`: a victim with as much as can be 1, or with 0 or elsewhere, among users of the latter.
+"""What an audit attacks under `add`: a victim who reports all that one can, or none of it, among users of the latter.
 
 Crowds of users of whom all is known show how much noise each class of cells gets: what is reported beyond what is true.
 Where noise is binomial, as many trials for a user as the plan says, at whatever chance, the chances in an enclosure of
@@ -132,7 +132,7 @@ class AddAttack:
     def score(self, table: Table) -> float:
         """How much likelier a table is with the victim at x: the sum of log(y (1 - p) / ((M - y + 1) p)) over cells.
 
-        Over those that only x reports, less the same over those that only x' does; y is what is left without the others.
+        Over those that only x reports, less the same over those that only x' does; y is what the others leave.
         """
         (_, x), (_, other) = self._held[0], self._held[1]
         counts = (table - (self.guarantee.honest_users - 1) * other).astype(np.float64)

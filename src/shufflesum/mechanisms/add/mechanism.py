@@ -211,8 +211,8 @@ class Add(Mechanism):
     def influence(self, domain: Domain, users: int, dishonest: int) -> float:
         """All reports of the dishonest in the top digit of one coordinate, where they held nothing otherwise.
 
-        In one process nobody sends reports, and a row counts for no more than the width of its bounds. A group's mean is
-        one of equally large groups.
+        In one process nobody sends reports, and a row counts for no more than the width of its bounds. Groups are taken
+        to be equally large.
         """
         share = dishonest / users * (len(domain.labels) if isinstance(domain, Groups) else 1)
         return share if self.cap is None else share * self.reports(domain) * float(self.weights[-1])

@@ -21,9 +21,9 @@ _SEEN = 4.0  # a word that many standard errors above 0 is found, and subtracted
 def hashed_error(domain: Hashed, users: int, noise: float) -> ExpectedError:
     """Squared error of a word's frequency if words follow Zipf's law, and frequent ones are subtracted.
 
-    A word's buckets hold users/B reports of other words and users x noise/B of noise. Frequent words are taken off up to
-    their own chance of being reported there, which is in the first term; those of fewer than c users, too rare to be
-    seen, collide as a whole: by the sum of their squares over S B, which is users c/(H S B) for H the harmonic sum.
+    A word's buckets hold users/B reports of other words and users x noise/B of noise. Frequent words are taken off up
+    to their own chance of being reported there, which is in the first term; those of fewer than c users, too rare to
+    be seen, collide as a whole: by the sum of their squares over S B, which is users c/(H S B), H the harmonic sum.
     """
     functions, buckets = domain.layout
     per_bucket = users / buckets

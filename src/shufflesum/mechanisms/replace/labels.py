@@ -35,7 +35,7 @@ class ReplaceLabelsEncoder:
 
     def encode(self, codes: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
         """One cell for each user: the own label, or a uniform one."""
-        if len(codes) and not (0 <= int(codes.min()) and int(codes.max()) < self._domain.cells):
+        if len(codes) and not (int(codes.min()) >= 0 and int(codes.max()) < self._domain.cells):
             self._domain.refuse(codes, first_row)
         cells = uniform_or_blank(self._source, len(codes), self._noise_probability, self._domain.cells)
         np.copyto(cells, codes.astype(np.uint32), where=cells == BLANK)
