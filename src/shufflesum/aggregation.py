@@ -47,7 +47,7 @@ def aggregate(
 
     `arrays` may also be a table of pandas, Polars or PyArrow, one row for each user: columns of numbers, or one column
     of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
-    the matrix; otherwise `shape` is needed only for a structure (`Symmetric`, `Span`), and for labels. With `Categories`
+    the matrix; otherwise `shape` is needed for a structure (`Symmetric`, `Span`) and for labels only. With `Categories`
     or `Hashed` the `arrays` are one label for each user, with `Choices` a list of labels, and with `Groups` the labels
     are given as `group_by`, or are the column of that name in a table. The other arguments are those of
     `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.

@@ -1,8 +1,8 @@
 """What every mechanism answers; whoever adds one implements `Mechanism` in a folder of its own.
 
 Rows come as their domain prepared them (coordinates in the user's units, codes of labels), tables as one count for each
-cell. A mechanism knows the numbers of its
-own protocol; domain and guarantee, which it shares with others, are handed in.
+cell. A mechanism knows the numbers of its own protocol; domain and guarantee, which it shares with others, are handed
+in.
 """
 
 from __future__ import annotations
