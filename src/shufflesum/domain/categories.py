@@ -188,7 +188,7 @@ class Categories:
         if other > np.iinfo(numbers.dtype).max:  # not to be told from negative numbers without their sign
             numbers = numbers.astype(np.int64)
         unsigned = numbers.view(numbers.dtype.str.replace("i", "u"))  # where negative numbers are above all labels
-        return np.minimum(unsigned, other).astype(np.uint32)
+        return np.asarray(np.minimum(unsigned, other), dtype=np.uint32)
 
     def _binned(self, values: Any, first_row: int, clip: bool) -> NDArray[Any]:
         numbers = real_array(_numbers(values), DataError, "numbers").reshape(-1)
