@@ -1,10 +1,13 @@
 """Under a seeded source every estimate is, to the bit, what it was when reports were pairs (coordinate, value).
 
-The numbers were recorded with the code before reports became cells.
+The numbers were recorded with the code before reports became cells. The noise that a search certifies may differ in its
+last bits from processor to processor, because sums of products run through BLAS kernels of their own; so the recorded
+noise is taken for what follows, and must itself be found again up to those bits.
 """
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shufflesum as ss
+from shufflesum.aggregation import aggregate_batches
 from shufflesum.mechanisms import Replace
 from shufflesum.testing import SeededSource
 
@@ -85,13 +89,14 @@ def numbers(estimate: ss.Estimate) -> dict[str, Any]:
 def test_a_seeded_estimate_is_what_it_was_before_reports_became_cells(name: str) -> None:
     rows, arguments = CASES[name]
     recorded = RECORDED[name]
-    estimate = ss.aggregate(rows, source=SeededSource(17), mechanism="replace", **arguments)
-    plan = estimate.plan
-    assert isinstance(plan.mechanism, Replace)
-    assert plan.mechanism.noise_probability.hex() == recorded["noise_probability"]
-    assert (plan.mechanism.levels, plan.mechanism.coordinates) == (recorded["levels"], recorded["coordinates"])
+    planned = ss.aggregate(rows, source=SeededSource(17), mechanism="replace", **arguments).plan
+    assert isinstance(planned.mechanism, Replace)
+    noise_probability = float.fromhex(recorded["noise_probability"])
+    assert planned.mechanism.noise_probability == pytest.approx(noise_probability, rel=1e-12)
+    assert (planned.mechanism.levels, planned.mechanism.coordinates) == (recorded["levels"], recorded["coordinates"])
+    plan = replace(planned, mechanism=replace(planned.mechanism, noise_probability=noise_probability))
     assert plan.expected_error.total.hex() == recorded["expected_error"]
-    assert numbers(estimate) == recorded["aggregate"]
+    assert numbers(aggregate_batches([rows], plan, source=SeededSource(17))) == recorded["aggregate"]
 
     source = SeededSource(23)
     shuffled = ss.shuffle(ss.Randomizer(plan, source=source).randomize(rows), source=source)

@@ -6,15 +6,19 @@ an array, or any text at all. Each domain takes what users hold to what a mechan
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from shufflesum.domain._arrays import real_array
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import OTHER, Categories
-from shufflesum.domain.choices import Choices
-from shufflesum.domain.groups import Grouped, Groups
+from shufflesum.domain.choices import Choices, ListRows
+from shufflesum.domain.frames import FrameRows
+from shufflesum.domain.groups import Grouped, GroupRows, Groups
 from shufflesum.domain.hashed import Hashed
+from shufflesum.domain.label_columns import Words
 from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import EveryCoordinate, Neighbours, OneCell, SomeCells, TwoGroups
 from shufflesum.domain.structure import (
@@ -25,7 +29,7 @@ from shufflesum.domain.structure import (
     structure_from_json,
     structure_of,
 )
-from shufflesum.errors import PlanError
+from shufflesum.errors import ParameterError, PlanError
 
 __all__ = [
     "OTHER",
@@ -44,11 +48,14 @@ __all__ = [
     "Missing",
     "Neighbours",
     "OneCell",
+    "Prepared",
+    "Rows",
     "SomeCells",
     "Span",
     "Structure",
     "Symmetric",
     "TwoGroups",
+    "as_box",
     "domain_from_json",
     "real_array",
     "structure_from_json",
@@ -56,6 +63,21 @@ __all__ = [
 ]
 
 Domain: TypeAlias = Box | Categories | Choices | Groups | Hashed
+
+Rows: TypeAlias = NDArray[Any] | FrameRows | Words | ListRows | GroupRows
+"""What `domain.rows` gives: one row for each user, with a length and slices of rows."""
+
+Prepared: TypeAlias = NDArray[Any] | Grouped | list[bytes]
+"""What `domain.prepare` gives and a mechanism encodes."""
+
+
+def as_box(domain: Domain) -> Box:
+    """The domain where it must be a box; anything else is refused."""
+    if not isinstance(domain, Box):
+        raise ParameterError(
+            "impossible-combination", f"this is for arrays in a box, not for {type(domain).__name__}; plan with a shape"
+        )
+    return domain
 
 
 def domain_from_json(value: object) -> Domain:

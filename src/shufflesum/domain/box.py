@@ -46,7 +46,7 @@ class Box:
     ) -> Box:
         """Build from what a caller of `plan` gives."""
         structure = structure_of(shape)
-        return cls(structure, Bounds.of(bounds, structure), None if columns is None else tuple(columns))
+        return cls(structure, Bounds.of(bounds, structure), columns)  # type: ignore[arg-type]  # made a tuple at construction
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,6 +101,21 @@ class Box:
         lower, upper = self._limits(np.dtype(dtype))
         return np.full(self.dimension, lower), np.full(self.dimension, upper)
 
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return self.dimension
+
+    @property
+    def unit(self) -> float:
+        """The widest of the bounds."""
+        return float(np.max(self.width))
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing the middle of the bounds, at the worst."""
+        return float(np.sum(self.width**2)) / 4
+
     def rows(self, arrays: ArrayLike) -> Rows:
         """The arrays as (m, *shape), shape checked; what is an array already, memory-mapped or not, is not copied.
 
@@ -131,9 +146,7 @@ class Box:
                 "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows",
             )
 
-    def prepare(
-        self, arrays: ArrayLike, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
-    ) -> Floats:
+    def prepare(self, arrays: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Floats:
         """(m, *shape) arrays to (m, d) coordinates in the user's units, contiguous; never changes `arrays`.
 
         `clip` moves values (infinities too) to the nearest bound. `missing="midpoint"` replaces NaN by the

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain._arrays import Rows, real_array, users_rows
 from shufflesum.domain.box import Missing
-from shufflesum.domain.label_columns import LabelRows, Words, label_rows, shown, value_at
+from shufflesum.domain.label_columns import LabelRows, shown, value_at
+from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import MISSING, UNKNOWN, Label, Labels
 from shufflesum.domain.neighbours import Neighbours, OneCell
 from shufflesum.errors import DataError, ParameterError, PlanError
@@ -126,6 +127,21 @@ class Categories:
         another, at distance sqrt(2) or 2."""
         return 2.0 * self.cells, 4.0 * self.cells
 
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return 1
+
+    @property
+    def unit(self) -> float:
+        """Frequencies are parts of 1."""
+        return 1.0
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing that all labels are equally frequent, at the worst."""
+        return 1.0 - 1.0 / self.cells
+
     def rows(self, values: Any) -> Rows | LabelRows:
         """One value for each user; arrays of numbers, memory-mapped or not, are not copied."""
         return label_rows(values) if self.bins is None else _numbers(values)
@@ -140,7 +156,7 @@ class Categories:
         """The cell of each user, (m,): integers of any type; never changes `values`.
 
         `clip` moves numbers to the nearest bin; labels have no nearest. Integers under the labels 0 to D - 1 without
-        `other` are handed through as they are, neither copied nor looked at: whoever reads the codes compares them
+        `other` are handed through, neither copied nor looked at: whoever reads the codes compares them
         with `cells` and calls `refuse`. All else is checked here, and comes as unsigned 32-bit numbers.
         """
         self.check_missing(missing)
@@ -149,17 +165,26 @@ class Categories:
         if clip:
             raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one")
         rows = label_rows(values)
+        if self.labels.plain and isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
+            numbers = rows.astype(rows.dtype.newbyteorder("="), copy=False)
+            return self._with_other(numbers) if self.other else numbers
         if self.other:
             codes = self.labels.codes(rows, first_row)
             return np.where(codes < 0, len(self.labels), codes).astype(np.uint32)
-        if self.labels.plain and not isinstance(rows, Words) and rows.dtype.kind in "iu":
-            return rows
         return self.labels.known(rows, first_row, remedy=_REMEDY).astype(np.uint32)
 
     def refuse(self, codes: NDArray[Any], first_row: int = 0) -> NoReturn:
         """Raise the `DataError` for the first code that is no cell; `codes` came from `prepare`."""
         row = int(np.flatnonzero((codes < 0) | (codes >= self.cells))[0])
         self.labels.refuse(value_at(codes, row), first_row + row, _REMEDY)
+
+    def example(self, cell: int) -> Label | float:
+        """Something that a user in this cell may hold."""
+        if self.bins is not None:
+            return self.bins[-1] + 1 if cell == len(self.labels) else (self.bins[cell] + self.bins[cell + 1]) / 2
+        if cell == len(self.labels):  # whatever is none of the labels
+            return max(map(len, self.labels.texts)) * "?" + "?"
+        return self.labels.values[cell]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal categories."""
@@ -180,6 +205,13 @@ class Categories:
         raise PlanError(
             "malformed", f'categories must be {{"kind": "categories", "labels" or "bins", "other"}}, not {shown(value)}'
         )
+
+    def _with_other(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        other = len(self.labels)
+        if other > np.iinfo(numbers.dtype).max:  # not to be told from negative numbers without their sign
+            numbers = numbers.astype(np.int64)
+        unsigned = numbers.view(numbers.dtype.str.replace("i", "u"))  # where negative numbers are above all labels
+        return np.asarray(np.minimum(unsigned, other), dtype=np.uint32)
 
     def _binned(self, values: Any, first_row: int, clip: bool) -> NDArray[Any]:
         numbers = real_array(_numbers(values), DataError, "numbers").reshape(-1)

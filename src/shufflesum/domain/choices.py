@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -15,12 +14,14 @@ from shufflesum._checks import check_size
 from shufflesum.cells import BLANK
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import check_cells, refuse_midpoint
-from shufflesum.domain.label_columns import LabelRows, Words, label_rows, shown, value_at
+from shufflesum.domain.frames import library_of, table_columns
+from shufflesum.domain.label_columns import LabelRows, Words, array_rows, is_missing, list_rows, shown, value_at
+from shufflesum.domain.label_frames import frame_lists, label_rows
 from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import Neighbours, SomeCells
 from shufflesum.errors import DataError, ParameterError, PlanError
 
-__all__ = ["ChoiceRows", "Choices"]
+__all__ = ["ChoiceRows", "Choices", "ListRows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,16 @@ class ListRows:
 
     starts: NDArray[np.int64]
     labels: LabelRows
+    missing: NDArray[np.bool_] | None = None
+    """Whose lists are missing, where any is."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def __getitem__(self, rows: slice) -> ListRows:
         start, stop, _ = rows.indices(len(self))
-        return ListRows(self.starts[start : max(start, stop) + 1], self.labels)
+        missing = None if self.missing is None else self.missing[start:stop]
+        return ListRows(self.starts[start : max(start, stop) + 1], self.labels, missing)
 
 
 ChoiceRows: TypeAlias = NDArray[np.bool_] | ListRows
@@ -73,7 +77,7 @@ class Choices:
     @property
     def neighbours(self) -> Neighbours:
         """How neighbouring data sets differ."""
-        return SomeCells(self.most)
+        return SomeCells(self.cells, self.most)
 
     @property
     def cell_labels(self) -> tuple[Label, ...]:
@@ -90,6 +94,21 @@ class Choices:
         """A trusted curator's squared error in units of Gaussian and of Laplace noise: up to `most` counts go down
         and as many up."""
         return 2.0 * self.most * self.cells, 4.0 * self.most**2 * self.cells
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return self.most
+
+    @property
+    def unit(self) -> float:
+        """Frequencies are parts of 1."""
+        return 1.0
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing that each label is chosen by half of the users, at the worst."""
+        return self.cells / 4
 
     def rows(self, values: Any) -> ChoiceRows:
         """A list of labels for each user, or a row of true and false, one for each label; arrays are not copied."""
@@ -149,61 +168,95 @@ class Choices:
 
     def _listed(self, rows: ListRows, first_row: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Users and codes of all labels, in order, each label of a user once."""
+        if rows.missing is not None and rows.missing.any():
+            row = first_row + int(np.flatnonzero(rows.missing)[0])
+            raise DataError(
+                "missing-value", f"row {row}: the list of labels is missing; leave the row out, or pass an empty list"
+            )
         sizes = np.diff(rows.starts)
         users = np.repeat(np.arange(len(rows)), sizes)
         if not len(users):
             return users, users
         labels = rows.labels[int(rows.starts[0]) : int(rows.starts[-1])]
-        codes = self.labels.codes(labels)
+        codes = self.labels.codes(labels, what="choices")
         if (codes < 0).any():
             place = int(np.flatnonzero(codes < 0)[0])
             self.labels.refuse(value_at(labels, place), first_row + int(users[place]))
-        return np.divmod(np.unique(users * self.cells + codes), self.cells)
+        cells = np.sort(users * self.cells + codes)  # np.unique is slower by far where nearly all are different
+        return np.divmod(cells[np.diff(cells, prepend=-1) > 0], self.cells)
 
 
 def _choice_rows(values: Any, labels: Labels) -> ChoiceRows:
     if isinstance(values, ListRows):
         return values
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
-        if values.ndim != 2:
-            raise DataError(
-                "wrong-shape",
-                f"choices has shape {values.shape}, but (m, any) is expected: users, and their labels or true and false",
-            )
-        if values.dtype.kind == "b":
-            return values
-        return ListRows(np.arange(len(values) + 1) * values.shape[1], label_rows(values.reshape(-1), "choices"))
+        return _array(values)
+    table = table_columns(values)
+    if table is not None:
+        names, columns = table
+        return _choice_rows(columns[0], labels) if len(columns) == 1 else _ticked(names, columns, labels)
+    if library_of(values) is not None:
+        lists = frame_lists(values, "choices")
+        if lists is not None:
+            return _rows_of(*lists)
+        values = values.to_numpy() if library_of(values) == "pandas" else values
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim == 1):
         return _lists(values, labels)
-    for base in type(values).__mro__:
-        library = base.__module__.partition(".")[0]
-        if library in _LIBRARIES:
-            return _LIBRARIES[library](values, labels)
     raise DataError(
         "wrong-type",
         f"choices: {shown(values)} are no lists of labels; pass a list of lists, or true and false in rows",
     )
 
 
+def _array(values: NDArray[Any]) -> ChoiceRows:
+    if values.ndim != 2:
+        raise DataError(
+            "wrong-shape",
+            f"choices has shape {values.shape}, but two axes are expected: users, and their labels, or true and false "
+            "for each label",
+        )
+    if values.dtype.kind == "b":
+        return values
+    return ListRows(np.arange(len(values) + 1) * values.shape[1], array_rows(values.reshape(-1), "choices"))
+
+
+def _ticked(names: tuple[str, ...] | None, columns: list[Any], labels: Labels) -> NDArray[np.bool_]:
+    """A table of true and false, one column for each label, by its name."""
+    if names is not None and names != labels.texts:
+        raise DataError(
+            "other-columns",
+            f"choices: the columns are {shown(list(names))}, but the labels are {shown(list(labels.texts[:20]))}; pass "
+            "one column of true and false for each label, in their order, or one column of lists",
+        )
+    ticked = [label_rows(column, "choices") for column in columns]
+    wrong = next((j for j, each in enumerate(ticked) if isinstance(each, Words) or each.dtype.kind != "b"), None)
+    if wrong is not None:
+        raise DataError(
+            "wrong-type",
+            f"choices: column {shown(names[wrong] if names else wrong)} is not all true and false; a table of several "
+            "columns must be, without gaps",
+        )
+    return np.column_stack([np.asarray(each) for each in ticked])
+
+
 def _lists(values: Any, labels: Labels) -> ChoiceRows:
+    sizes: NDArray[np.int64] = np.empty(len(values), np.int64)
     for row, value in enumerate(values):
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            raise DataError(
-                "missing-value", f"row {row}: the list of labels is missing; leave the row out, or pass an empty list"
-            )
-        if not isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+            sizes[row] = len(value)
+        elif is_missing(value):
+            sizes[row] = -1
+        else:
             raise DataError(
                 "wrong-type", f"choices: row {row}: {shown(value)} is no list; pass a list of labels for each user"
             )
-    sizes = np.fromiter(map(len, values), np.int64, len(values))
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    flat = list(chain.from_iterable(values))
-    if not flat:
-        return ListRows(starts, Words(np.empty(0, np.int64), ()))
-    ticked = set(map(type, flat)) <= {bool, np.bool_} and (sizes == len(labels)).all()
+    flat = list(chain.from_iterable(value for value, size in zip(values, sizes, strict=True) if size > 0))
+    ticked = bool(flat) and set(map(type, flat)) <= {bool, np.bool_} and bool((sizes == len(labels)).all())
     if ticked and not any(isinstance(label, bool) for label in labels.values):
         return np.array(flat, dtype=np.bool_).reshape(-1, len(labels))
-    return ListRows(starts, label_rows(flat, "choices"))
+    return _rows_of(sizes, list_rows(flat, "choices"))
 
 
-_LIBRARIES: dict[str, Callable[[Any, Labels], ChoiceRows]] = {}
+def _rows_of(sizes: NDArray[np.int64], labels: LabelRows) -> ListRows:
+    starts = np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
+    return ListRows(starts, labels, sizes < 0 if (sizes < 0).any() else None)

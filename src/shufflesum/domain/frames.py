@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shufflesum.domain.frame_columns import Column, arrow_column, held_column, pandas_column, polars_column
 from shufflesum.errors import DataError
 
-__all__ = ["PANDAS_INDEX", "FrameRows", "frame_rows"]
+__all__ = ["PANDAS_INDEX", "FrameRows", "frame_rows", "library_of", "table_columns"]
 
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """pandas keeps its row labels under such names in Arrow tables; they are no data."""
@@ -92,8 +92,8 @@ def frame_rows(values: object) -> FrameRows | None:
 
     A table holds columns of numbers, or one column of equally long lists. Nulls are NaN, a null list is a row of them.
     """
-    libraries = (base.__module__.partition(".")[0] for base in type(values).__mro__)
-    opened = next((_LIBRARIES[name](values) for name in libraries if name in _LIBRARIES), None)
+    library = library_of(values)
+    opened = None if library is None else _LIBRARIES[library](values)
     if opened is None:
         return None
     named, as_column, is_table = opened
@@ -115,6 +115,37 @@ def frame_rows(values: object) -> FrameRows | None:
     shape = (rows, lists[0].width or 0) if lists else (rows, len(columns)) if is_table else (rows,)
     table = FrameRows(columns, shape, names=None if lists else _names(values, [name for name, _ in named]))
     return table if len(columns) <= _FEW_COLUMNS else replace(table, columns=(held_column(table[:], "all columns"),))
+
+
+def library_of(values: object) -> Literal["pandas", "polars", "pyarrow"] | None:
+    """Which of the three libraries a value comes from, if any."""
+    names = (base.__module__.partition(".")[0] for base in type(values).__mro__)
+    return next((library for name in names for library in _LIBRARIES if library == name), None)
+
+
+def table_columns(values: object) -> tuple[tuple[str, ...] | None, list[Any]] | None:
+    """The names and columns of a table of one of the three libraries, None for all else, single columns among it."""
+    library = library_of(values)
+    opened = None if library is None else _LIBRARIES[library](values)
+    if opened is None or not opened[2]:
+        return None
+    names, columns = [name for name, _ in opened[0]], [column for _, column in opened[0]]
+    return _names(values, names), columns
+
+
+def split_column(values: Any, name: str) -> tuple[Any, Any]:
+    """One column of a table, and the table without it."""
+    library = library_of(values)
+    found = table_columns(values)
+    if library is None or found is None or found[0] is None or name not in found[0]:
+        raise DataError(
+            "unknown-column",
+            f"arrays: there is no column {name!r} to group by; pass a table that has one, or one label for each row",
+        )
+    column = values.column(name) if library == "pyarrow" else values[name]
+    if library == "pandas":
+        return column, values.drop(columns=[name])
+    return column, values.drop(name) if library == "polars" else values.drop_columns([name])
 
 
 _Opened = tuple[list[tuple[object, Any]], Callable[[Any, str], Column], bool]
@@ -156,7 +187,7 @@ def _open_arrow(values: Any) -> _Opened:
     )
 
 
-_LIBRARIES: dict[str, Callable[[Any], _Opened | None]] = {
+_LIBRARIES: dict[Literal["pandas", "polars", "pyarrow"], Callable[[Any], _Opened | None]] = {
     "pandas": _open_pandas,
     "polars": _open_polars,
     "pyarrow": _open_arrow,

@@ -13,7 +13,8 @@ from shufflesum.domain._arrays import Floats, Rows
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import check_cells
-from shufflesum.domain.label_columns import LabelRows, label_rows, shown
+from shufflesum.domain.label_columns import LabelRows, shown
+from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import Neighbours, TwoGroups
 from shufflesum.domain.structure import Structure
@@ -90,7 +91,7 @@ class Groups:
     @property
     def neighbours(self) -> Neighbours:
         """How neighbouring data sets differ."""
-        return TwoGroups(self.box.dimension)
+        return TwoGroups(len(self.labels), self.box.dimension)
 
     @property
     def cell_labels(self) -> tuple[Label, ...]:
@@ -109,6 +110,21 @@ class Groups:
         gaussian, laplace = self.box.curator_weights
         groups = len(self.labels)
         return 2 * groups**3 * gaussian, 4 * groups**3 * laplace
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds, beside the group."""
+        return self.box.entries
+
+    @property
+    def unit(self) -> float:
+        """The widest of the bounds."""
+        return self.box.unit
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing the middle of the bounds for every group, at the worst."""
+        return len(self.labels) * self.box.guess_error
 
     def rows(self, values: Any) -> GroupRows:
         """The pair (groups, arrays), one label and one array for each user; neither is copied."""

@@ -1,7 +1,7 @@
-"""Columns of labels, of NumPy, pandas, Polars, PyArrow or plain lists, brought to two forms without knowing the labels.
+"""Columns of labels in two forms, which need not know the labels.
 
 Numbers stay the arrays they are. Everything else becomes `Words`: the different values, and for each row which of them
-it holds. None of the three libraries is imported unless the column comes from it.
+it holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,19 @@ from numpy.typing import NDArray
 
 from shufflesum.errors import DataError
 
-__all__ = ["LabelRows", "Words", "label_rows", "no_label", "object_rows", "shown", "text_of", "value_at"]
+__all__ = [
+    "LabelRows",
+    "Words",
+    "array_rows",
+    "is_missing",
+    "list_rows",
+    "no_label",
+    "object_blocks",
+    "object_rows",
+    "shown",
+    "text_of",
+    "value_at",
+]
 
 _AT_ONCE = 1 << 16
 _SHOWN = 60
@@ -31,7 +43,7 @@ class Words:
 
     places: NDArray[Any]
     values: tuple[Any, ...]
-    tables: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
+    tables: dict[int | str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out once for all `values`, shared by all slices."""
 
     def __len__(self) -> int:
@@ -58,15 +70,29 @@ def text_of(value: object) -> str | None:
         return None
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
+    if isinstance(value, Real | Decimal):
+        return _number_text(value)
+    raise TypeError
+
+
+def is_missing(value: object) -> bool:
+    """Whether nothing is there: None, NaN, or what pandas has for them; and text of nothing but whitespace."""
+    try:
+        return text_of(value) is None
+    except TypeError:
+        return False
+
+
+def _number_text(value: Real | Decimal) -> str | None:
     if isinstance(value, Integral):
         return str(int(value))
-    if isinstance(value, Real | Decimal):
-        number = float(value)
-        if math.isnan(number):
-            return None
-        # Beyond 2^63 no whole number of a column can be meant; Python's own text of it then has an exponent.
-        return str(int(number)) if number.is_integer() and abs(number) < 2**63 else str(value)
-    raise TypeError
+    if isinstance(value, Decimal) and value.is_finite():  # not by way of floats, which round
+        return str(int(value)) if value == value.to_integral_value() else str(value.normalize())
+    number = float(value)
+    if math.isnan(number):
+        return None
+    # Floats beyond 2^63 stand for no whole number in particular.
+    return str(int(number)) if number.is_integer() and abs(number) < 2**63 else str(value)
 
 
 def _decoded(value: bytes) -> str:
@@ -90,31 +116,8 @@ def value_at(rows: LabelRows, row: int) -> object:
     return rows[row].item()
 
 
-def label_rows(values: object, what: str = "labels") -> LabelRows:
-    """One label for each of at least one user; arrays of numbers are not copied."""
-    rows = _opened(values, what)
-    if len(rows) == 0:
-        raise DataError("no-rows", f"{what}: no rows; pass one label for each of at least one user")
-    return rows
-
-
-def _opened(values: object, what: str) -> LabelRows:
-    if isinstance(values, Words):
-        return values
-    if isinstance(values, np.ndarray):
-        return _array_rows(values, what)
-    if isinstance(values, list | tuple | range):
-        return _list_rows(values, what)
-    for base in type(values).__mro__:
-        library = base.__module__.partition(".")[0]
-        if library in _LIBRARIES:
-            return _LIBRARIES[library](values, what)
-    raise DataError(
-        "wrong-type", f"{what}: {shown(values)} is no column of labels; pass a list, an array or a column of a table"
-    )
-
-
-def _array_rows(values: NDArray[Any], what: str) -> LabelRows:
+def array_rows(values: NDArray[Any], what: str) -> LabelRows:
+    """A NumPy array; not copied where it holds numbers."""
     if isinstance(values, np.ma.MaskedArray):
         raise DataError("wrong-type", f"{what}: a masked array would lose its mask; pass a list with None instead")
     if values.ndim != 1:
@@ -126,16 +129,22 @@ def _array_rows(values: NDArray[Any], what: str) -> LabelRows:
         return values
     if values.dtype.kind not in "OSUT":
         raise DataError("wrong-type", f"{what}: {values.dtype} values are no labels; convert them to text or integers")
-    return object_rows((values[a : a + _AT_ONCE].tolist() for a in range(0, len(values), _AT_ONCE)), len(values), what)
+    return object_rows(object_blocks(len(values), lambda a, b: values[a:b].tolist()), len(values))
 
 
-def _list_rows(values: Sequence[Any], what: str) -> LabelRows:
+def list_rows(values: Sequence[Any], what: str) -> LabelRows:
+    """A plain list."""
     kinds = set(map(type, values))
     if kinds in ({int}, {bool}):
         array = np.asarray(values)
         if array.dtype.kind in "biu":  # beyond 64 bits they are objects
             return array
-    return object_rows((values[a : a + _AT_ONCE] for a in range(0, len(values), _AT_ONCE)), len(values), what)
+    return object_rows(object_blocks(len(values), lambda a, b: values[a:b]), len(values))
+
+
+def object_blocks(size: int, read: Callable[[int, int], Sequence[Any]]) -> Iterable[Sequence[Any]]:
+    """All rows as Python objects, a few at a time."""
+    return (read(start, min(size, start + _AT_ONCE)) for start in range(0, size, _AT_ONCE))
 
 
 class _Places(dict[Any, int]):
@@ -146,7 +155,17 @@ class _Places(dict[Any, int]):
         return place
 
 
-def object_rows(blocks: Iterable[Sequence[Any]], size: int, what: str) -> Words:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unhashable:
+    """Something that can be no label, kept until it is refused with its row."""
+
+    value: object
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def object_rows(blocks: Iterable[Sequence[Any]], size: int) -> Words:
     """Any Python objects; each different one is kept once."""
     places: NDArray[Any] = np.empty(size, np.int64)
     seen = _Places()
@@ -154,29 +173,20 @@ def object_rows(blocks: Iterable[Sequence[Any]], size: int, what: str) -> Words:
     for block in blocks:
         values = block
         if not {bool, np.bool_}.isdisjoint(map(type, values)):  # as keys, True and 1 are one
-            values = ["true" if v is True else "false" if v is False else v for v in (_plain(v) for v in values)]
+            values = [("true" if v else "false") if isinstance(v, bool | np.bool_) else v for v in values]
+        here = places[start : start + len(values)]
         try:
-            places[start : start + len(values)] = np.fromiter(
-                map(seen.__getitem__, values), np.int64, count=len(values)
-            )
+            here[:] = np.fromiter(map(seen.__getitem__, values), np.int64, len(values))
         except TypeError:
-            row = next(i for i, value in enumerate(values) if value.__hash__ is None)
-            raise no_label(values[row], start + row, what) from None
+            hashable = [_Unhashable(v) if v.__hash__ is None else v for v in values]
+            here[:] = np.fromiter(map(seen.__getitem__, hashable), np.int64, len(values))
         start += len(values)
     return Words(places, tuple(seen))
-
-
-def _plain(value: object) -> object:
-    return bool(value) if isinstance(value, np.bool_) else value
 
 
 def no_label(value: object, row: int, what: str) -> DataError:
     """The refusal of what can be no label at all."""
     return DataError(
         "wrong-type",
-        f"{what}: row {row}: {shown(value)} of type {type(value).__name__} is no label; labels are text, whole "
-        "numbers, or true and false: convert it",
+        f"{what}: row {row}: {shown(value)} is no label; labels are text, whole numbers, or true and false: convert it",
     )
-
-
-_LIBRARIES: dict[str, Callable[[Any, str], LabelRows]] = {}

@@ -24,18 +24,20 @@ class OneCell:
 
 @dataclass(frozen=True, slots=True)
 class SomeCells:
-    """One user's labels are replaced: at most `most` cells lose a true report, and at most `most` others gain one."""
+    """One user's labels are replaced: of all cells at most `most` lose a true report, and as many others gain one."""
 
+    cells: int
     most: int
 
 
 @dataclass(frozen=True, slots=True)
 class TwoGroups:
-    """One user's group and array are replaced: everything may change in two groups.
+    """One user's group and array are replaced: everything may change in two of the groups.
 
     The `dimension` coordinates and the count of the one go down, as many of the other go up.
     """
 
+    groups: int
     dimension: int
 
 

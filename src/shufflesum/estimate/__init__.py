@@ -27,11 +27,9 @@ __all__ = [
 ]
 
 
-def estimate_of(
-    plan: Plan, users: int, rejected: int, table: NDArray[np.int64], broken: str | None = None
-) -> Estimate | GroupEstimate | HashedEstimate:
+def estimate_of(plan: Plan, users: int, rejected: int, table: NDArray[np.int64], broken: str | None = None) -> Estimate:
     """What a table says under its plan: the kind of estimate that belongs to the plan's domain."""
-    kind: type[Estimate | GroupEstimate | HashedEstimate]
+    kind: type[Estimate]
     match plan.domain:
         case Categories() | Choices():
             kind = CountEstimate

@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.domain import Domain
+from shufflesum.domain import Box, Domain, Groups
 from shufflesum.randomness import RandomSource, Words, words
 from shufflesum.randomness.draws import SPARE_WORDS
 
-__all__ = ["Rounding", "outside_bounds", "positions_of_all", "scratch"]
+__all__ = ["Rounding", "outside_bounds", "positions_of_all", "rounding_of", "scratch"]
 
 _UNIT_BITS = 15
 _UNIT = 1 << _UNIT_BITS
-_DRAFT = 4096  # values whose rare ties are looked for together
+_DRAFT = 1024  # values whose rare ties are looked for together: in one of 32 drafts there is one
 
 
 @kernel
@@ -59,11 +59,24 @@ def positions_of_all(
 
 @kernel
 def _fixed_point(
-    row: NDArray[Any], origin: NDArray[Any], scale: NDArray[Any], top: float, out: NDArray[np.int32]
-) -> None:
-    """Every value's place, in units of 2^-15, rounded down; a plain loop, so that it is vectorised, as the next one."""
+    row: NDArray[Any],
+    lower: NDArray[Any],
+    upper: NDArray[Any],
+    origin: NDArray[Any],
+    scale: NDArray[Any],
+    top: np.int32,
+    out: NDArray[np.int32],
+) -> bool:
+    """Every value's place, in units of 2^-15, rounded down; returns whether one lies out of bounds, as NaN does.
+
+    A plain loop, so that it is vectorised, as the next one; whole numbers are clamped faster than others.
+    """
+    inside = True
     for j in range(row.size):
-        out[j] = np.int32(min(max((np.float64(row[j]) - origin[j]) * scale[j], 0.0), top))
+        inside &= (row[j] >= lower[j]) & (row[j] <= upper[j])
+        place = np.int32((np.float64(row[j]) - origin[j]) * scale[j])
+        out[j] = min(max(place, np.int32(0)), top)
+    return not inside
 
 
 @kernel
@@ -97,8 +110,8 @@ def _rounded(
     for first in range(0, rows.shape[0], at_once):
         last = min(first + at_once, rows.shape[0])
         for i in range(first, last):
-            outside += outside_bounds(rows[i], lower, upper)
-            _fixed_point(rows[i], origin, scale, top, fixed[(i - first) * width : (i - first + 1) * width])
+            places = fixed[(i - first) * width : (i - first + 1) * width]
+            outside += _fixed_point(rows[i], lower, upper, origin, scale, np.int32(top), places)
         drafted = fixed[: (last - first) * width]
         begin, end = first * width, last * width
         ties = _draft_rounding(drafted, coins[begin:end], out[begin:end])
@@ -119,7 +132,7 @@ def _rounded(
 class Rounding:
     """Values of all coordinates, rounded at random to whole numbers from 0 to `levels`, at most 65535."""
 
-    def __init__(self, levels: int, domain: Domain, source: RandomSource) -> None:
+    def __init__(self, levels: int, domain: Box, source: RandomSource) -> None:
         self._domain, self._source = domain, source
         self._origin, self._scale, self._top = domain.lower, levels * _UNIT / domain.width, float(levels * _UNIT)
         self._limits = {np.dtype(t): domain.limits(t) for t in (np.float32, np.float64)}
@@ -151,6 +164,13 @@ class Rounding:
         if outside:
             self._domain.refuse(coordinates, first_row)
         return out.reshape(rows, width)
+
+
+def rounding_of(levels: int, domain: Domain, source: RandomSource) -> Rounding | None:
+    """The rounding of a box's values, or of the arrays that are held by groups; None where there are labels only."""
+    if isinstance(domain, Groups):
+        return Rounding(levels, domain.box, source)
+    return Rounding(levels, domain, source) if isinstance(domain, Box) else None
 
 
 _buffers = threading.local()
