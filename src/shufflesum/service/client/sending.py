@@ -1,6 +1,7 @@
 """Sending: randomize on the user's own machine, seal, and send until the shuffler has it.
 
-Taking part must not depend on the data, so it is moved into the plan's domain (`fitting`). An upload is among the contributions before it is first sent, and only ever sent again with the same bytes.
+Taking part must not depend on the data, so they are moved into the plan's domain (`fitting`). An upload is among the
+contributions before it is first sent, and only ever sent again with the same bytes.
 """
 
 from __future__ import annotations
