@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,12 @@ from shufflesum.domain import Hashed
 from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, Released, tail_of
 from shufflesum.estimate.counts import nearest_counts
+from shufflesum.estimate.means import Estimate
 from shufflesum.estimate.residual import ResidualLaw
 from shufflesum.estimate.top import Top, top_of
+from shufflesum.mechanisms import Target
 
-__all__ = ["HashedEstimate", "SlotNoise", "WordCounts"]
+__all__ = ["HashedEstimate", "WordCounts"]
 
 _Buckets = NDArray[np.uint32]
 _Places = NDArray[np.int64]
@@ -33,34 +35,21 @@ _BLOCK = 1 << 16  # words hashed and scored at once
 _KEPT = 1 << 29  # bytes of buckets kept for the next pass; of longer lists they are hashed again
 
 
-class SlotNoise(Protocol):
-    """A table of hashed reports, (functions, buckets), and how many of them are noise."""
-
-    @property
-    def table(self) -> NDArray[np.int64]:
-        """Counts of all cells."""
-        ...
-
-    @property
-    def noise_reports(self) -> int:
-        """Reports that are neither blank nor anybody's word."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WordCounts:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WordCounts(Released):
     """How many users hold each of the words asked for, in their order, with error bars.
 
     `counts` are unbiased over the choice of the hash key, up to what errors of heavier words leave behind; they can be
     negative. `consistent_counts` are cut off at 0 and at the users, and so biased upwards for rare words.
     """
 
-    labels: tuple[str, ...]
-    users: int
-    counts: Floats
-    count_standard_error: Floats
-    _heavier: Floats = field(repr=False)  # the part of the variance that heavier words in the same cells bring
-    _law: ResidualLaw = field(repr=False)
+    labels: tuple[str, ...] = field(kw_only=True)
+    counts: Floats = field(kw_only=True)
+    count_standard_error: Floats = field(kw_only=True)
+    heavier: Floats = field(kw_only=True)
+    """The part of the variance that heavier words in the same cells bring."""
+    law: ResidualLaw = field(kw_only=True)
+    """What all others bring."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,8 +83,8 @@ class WordCounts:
         lower end is the farther one.
         """
         tail = tail_of(level, len(self.counts) if simultaneous else 1)
-        less, more = self._law.ends(tail)
-        known = NormalDist().inv_cdf(max(tail, 1e-300)) ** 2 * self._heavier
+        less, more = self.law.ends(tail)
+        known = NormalDist().inv_cdf(max(tail, 1e-300)) ** 2 * self.heavier
         return self.counts - np.sqrt(more**2 + known), self.counts + np.sqrt(less**2 + known)
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
@@ -109,8 +98,11 @@ class WordCounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HashedEstimate(Released):
-    """Counts of any words, asked for as often as one likes: all of it is computed from what was released."""
+class HashedEstimate(Estimate):
+    """Counts of any words, asked for as often as one likes: all of it is computed from what was released.
+
+    There is no mean before words are named.
+    """
 
     def counts_of(self, words: Sequence[str]) -> WordCounts:
         """How many users hold each of these words, heavier ones of them subtracted where they share a cell.
@@ -120,20 +112,23 @@ class HashedEstimate(Released):
         """
         if isinstance(words, str | bytes):
             raise ParameterError("wrong-type", f"words is {words!r}; give a list of words, [{words!r}]")
-        domain = cast("Hashed", self.plan.domain)
+        domain = self._domain
         labels = domain.prepare(domain.rows(words))
         places: dict[bytes, int] = {}
         order = np.array([places.setdefault(label, len(places)) for label in labels])
-        noise = cast("SlotNoise", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
-        found = _Subtraction.of(noise, _Candidates(domain, list(places)))
+        found = _Subtraction.of(self.cells, self._noise, _Candidates(domain, list(places)))
         counts, heavier, rest = found.scores()
         return WordCounts(
-            tuple(label.decode() for label in labels),
+            self.plan,
             self.users,
-            counts[order],
-            np.sqrt(rest + heavier)[order],
-            heavier[order],
-            found.law,
+            self.rejected,
+            self.table,
+            self.broken,
+            labels=tuple(label.decode() for label in labels),
+            counts=counts[order],
+            count_standard_error=np.sqrt(rest + heavier)[order],
+            heavier=heavier[order],
+            law=found.law,
         )
 
     def top(self, k: int, *, among: Sequence[str], level: float = 0.95) -> Top:
@@ -142,6 +137,48 @@ class HashedEstimate(Released):
         `certain` is among the words of the list: of others nothing is said.
         """
         return self.counts_of(among).top(k, level)
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The reports of each bucket of each function, (functions, buckets), noise included."""
+        return self.table.reshape(self._domain.layout)
+
+    @property
+    def report_counts(self) -> NDArray[np.int64]:
+        """The same as `cells`."""
+        return self.cells
+
+    @property
+    def mean(self) -> Floats:
+        """Refused."""
+        raise self._unasked()
+
+    def standard_error_of(self, target: Target) -> Floats:
+        """Refused."""
+        raise self._unasked()
+
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
+    ) -> tuple[Floats, Floats]:
+        """Refused."""
+        raise self._unasked()
+
+    @staticmethod
+    def _unasked() -> ParameterError:
+        return ParameterError(
+            "missing-argument",
+            "a hashed table has no estimate before words are named: ask counts_of(words), or top(k, among=words)",
+        )
+
+    @property
+    def _domain(self) -> Hashed:
+        return cast("Hashed", self.plan.domain)
+
+    @property
+    def _noise(self) -> float:
+        """The variance of the noise in all cells of a word together, one under each function."""
+        functions, _ = self._domain.layout
+        return functions * self.users**2 * float(self._means.variance("users").max())
 
 
 @dataclass(slots=True, eq=False)
@@ -179,16 +216,14 @@ class _Subtraction:
     subtracted: Floats
 
     @staticmethod
-    def of(noise: SlotNoise, candidates: _Candidates) -> _Subtraction:
+    def of(cells: NDArray[np.int64], noise: float, candidates: _Candidates) -> _Subtraction:
         """Subtract in at most four passes, heaviest first: an error in the heavy ones would spoil all others.
 
         Within a pass each word is estimated from a table that the heavier ones have left already. Words that are not
         surely there, three standard errors above 0, are not subtracted: of a million words some always seem to be.
         """
-        table = np.ascontiguousarray(noise.table, dtype=np.float64)
-        buckets = table.shape[1]
-        variance = max(noise.noise_reports, 0) / buckets * (1 - 1 / buckets)
-        state = _Subtraction(table, table.copy(), variance, candidates, np.zeros(len(candidates.labels)))
+        table = np.ascontiguousarray(cells, dtype=np.float64)
+        state = _Subtraction(table, table.copy(), noise, candidates, np.zeros(len(candidates.labels)))
         for _ in range(_PASSES):
             before = state.subtracted.copy()
             state._pass()
