@@ -17,7 +17,7 @@ from shufflesum.mechanisms.add.accounting import user_noise
 from shufflesum.mechanisms.add.layout import Layout
 from shufflesum.mechanisms.add.mechanism import MOST_DIGITS, Add
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.add import smallest_cap
+from shufflesum.privacy.add import MOST_TRIALS, smallest_cap
 from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.privacy.engine.composition import check_delta
 
@@ -129,6 +129,8 @@ class AddMoves:
             return accounting.cells.delta_upper(guarantee.epsilon)
 
         for _ in range(_DOUBLINGS):
+            if honest * max(trials) > MOST_TRIALS:
+                break
             highest = min(0.2499 * honest * q / variance for variance, q in zip(guess, trials, strict=True))
             _, enough = bracket(delta, target, guess=1.01, highest=highest, tolerance=_TOLERANCE, spread=1.02)
             if enough < math.inf:
