@@ -102,6 +102,10 @@ def test_the_most_frequent_among_a_list_are_found() -> None:
 
 def test_no_words_and_a_single_text_are_refused() -> None:
     estimate = hashed_estimate(Hashed(5, 3, KEY), np.ones((3, 5), dtype=np.int64), 10)
+    for ask in (lambda: estimate.mean, lambda: estimate.standard_error, estimate.confidence_interval):
+        with refusal("missing-argument", "counts_of", error=ParameterError):
+            ask()
+    np.testing.assert_array_equal(estimate.report_counts, np.ones((3, 5)))
     with refusal("wrong-type", "'word'", error=ParameterError):
         estimate.counts_of("word")
     with refusal("no-rows", error=DataError):
