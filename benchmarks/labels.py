@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 import numpy as np
@@ -67,10 +68,13 @@ def words() -> list[Row]:
             domain.bucket_table(labels[first : first + (1 << 16)])
 
     scored, hashed = best_times(lambda: estimate.counts_of(asked), hashing, repeats=2)
+    start = time.process_time()
+    estimate.counts_of(asked)
+    seconds = time.process_time() - start
     what = f"{WORDS:,} words asked of a hashed estimate, {FUNCTIONS} functions into {BUCKETS:,} buckets"
     return [
         at_most(f"{what}, against hashing them alone", scored / hashed, 3.0),
-        Row(what, f"{scored:.1f} s", "below 20 s", scored < 20),
+        Row(what, f"{seconds:.1f} s of processor time", "below 20 s", seconds < 20),
     ]
 
 
