@@ -68,7 +68,7 @@ class LessNoise:
         domain = self._plan.domain
         prepared: Any = domain.prepare(domain.rows(rows))
         if isinstance(domain, ss.Choices):
-            return np.count_nonzero(prepared != BLANK, axis=1)
+            return np.asarray(np.count_nonzero(prepared != BLANK, axis=1))
         return np.ones(len(prepared), dtype=np.int64)
 
 

@@ -94,7 +94,7 @@ def test_in_one_process_noise_is_a_binomial_number_of_uniform_cells() -> None:
 
 def _tail(law: np.ndarray) -> np.ndarray:
     """Of 0 to 4; more are rare, and left out on both sides."""
-    return law[:5] / law[:5].sum()
+    return np.asarray(law[:5] / law[:5].sum())
 
 
 def test_words_are_reported_in_their_bucket_of_a_uniform_function() -> None:
@@ -121,7 +121,7 @@ def plan_of(domain: Categories) -> Plan:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64])
 def test_integers_of_any_type_are_counted_and_those_outside_refused_with_their_row(dtype: type) -> None:
-    labels = np.array([0, 1, 2, 1], dtype=dtype)
+    labels: np.ndarray = np.array([0, 1, 2, 1], dtype=dtype)
     for take in (
         lambda rows: Randomizer(plan_of(LABELS)).randomize(rows),
         lambda rows: Tally(plan_of(LABELS)).add(rows),
