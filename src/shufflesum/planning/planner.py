@@ -114,7 +114,9 @@ def plan(
     if not isinstance(domain, Box):
         _refuse_for_labels(domain, {**papers, "spread": spread, "digits": digits})
         found = label_plans(domain, guarantee, kinds, max_reports, digits, one_process)
-        return _chosen(found, worst_error, AS_GOOD_WORDS if isinstance(domain, Hashed) else _AS_GOOD)
+        # who caps reports says themselves how many are not too many
+        knee = isinstance(domain, Hashed) and max_reports is None
+        return _chosen(found, worst_error, AS_GOOD_WORDS if knee else _AS_GOOD)
     found = []
     if "add" in kinds:
         if digits is not None:
