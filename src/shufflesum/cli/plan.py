@@ -102,6 +102,12 @@ def _shape(dimension: int | None, shape: str | None) -> int | list[int]:
         ) from None
 
 
+_WHICH = (
+    "Take add for accuracy close to a trusted curator's. Take replace where a device may send only few reports "
+    "(--max-reports), or where something must be left if shuffler and analyzer collude: under add nothing is."
+)
+
+
 def card(plan: Plan, spread: float | None = None) -> str:
     """The plan for a person."""
     error = plan.expected_error
@@ -122,6 +128,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
         "dishonest": textwrap.wrap(f"at most, {dishonest(plan)}", 88),
         "the paper": textwrap.wrap(_published(plan), 88),
         "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
+        "mechanism": textwrap.wrap(f"{plan.mechanism.kind}. {_WHICH}", 88),
     }
     if spread is not None:
         expected = plan.error_at_spread(spread)

@@ -227,6 +227,30 @@ def test_the_charge_is_what_it_is_said_to_be() -> None:
     assert all(later <= earlier for earlier, later in itertools.pairwise(deltas))
 
 
+@pytest.mark.parametrize(("numbers", "cap"), [(CAPPED[0], 5), (CAPPED[2], 4), (setting(2, 1, (4,), "1/2"), 3)])
+def test_what_is_exported_covers_the_cap_and_composes(numbers: Setting, cap: int) -> None:
+    """Once, and with itself as two rounds; the export of noise without a cap would be caught."""
+    epsilons, weights = EPSILONS[:5], one_up(weights_of(EPSILONS[:5]))
+    exported, free = (
+        cells_of(numbers, overflow=more).to_dp_accounting(value_discretization_interval=1e-3)
+        for more in (exact_overflow(numbers, cap), 0.0)
+    )
+    once = capped_worst_delta(**numbers, cap=cap, weights=weights)
+    assert not exceeded(exported.get_delta_for_epsilon, once, epsilons)
+    if len(numbers["trials"]) * numbers["dimension"] == 1:
+        twice = capped_worst_delta(**numbers, cap=cap, weights=weights, rounds=2)
+        assert not exceeded(exported.compose(exported).get_delta_for_epsilon, twice, epsilons)
+    if numbers is CAPPED[0]:
+        assert exceeded(free.get_delta_for_epsilon, once, epsilons)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("group", [Group(12, 0.09, 20_000), Group(4190, 1 - 2.0**-11, 20_000), Group(1, 0.5, 10**6)])
+def test_many_cells_that_give_themselves_away_are_told_apart_for_certain(group: Group) -> None:
+    cells = Cells((group,))
+    assert 1 - 1e-9 < cells.delta_lower(1.0) <= cells.delta_upper(1.0) == 1.0
+
+
 # Room for noise reports
 
 
