@@ -72,6 +72,11 @@ class GroupEstimate(Released):
         return self._domain.names
 
     @property
+    def columns(self) -> tuple[str, ...] | None:
+        """What the entries of a group's array are called, where the plan has names for them."""
+        return self._domain.box.columns
+
+    @property
     def counts(self) -> Floats:
         """The unbiased estimate of each group's size."""
         return self._sums.counts

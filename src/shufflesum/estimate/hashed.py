@@ -47,20 +47,21 @@ class SlotNoise(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WordCounts:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WordCounts(Released):
     """How many users hold each of the words asked for, in their order, with error bars.
 
     `counts` are unbiased over the choice of the hash key, up to what errors of heavier words leave behind; they can be
     negative. `consistent_counts` are cut off at 0 and at the users, and so biased upwards for rare words.
     """
 
-    labels: tuple[str, ...]
-    users: int
-    counts: Floats
-    count_standard_error: Floats
-    _heavier: Floats = field(repr=False)  # the part of the variance that heavier words in the same cells bring
-    _law: ResidualLaw = field(repr=False)
+    labels: tuple[str, ...] = field(kw_only=True)
+    counts: Floats = field(kw_only=True)
+    count_standard_error: Floats = field(kw_only=True)
+    heavier: Floats = field(kw_only=True)
+    """The part of the variance that heavier words in the same cells bring."""
+    law: ResidualLaw = field(kw_only=True)
+    """What all others bring."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,8 +95,8 @@ class WordCounts:
         lower end is the farther one.
         """
         tail = tail_of(level, len(self.counts) if simultaneous else 1)
-        less, more = self._law.ends(tail)
-        known = NormalDist().inv_cdf(max(tail, 1e-300)) ** 2 * self._heavier
+        less, more = self.law.ends(tail)
+        known = NormalDist().inv_cdf(max(tail, 1e-300)) ** 2 * self.heavier
         return self.counts - np.sqrt(more**2 + known), self.counts + np.sqrt(less**2 + known)
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
@@ -124,16 +125,19 @@ class HashedEstimate(Released):
         labels = domain.prepare(domain.rows(words))
         places: dict[bytes, int] = {}
         order = np.array([places.setdefault(label, len(places)) for label in labels])
-        noise = cast("SlotNoise", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
-        found = _Subtraction.of(noise, _Candidates(domain, list(places)))
+        found = _Subtraction.of(self._noise, _Candidates(domain, list(places)))
         counts, heavier, rest = found.scores()
         return WordCounts(
-            tuple(label.decode() for label in labels),
+            self.plan,
             self.users,
-            counts[order],
-            np.sqrt(rest + heavier)[order],
-            heavier[order],
-            found.law,
+            self.rejected,
+            self.table,
+            self.broken,
+            labels=tuple(label.decode() for label in labels),
+            counts=counts[order],
+            count_standard_error=np.sqrt(rest + heavier)[order],
+            heavier=heavier[order],
+            law=found.law,
         )
 
     def top(self, k: int, *, among: Sequence[str], level: float = 0.95) -> Top:
@@ -142,6 +146,15 @@ class HashedEstimate(Released):
         `certain` is among the words of the list: of others nothing is said.
         """
         return self.counts_of(among).top(k, level)
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The reports of each bucket of each function, (functions, buckets), noise included."""
+        return self._noise.table
+
+    @property
+    def _noise(self) -> SlotNoise:
+        return cast("SlotNoise", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
 
 
 @dataclass(slots=True, eq=False)

@@ -48,7 +48,7 @@ class ResidualLaw:
             transform *= np.fft.rfft(counts / len(values))
         law = np.maximum(np.fft.fftshift(np.fft.irfft(transform, points)), 0)
         law /= law.sum()
-        grid: Floats = (np.arange(points) - points // 2) * step
+        grid: Floats = (np.arange(points, dtype=np.float64) - points // 2) * step
         return ResidualLaw(grid, np.cumsum(law), np.cumsum(law[::-1])[::-1])
 
     def ends(self, tail: float) -> tuple[float, float]:
