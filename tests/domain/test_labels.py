@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ NUMBER_COLUMNS: dict[str, Callable[[list[Any]], Any]] = {
     "floats": lambda v: [float(x) for x in v],
     "decimals": lambda v: [Decimal(x) for x in v],
     "numpy scalars": lambda v: [np.int16(x) for x in v],
-    **{str(kind): lambda v, kind=kind: np.array(v, kind) for kind in ("i2", "u2", "i4", ">i4", "u8", "f4", "f8", "U4")},
+    **{kind: partial(np.array, dtype=kind) for kind in ("i2", "u2", "i4", ">i4", "u8", "f4", "f8", "U4")},
     "strided": lambda v: np.repeat(np.array(v), 2)[::2],
     "pandas": pd.Series,
     "pandas nullable": lambda v: pd.Series(v, dtype="Int64"),
@@ -208,6 +209,18 @@ def test_numbers_that_no_other_number_may_be_taken_for() -> None:
     assert Labels(3).codes(np.array([-1, 2**62, 2])).tolist() == [UNKNOWN, UNKNOWN, 2]
     assert Labels(3).codes(np.array([2**64 - 1, 2], np.uint64)).tolist() == [UNKNOWN, 2]
     assert Labels(3).codes(["01", "1.0", "-0", "\u0661", "1" * 5000]).tolist() == [UNKNOWN] * 5
+
+
+@given(
+    listed=st.lists(st.integers(-40, 40) | st.sampled_from([2**53 - 1, 1 - 2**53]), min_size=1, unique=True),
+    column=st.lists(st.integers(-60, 60) | st.sampled_from([2**63 - 1, -(2**63), 2**53 - 1]), min_size=1, max_size=300),
+    repeats=st.sampled_from([1, 100]),
+)
+def test_tables_and_searches_agree_with_looking_up_one_by_one(
+    listed: list[int], column: list[int], repeats: int
+) -> None:
+    expected = [listed.index(value) if value in listed else UNKNOWN for value in column * repeats]
+    assert Labels(listed).codes(np.array(column * repeats)).tolist() == expected
 
 
 def test_codes_of_numbers_below_a_number_are_the_numbers_themselves_uncopied() -> None:

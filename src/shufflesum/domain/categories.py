@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain._arrays import Rows, real_array, users_rows
 from shufflesum.domain.box import Missing
-from shufflesum.domain.label_columns import LabelRows, Words, shown, value_at
+from shufflesum.domain.label_columns import LabelRows, shown, value_at
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import MISSING, UNKNOWN, Label, Labels
 from shufflesum.domain.neighbours import Neighbours, OneCell
@@ -156,7 +156,7 @@ class Categories:
         """The cell of each user, (m,): integers of any type; never changes `values`.
 
         `clip` moves numbers to the nearest bin; labels have no nearest. Integers under the labels 0 to D - 1 without
-        `other` are handed through as they are, neither copied nor looked at: whoever reads the codes compares them
+        `other` are handed through, neither copied nor looked at: whoever reads the codes compares them
         with `cells` and calls `refuse`. All else is checked here, and comes as unsigned 32-bit numbers.
         """
         self.check_missing(missing)
@@ -165,11 +165,12 @@ class Categories:
         if clip:
             raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one")
         rows = label_rows(values)
+        if self.labels.plain and isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
+            numbers = rows.astype(rows.dtype.newbyteorder("="), copy=False)
+            return self._with_other(numbers) if self.other else numbers
         if self.other:
             codes = self.labels.codes(rows, first_row)
             return np.where(codes < 0, len(self.labels), codes).astype(np.uint32)
-        if self.labels.plain and not isinstance(rows, Words) and rows.dtype.kind in "iu":
-            return rows
         return self.labels.known(rows, first_row, remedy=_REMEDY).astype(np.uint32)
 
     def refuse(self, codes: NDArray[Any], first_row: int = 0) -> NoReturn:
@@ -204,6 +205,13 @@ class Categories:
         raise PlanError(
             "malformed", f'categories must be {{"kind": "categories", "labels" or "bins", "other"}}, not {shown(value)}'
         )
+
+    def _with_other(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        other = len(self.labels)
+        if other > np.iinfo(numbers.dtype).max:  # not to be told from negative numbers without their sign
+            numbers = numbers.astype(np.int64)
+        unsigned = numbers.view(numbers.dtype.str.replace("i", "u"))  # where negative numbers are above all labels
+        return np.asarray(np.minimum(unsigned, other), dtype=np.uint32)
 
     def _binned(self, values: Any, first_row: int, clip: bool) -> NDArray[Any]:
         numbers = real_array(_numbers(values), DataError, "numbers").reshape(-1)

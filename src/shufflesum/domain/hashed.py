@@ -136,7 +136,7 @@ class Hashed:
             texts = _texts(rows)
             found = [texts[place] or b"" for place in rows.places.tolist()]
         else:
-            found = [_encoded(value) for value in rows.tolist()]
+            found = [_encoded(value) for value in rows]  # NumPy's own numbers: single precision has a text of its own
         if not all(found):
             _refuse(rows, found.index(b""), first_row)
         return found

@@ -255,6 +255,32 @@ def test_upper_and_lower_bounds_ask_for_nearly_the_same_noise(
     assert ratio <= 1.015
 
 
+@pytest.mark.parametrize(("dimension", "digits", "epsilon"), [(1, 4, 1.0), (100, 3, 1.0), (784, 4, 1.0), (20, 2, 4.0)])
+def test_groups_of_arrays_ask_for_nearly_the_same_noise_from_both_sides(
+    dimension: int, digits: int, epsilon: float
+) -> None:
+    """Variances that halve from digit to digit, and a count with as much noise as the lowest digit."""
+
+    def cells(scale: int) -> Cells:
+        noise = ((scale >> j, dimension) for j in range(digits))
+        return Cells(
+            (Group(scale, 1 / 16, 1, "paired"), *(Group(trials, 1 / 16, copies, "paired") for trials, copies in noise))
+        )
+
+    reach = 2**digits, 2**26
+    enough = least_trials(lambda scale: cells(scale).delta_upper(epsilon), 1e-6, *reach)
+    too_little = least_trials(lambda scale: cells(scale).delta_lower(epsilon), 1e-6, *reach)
+    print(f"groups of {dimension} x {digits} digits, epsilon {epsilon}: {enough} trials, {enough / too_little:.5f}")
+    assert too_little <= enough <= 1.015 * too_little
+
+
+@pytest.mark.parametrize(("trials", "probability"), [(1, 2**-53), (1, 0.5), (2, 1 - 2**-53)])
+def test_next_to_no_noise_hides_nothing(trials: int, probability: float) -> None:
+    cells = Cells((Group(trials, probability, 1, "paired"),))
+    assert cells.delta_lower(1.0) <= cells.delta_upper(1.0)
+    assert cells.delta_upper(1.0) >= 0.74  # an empty cell, or a full one
+
+
 def test_the_loudest_noise_is_certified_too() -> None:
     group = Group(2**53 - 1, 1e-7, 2, "paired")  # variance 9e8
     cells = Cells((group,))

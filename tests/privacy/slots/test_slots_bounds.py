@@ -258,6 +258,14 @@ def test_one_cell_reveals_nothing() -> None:
     assert smallest_chance(honest_users=1, slots=1, cells=1, epsilon=0.1, delta=1e-9) == 2**-53
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_next_to_no_noise_hides_nothing(rounds: int) -> None:
+    bounds = Slots(1, 2**-53, MOST_CELLS, rounds)
+    assert bounds.delta_upper(1.0) == 1.0
+    assert 1.0 - 1e-9 < bounds.delta_lower(1.0) <= 1.0
+    assert bounds.epsilon_upper(1e-6) == math.inf
+
+
 def test_more_noise_is_never_worse() -> None:
     for epsilon in (0.1, 1.0, 3.0):
         for rounds in (1, 2):

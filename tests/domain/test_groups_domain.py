@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.refusals import refusal
 
-from shufflesum.domain import Bounds, Box, Groups, Span, Symmetric, TwoGroups, domain_from_json
+from shufflesum.domain import Bounds, Box, Groups, Labels, Span, Symmetric, TwoGroups, domain_from_json
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 ARRAYS = np.array([[0.5, 1.0], [0.0, 0.25], [1.0, 1.0]])
@@ -63,7 +63,7 @@ def test_one_number_each() -> None:
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2), Symmetric(3), Span(np.eye(4)[:2])], ids=str)
 def test_groups_come_back_from_json(shape: Any) -> None:
-    for labels in (4, ["x", 7, True]):
+    for labels in (Labels(4), Labels(["x", 7, True])):
         domain = Groups.of(labels, shape, (-1, 2))
         assert domain_from_json(json.loads(json.dumps(domain.to_json()))) == domain
         assert domain.shape == (len(domain.labels), *domain.box.shape)

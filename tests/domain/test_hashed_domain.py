@@ -93,6 +93,8 @@ def test_numbers_and_truths_are_their_text() -> None:
     domain = Hashed(10, 2, KEY)
     assert domain.prepare(np.array([3, -1])) == [b"3", b"-1"]
     assert domain.prepare(np.array([3.0, 0.5])) == [b"3", b"0.5"]
+    assert domain.prepare(np.array([0.1], np.float32)) == [b"0.1"]
+    assert domain.prepare(np.array([True, False])) == [b"true", b"false"]
     assert domain.prepare([True, 1]) == [b"true", b"1"]
 
 

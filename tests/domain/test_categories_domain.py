@@ -97,6 +97,16 @@ def test_a_negative_code_is_refused_as_well() -> None:
     assert Categories(3, other=True).prepare(np.array([0, -1, 2])).tolist() == [0, 3, 2]
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", ">i2", ">u4", "i8", "u8"])
+@pytest.mark.parametrize("labels", [3, 127, 128, 255, 256, 1000])
+def test_other_takes_in_all_integers_outside_whatever_their_type(dtype: str, labels: int) -> None:
+    limits = np.iinfo(dtype)
+    values = [limits.min, limits.max, 0, 2, 100, 127, *([] if limits.min == 0 else [-1, -100])]
+    codes = Categories(labels, other=True).prepare(np.array(values, dtype))
+    assert codes.dtype == np.uint32
+    assert codes.tolist() == [value if 0 <= value < labels else labels for value in values]
+
+
 @pytest.mark.parametrize("values", [np.array([0.0, 2.0, 3.0]), ["0", "2", "3"], pd.Series([0, 2, 3], dtype=object)])
 def test_what_is_not_integers_is_checked_at_once(values: Any) -> None:
     with refusal("unknown-label", "row 2", error=DataError):
