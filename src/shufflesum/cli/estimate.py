@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shufflesum._rounding import upwards
 from shufflesum.cli.options import console, task_option
-from shufflesum.cli.results import fallback, guarantee_of, print_table
+from shufflesum.cli.printed import fallback, guarantee_of, print_table
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service.client import fetch_estimate
 from shufflesum.tables import StagedOutputs

@@ -11,7 +11,7 @@ import click
 
 from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.options import console, plan_options, warnings_as_notes
-from shufflesum.cli.results import fallback
+from shufflesum.cli.printed import fallback
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.planning import alternatives, plan_for_error, published_plan
 from shufflesum.planning import plan as make_plan
