@@ -66,7 +66,7 @@ def plan_of(domain: Domain, decoded: object) -> Any:
         domain=domain,
         shape=domain.shape,
         id="0123456789abcdef",
-        mechanism=SimpleNamespace(decode=lambda *_: decoded),
+        mechanism=SimpleNamespace(decode=lambda *_: decoded, decode_groups=lambda *_: decoded),
         summary=lambda: {"domain": domain.to_json()},
     )
 
@@ -81,5 +81,6 @@ def group_estimate(domain: Domain, sums: Sums, users: int = 100) -> GroupEstimat
 
 
 def hashed_estimate(domain: Domain, table: Floats, users: int) -> HashedEstimate:
-    decoded = SimpleNamespace(table=table, noise_reports=int(table.sum()) - users)
-    return HashedEstimate(plan_of(domain, decoded), users, 0, table.reshape(-1))
+    cells = table.reshape(-1)
+    noise = max(int(cells.sum()) - users, 0)
+    return HashedEstimate(plan_of(domain, Frequencies(cells, users, noise, 1 / cells.size)), users, 0, cells)

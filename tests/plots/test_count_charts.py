@@ -4,12 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.estimate.decoded import Sums, count_estimate, group_estimate
+from tests.estimate.decoded import Sums, count_estimate, group_estimate, hashed_estimate
 from tests.refusals import refusal
 
-from shufflesum.domain import Categories, Groups
+from shufflesum.domain import Box, Categories, Groups, Hashed
 from shufflesum.errors import ParameterError
+from shufflesum.estimate import Estimate
+from shufflesum.mechanisms import Replace
+from shufflesum.plans import Plan
 from shufflesum.plots import count_chart, estimate_chart, group_chart, rendered
+from shufflesum.testing import no_guarantee
 
 
 def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -52,6 +56,20 @@ def test_of_many_labels_the_largest_are_shown_and_the_subtitle_says_so() -> None
 def test_counts_of_another_number_than_the_truth_are_refused() -> None:
     with refusal("wrong-shape", "(3,)", "(2,)", error=ParameterError):
         count_chart(count_estimate(Categories(2), [1, 2], 3), truth=[1, 2, 3], title="t")
+
+
+def test_words_are_drawn_once_they_are_named() -> None:
+    estimate = hashed_estimate(Hashed(5, 3, bytes(16)), np.arange(15).reshape(3, 5), 20)
+    spec = estimate_chart(estimate.counts_of(["some", "words"]), title="t").to_dict()
+    assert [row["label"] for row in rows_of(spec)] == ["some", "words"]
+    with refusal("missing-argument", "counts_of", error=ParameterError):
+        estimate_chart(estimate, title="t")
+
+
+def test_few_means_of_named_columns_stand_under_their_names() -> None:
+    plan = Plan(Box.of(2, (0, 1), ["height", "age"]), Replace(1, 1, 0.0), no_guarantee(1))
+    spec = estimate_chart(Estimate(plan, 4, 0, np.array([1, 1, 2, 0])), title="t").to_dict()
+    assert [row["coordinate"] for row in rows_of(spec)] == ["height", "age"]
 
 
 def grouped(shape: Any, groups: int = 3, **box: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,49 +12,17 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_choice
 from shufflesum.domain import Box, Groups, Label
 from shufflesum.errors import ParameterError
-from shufflesum.estimate.base import Floats, Released, tail_of
-from shufflesum.mechanisms import Target
+from shufflesum.estimate.base import Floats, tail_of
+from shufflesum.estimate.means import Estimate
+from shufflesum.mechanisms import GroupSums, Target
 
-__all__ = ["GroupEstimate", "GroupSums", "fieller"]
+__all__ = ["GroupEstimate", "fieller"]
 
 _SEEN = 0.99  # a mean needs a group whose size is above 0 at this level
 
 
-class GroupSums(Protocol):
-    """A table of counts, decoded: sizes of the groups, and sums over their users of unit coordinates."""
-
-    @property
-    def counts(self) -> Floats:
-        """Unbiased sizes, (groups,)."""
-        ...
-
-    @property
-    def count_variance(self) -> float:
-        """The variance of the noise in a size."""
-        ...
-
-    @property
-    def sums(self) -> Floats:
-        """Unbiased sums of coordinates in [0, 1], (groups, d)."""
-        ...
-
-    @property
-    def sum_variance(self) -> float | Floats:
-        """The variance of the noise in a sum, for each coordinate or for all."""
-        ...
-
-    @property
-    def rounding(self) -> float:
-        """The variance that rounding adds to a sum for each user of the group, at most."""
-        ...
-
-    def count_interval(self, tail: float) -> tuple[Floats, Floats]:
-        """Ends that a size lies beyond with probability at most `tail`, each."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class GroupEstimate(Released):
+class GroupEstimate(Estimate):
     """Size, sum and mean of each group, in the users' units; the first axis is that of the groups.
 
     Sizes and sums are unbiased. A mean is the ratio of the two, and its error bars include the noise in the size. A
@@ -90,6 +58,12 @@ class GroupEstimate(Released):
     def count_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
         """Ends that hold each group's size, or with `simultaneous` all of them, with at least this probability."""
         return self._sums.count_interval(tail_of(level, len(self.groups) if simultaneous else 1))
+
+    @property
+    def report_counts(self) -> NDArray[np.int64]:
+        """Accepted reports of all cells of each group, noise included."""
+        reports: NDArray[np.int64] = self.table.reshape(len(self.groups), -1).sum(axis=1)
+        return reports
 
     @property
     def too_few(self) -> NDArray[np.bool_]:
@@ -144,7 +118,7 @@ class GroupEstimate(Released):
 
     @property
     def _sums(self) -> GroupSums:
-        return cast("GroupSums", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
+        return self.plan.mechanism.decode_groups(self.plan.domain, self.table, self.users)
 
     @property
     def _ratio(self) -> _Ratio:

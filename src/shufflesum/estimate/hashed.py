@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,12 @@ from shufflesum.domain import Hashed
 from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, Released, tail_of
 from shufflesum.estimate.counts import nearest_counts
+from shufflesum.estimate.means import Estimate
 from shufflesum.estimate.residual import ResidualLaw
 from shufflesum.estimate.top import Top, top_of
+from shufflesum.mechanisms import Target
 
-__all__ = ["HashedEstimate", "SlotNoise", "WordCounts"]
+__all__ = ["HashedEstimate", "WordCounts"]
 
 _Buckets = NDArray[np.uint32]
 _Places = NDArray[np.int64]
@@ -31,20 +33,6 @@ _PASSES = 4
 _HEAVY = 3.0  # standard errors above 0 from which on a word is subtracted from the others' cells
 _BLOCK = 1 << 16  # words hashed and scored at once
 _KEPT = 1 << 29  # bytes of buckets kept for the next pass; of longer lists they are hashed again
-
-
-class SlotNoise(Protocol):
-    """A table of hashed reports, (functions, buckets), and how many of them are noise."""
-
-    @property
-    def table(self) -> NDArray[np.int64]:
-        """Counts of all cells."""
-        ...
-
-    @property
-    def noise_reports(self) -> int:
-        """Reports that are neither blank nor anybody's word."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -110,8 +98,11 @@ class WordCounts(Released):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HashedEstimate(Released):
-    """Counts of any words, asked for as often as one likes: all of it is computed from what was released."""
+class HashedEstimate(Estimate):
+    """Counts of any words, asked for as often as one likes: all of it is computed from what was released.
+
+    There is no mean before words are named.
+    """
 
     def counts_of(self, words: Sequence[str]) -> WordCounts:
         """How many users hold each of these words, heavier ones of them subtracted where they share a cell.
@@ -121,11 +112,11 @@ class HashedEstimate(Released):
         """
         if isinstance(words, str | bytes):
             raise ParameterError("wrong-type", f"words is {words!r}; give a list of words, [{words!r}]")
-        domain = cast("Hashed", self.plan.domain)
+        domain = self._domain
         labels = domain.prepare(domain.rows(words))
         places: dict[bytes, int] = {}
         order = np.array([places.setdefault(label, len(places)) for label in labels])
-        found = _Subtraction.of(self._noise, _Candidates(domain, list(places)))
+        found = _Subtraction.of(self.cells, self._noise, _Candidates(domain, list(places)))
         counts, heavier, rest = found.scores()
         return WordCounts(
             self.plan,
@@ -150,11 +141,44 @@ class HashedEstimate(Released):
     @property
     def cells(self) -> NDArray[np.int64]:
         """The reports of each bucket of each function, (functions, buckets), noise included."""
-        return self._noise.table
+        return self.table.reshape(self._domain.layout)
 
     @property
-    def _noise(self) -> SlotNoise:
-        return cast("SlotNoise", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
+    def report_counts(self) -> NDArray[np.int64]:
+        """The same as `cells`."""
+        return self.cells
+
+    @property
+    def mean(self) -> Floats:
+        """Refused."""
+        raise self._unasked()
+
+    def standard_error_of(self, target: Target) -> Floats:
+        """Refused."""
+        raise self._unasked()
+
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
+    ) -> tuple[Floats, Floats]:
+        """Refused."""
+        raise self._unasked()
+
+    @staticmethod
+    def _unasked() -> ParameterError:
+        return ParameterError(
+            "missing-argument",
+            "a hashed table has no estimate before words are named: ask counts_of(words), or top(k, among=words)",
+        )
+
+    @property
+    def _domain(self) -> Hashed:
+        return cast("Hashed", self.plan.domain)
+
+    @property
+    def _noise(self) -> float:
+        """The variance of the noise in all cells of a word together, one under each function."""
+        functions, _ = self._domain.layout
+        return functions * self.users**2 * float(self._means.variance("users").max())
 
 
 @dataclass(slots=True, eq=False)
@@ -192,16 +216,14 @@ class _Subtraction:
     subtracted: Floats
 
     @staticmethod
-    def of(noise: SlotNoise, candidates: _Candidates) -> _Subtraction:
+    def of(cells: NDArray[np.int64], noise: float, candidates: _Candidates) -> _Subtraction:
         """Subtract in at most four passes, heaviest first: an error in the heavy ones would spoil all others.
 
         Within a pass each word is estimated from a table that the heavier ones have left already. Words that are not
         surely there, three standard errors above 0, are not subtracted: of a million words some always seem to be.
         """
-        table = np.ascontiguousarray(noise.table, dtype=np.float64)
-        buckets = table.shape[1]
-        variance = max(noise.noise_reports, 0) / buckets * (1 - 1 / buckets)
-        state = _Subtraction(table, table.copy(), variance, candidates, np.zeros(len(candidates.labels)))
+        table = np.ascontiguousarray(cells, dtype=np.float64)
+        state = _Subtraction(table, table.copy(), noise, candidates, np.zeros(len(candidates.labels)))
         for _ in range(_PASSES):
             before = state.subtracted.copy()
             state._pass()

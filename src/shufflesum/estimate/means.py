@@ -79,4 +79,4 @@ class Estimate(Released):
 
     @property
     def _means(self) -> Means:
-        return cast("Means", self.plan.mechanism.decode(self.plan.domain, self.table, self.users))
+        return self.plan.mechanism.decode(self.plan.domain, self.table, self.users)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, WordCounts
 from shufflesum.plots._altair import alt
 from shufflesum.plots.counts import count_chart
 from shufflesum.plots.groups import group_chart
@@ -31,7 +31,7 @@ class _Drawable(Protocol):
 
 
 def estimate_chart(
-    estimate: _Drawable | CountEstimate | GroupEstimate,
+    estimate: _Drawable | WordCounts,
     *,
     truth: ArrayLike | None = None,
     title: str,
@@ -45,7 +45,7 @@ def estimate_chart(
     Coordinates without an estimate are left out. Of more than 4,000 coordinates evenly spaced ones are drawn, and the
     subtitle says so.
     """
-    if isinstance(estimate, CountEstimate):
+    if isinstance(estimate, CountEstimate | WordCounts):
         return count_chart(estimate, truth=truth, title=title, subtitle=subtitle, level=level)
     if isinstance(estimate, GroupEstimate):
         return group_chart(estimate, truth=truth, title=title, subtitle=subtitle, level=level)
