@@ -238,7 +238,7 @@ def test_a_false_claim_is_refused_though_all_else_in_its_file_is_right(
         ({"mechanism.coordinates": 0}, "malformed"),
         ({"mechanism.coordinates": 7}, "out-of-range"),
         ({"mechanism.levels": 0}, "malformed"),
-        ({"mechanism.levels": 40_000}, "malformed"),
+        ({"mechanism.levels": 40_000}, "out-of-range"),
         ({"mechanism.noise_probability": 1.5}, "malformed"),
         ({"mechanism.noise_probability": -0.5}, "malformed"),
         ({"mechanism.noise_probability": 2.0**-54}, "malformed"),

@@ -132,6 +132,15 @@ class Plan:
         """Whether all users' noise is drawn at once, where one process holds their data: nothing can be sent."""
         return bool(self.mechanism.choices().get("one_process"))
 
+    def check_sending(self) -> None:
+        """Refuse a plan under which no reports can have been sent."""
+        if self.one_process:
+            raise PlanError(
+                "one-process-only",
+                "this plan is for one process: nothing can be sent under it; make a plan without one_process=True "
+                "(--one-process)",
+            )
+
     @property
     def least_reports(self) -> int:
         """The reports without which nothing is released."""
@@ -264,6 +273,7 @@ class Plan:
                 mechanism=mechanism_from_json(file.mechanism),
                 guarantee=Guarantee(**claimed | {"epsilon": _infinite_if_none(file.guarantee.epsilon)}),
             )
+            derived = plan._derived()
         except ShufflesumError as error:
             raise PlanError(error.problem, f"not a valid plan: {error}") from error
         if plan.id != file.id:
@@ -272,7 +282,7 @@ class Plan:
                 f"this plan was changed after it was made: it says id {file.id[:12]}, but its parameters have id "
                 f"{plan.id[:12]}; make a new plan instead of editing one",
             )
-        for name, value in plan._derived().items():
+        for name, value in derived.items():
             if not agree(getattr(file, name), value):
                 raise PlanError(
                     "changed-afterwards",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.batch.report_folders import KEY, noiseless_task
 from tests.batch.spark_frames import largest_error
 
 import shufflesum as ss
@@ -17,7 +18,7 @@ from shufflesum.batch.files import open_dataset
 from shufflesum.batch.files.users import open_users
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.targets import PlainTarget
+from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.experiments.data import load
 from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
@@ -43,3 +44,18 @@ def test_the_error_is_what_the_plan_predicts(tmp_path: Path, kind: str) -> None:
     error = float(np.sum((release(counts).mean - beats.mean(axis=0)) ** 2))
     # From above with a false alarm of 1e-6; below a tenth of what is predicted something was not random.
     assert plan.expected_error.total / 10 <= error <= largest_error(plan.expected_error.total, 100)
+
+
+def test_sealed_digits_noise_and_blanks_are_counted_as_they_were_sent(tmp_path: Path) -> None:
+    """Under `add`: nobody but the analyzer sees which reports are blank."""
+    beats = heartbeats(300, 4, seed=3)
+    plan = ss.plan(users=len(beats), shape=4, bounds=(0.0, 1.0), epsilon=4.0, delta=1e-4, digits=2)
+    target = SealedTarget(noiseless_task(plan), private_key=KEY)
+    np.save(tmp_path / "users.npy", beats)
+    randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", target)
+    shuffle(tmp_path / "reports", tmp_path / "shuffled", task=target.task)
+    counts, _ = count(open_dataset(tmp_path / "shuffled", stage="shuffled"), target)
+    assert (counts.users, counts.rejected) == (300, 0)
+    assert 0 < counts.blanks < counts.received == 300 * plan.reports
+    error = float(np.sum((release(counts).mean - beats.mean(axis=0)) ** 2))
+    assert error <= largest_error(plan.expected_error.total, 4)

@@ -106,7 +106,7 @@ def test_choices_come_back_from_json(labels: int, data: st.DataObject) -> None:
     assert domain_from_json(json.loads(json.dumps(domain.to_json()))) == domain
     assert domain.shape == (labels,)
     assert domain.dimension == labels
-    assert domain.neighbours == SomeCells(most)
+    assert domain.neighbours == SomeCells(labels, most)
     assert domain.curator_weights == pytest.approx((2 * most * labels, 4 * most**2 * labels), rel=1e-14)
     named = Choices(FRUIT, most=1)
     assert domain_from_json(json.loads(json.dumps(named.to_json()))) == named

@@ -68,7 +68,7 @@ def test_groups_come_back_from_json(shape: Any) -> None:
         assert domain_from_json(json.loads(json.dumps(domain.to_json()))) == domain
         assert domain.shape == (len(domain.labels), *domain.box.shape)
         assert domain.dimension == len(domain.labels) * domain.box.dimension
-        assert domain.neighbours == TwoGroups(domain.box.dimension)
+        assert domain.neighbours == TwoGroups(len(domain.labels), domain.box.dimension)
         assert domain.names == domain.labels.texts
 
 

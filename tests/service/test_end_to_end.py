@@ -25,6 +25,7 @@ from tests.service.servers import Deployment
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
 from shufflesum.cli import send as send_command
+from shufflesum.planning import PlanChoices
 from shufflesum.service.client import RefusedError, UnreachableError, fetch_estimate
 from shufflesum.service.client.sending import Client, ContributedError
 from shufflesum.service.stores.tables import CountedBatch, open_tables
@@ -151,9 +152,14 @@ def test_one_report_lost_or_doubled_would_be_noticed(change: int) -> None:
         check_rounds([CountedBatch(1, "a", USERS, 0, 0, table)], 1, USERS)
 
 
-def test_the_commands_carry_a_crowd_to_its_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mechanism", ["replace", "add"])
+def test_the_commands_carry_a_crowd_to_its_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str
+) -> None:
     monkeypatch.setenv("SHUFFLESUM_CONTRIBUTIONS", str(tmp_path / "contributions"))
-    plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, coordinates=1)
+    fixed: PlanChoices = {"digits": 2} if mechanism == "add" else {"coordinates": 1}
+    plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, **fixed)
+    assert plan.mechanism.kind == mechanism
     rows = np.random.default_rng(3).uniform((0.1, 0.6), (0.3, 0.8), (300, 2))
     np.save(tmp_path / "rows.npy", rows)
     with LossyProxy(lambda: shuffler.port, loss=0, seed=0) as front:

@@ -62,6 +62,10 @@ class PlainTarget:
 
     plan: Plan
 
+    def __post_init__(self) -> None:
+        """Refuse a plan under which nothing can be sent."""
+        self.plan.check_sending()
+
     @property
     def kind(self) -> ReportKind:
         """Plain."""

@@ -23,12 +23,15 @@ __all__ = ["command"]
 
 
 def _numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> list[float] | None:
+    whole = parameter.name == "trials"
     try:
-        return None if text is None else [float(number) for number in text.split(",")]
+        numbers = None if text is None else [int(number) if whole else float(number) for number in text.split(",")]
     except ValueError:
-        raise ParameterError(
-            "wrong-type", f"--{parameter.name} is {text!r}; write numbers with commas, such as 10,5,3"
-        ) from None
+        numbers = [math.nan]
+    if numbers is not None and not all(map(math.isfinite, numbers)):
+        shape = "whole numbers with commas, such as 10,5,3" if whole else "numbers with commas, such as 0.02,0.01"
+        raise ParameterError("wrong-type", f"--{parameter.name} is {text!r}; write {shape}")
+    return numbers
 
 
 @click.command("privacy", short_help="The certified guarantee of a plan or of given protocol parameters.")
@@ -91,8 +94,11 @@ def _accounting(given: dict[str, Any]) -> Accounting:
     guarantee = Guarantee(1.0, 1.0, _needed(given, "users"), given["honest_fraction"], given["rounds"], "none")
     if "trials" in given or "probabilities" in given:
         trials, chances = _needed(given, "trials"), _needed(given, "probabilities")
+        if others := given.keys() & {"levels", "noise_probability", "coordinates", "sampling"}:
+            name = min(others).replace("_", "-")
+            raise ParameterError("conflicting-arguments", f"--trials means mechanism 'add', and --{name} 'replace'")
         drawn = tuple(math.floor(chance * GRID) / GRID for chance in chances)  # no more noise than was asked about
-        mechanism = Add(len(trials), tuple(map(int, trials)), drawn, given.get("cap"))
+        mechanism = Add(len(trials), tuple(trials), drawn, given.get("cap"))
         return mechanism.accounting(EveryCoordinate(_needed(given, "dimension")), guarantee)
     setting = Setting(
         users=guarantee.users,

@@ -9,17 +9,31 @@ from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Replace
 from shufflesum.mechanisms.add.moves import AddMoves
 from shufflesum.mechanisms.add_slots.moves import categories_choice, hashed_choices
+from shufflesum.mechanisms.replace.labels import most_frequent_error
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.replace import Setting
 
-__all__ = ["AS_GOOD_WORDS", "label_plans"]
+__all__ = ["AS_GOOD_WORDS", "label_plans", "worst_error"]
 
 AS_GOOD_WORDS = 0.55
 """Of an open vocabulary so much more squared error than the least counts as good: a quarter in counts.
 
 More buckets make words collide less and less, but each costs every user as much noise as the one before.
 """
+
+
+def worst_error(plan: Plan) -> float:
+    """What plans for labels are compared by: for one label each, the error of the label that is estimated worst.
+
+    Noise as further reports is the same for all labels; under `replace` the frequent ones have most.
+    """
+    match plan.domain, plan.mechanism:
+        case Categories(), Replace():
+            return most_frequent_error(plan.cells, plan.mechanism.noise_probability, plan.users)
+        case Categories(), _:
+            return plan.expected_error.total / plan.dimension
+    return plan.expected_error.total
 
 
 def label_plans(

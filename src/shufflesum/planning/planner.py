@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, TypedDict
 
@@ -21,7 +21,7 @@ from shufflesum.mechanisms import Replace, Sampling
 from shufflesum.mechanisms.add import MOST_DIGITS
 from shufflesum.mechanisms.add.moves import AddMoves
 from shufflesum.mechanisms.replace.moves import ReplaceMoves, halvings, most_levels, published_choice
-from shufflesum.planning.labels import AS_GOOD_WORDS, label_plans
+from shufflesum.planning.labels import AS_GOOD_WORDS, label_plans, worst_error
 from shufflesum.plans import Plan, check_spread
 from shufflesum.privacy import Accountant, Guarantee
 
@@ -113,8 +113,9 @@ def plan(
     kinds = _kinds(mechanism, {"replace": papers, "add": {"digits": digits}})
     if not isinstance(domain, Box):
         _refuse_for_labels(domain, {**papers, "spread": spread, "digits": digits})
-        return _chosen(label_plans(domain, guarantee, kinds, max_reports, digits, one_process), None)
-    found: list[Plan] = []
+        found = label_plans(domain, guarantee, kinds, max_reports, digits, one_process)
+        return _chosen(found, worst_error, AS_GOOD_WORDS if isinstance(domain, Hashed) else _AS_GOOD)
+    found = []
     if "add" in kinds:
         if digits is not None:
             check_size("digits", digits, 1, MOST_DIGITS)
@@ -122,7 +123,7 @@ def plan(
         found += _added(moves, max_reports, alone=kinds == ["add"])
     if "replace" in kinds:
         found += _replaced(domain, guarantee, coordinates, max_reports, levels, sampling, spread, found)
-    return _chosen(found, spread)
+    return _chosen(found, lambda one: predicted_error(one, spread), _AS_GOOD)
 
 
 def domain_of(shape: Shape, bounds: tuple[ArrayLike, ArrayLike] | None, columns: Sequence[str] | None) -> Domain:
@@ -151,12 +152,11 @@ def _refuse_for_labels(domain: Domain, given: dict[str, object]) -> None:
             )
 
 
-def _chosen(found: Sequence[Plan], spread: float | None) -> Plan:
-    """The fewest reports within some of the least predicted error."""
-    as_good = AS_GOOD_WORDS if isinstance(found[0].domain, Hashed) else _AS_GOOD
-    least = min(predicted_error(one, spread) for one in found)
-    good = [one for one in found if predicted_error(one, spread) <= (1 + as_good) * least]
-    chosen = min(good, key=lambda one: (one.reports, predicted_error(one, spread)))
+def _chosen(found: Sequence[Plan], error: Callable[[Plan], float], as_good: float) -> Plan:
+    """The fewest reports within so much of the least error."""
+    least = min(map(error, found))
+    good = [one for one in found if error(one) <= (1 + as_good) * least]
+    chosen = min(good, key=lambda one: (one.reports, error(one)))
     warn_if_uninformative(chosen)
     return chosen
 

@@ -27,6 +27,7 @@ class Analyzer:
 
     def __init__(self, plan: Plan) -> None:
         check_plan(plan)
+        plan.check_sending()
         self.plan = plan
         self.counts = Counts(plan)
         self._closed = ""  # why it takes no more reports

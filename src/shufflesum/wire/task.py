@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from shufflesum._documents import OtherFormatError, decode_once
-from shufflesum.errors import FileError, ParameterError, PlanError, ReportsError, ShufflesumError
+from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.protocol import shuffle
 from shufflesum.reports import Reports
@@ -97,12 +97,7 @@ class Task:
             raise ParameterError("wrong-type", f"expires is {self.expires}; it must be a whole second with a time zone")
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
         check_public_key(self.analyzer_key)
-        if self.plan.one_process:
-            raise PlanError(
-                "one-process-only",
-                "this plan is for one process: nothing can be sent under it; make a plan without one_process=True "
-                "(--one-process)",
-            )
+        self.plan.check_sending()
         self._verify_plan()
 
     def _verify_plan(self) -> None:

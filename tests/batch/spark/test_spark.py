@@ -29,7 +29,7 @@ from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK
-from shufflesum.errors import DataError, FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.errors import DataError, FileError, ParameterError, PlanError, ReportsError, ShufflesumError
 from shufflesum.estimate import Estimate
 from shufflesum.experiments.data import load
 from shufflesum.synthetic import heartbeats
@@ -231,6 +231,25 @@ def test_end_to_end_within_the_predicted_error(session: Any) -> None:
     wrong = Estimate(half, found.users, 0, found.table)
     right_error, wrong_error = (float(np.sum((e.mean - beats.mean(axis=0)) ** 2)) for e in (found, wrong))
     assert right_error <= largest_error(plan.expected_error.total, 20) < wrong_error
+
+
+def test_digits_noise_and_blanks_go_the_same_way(session: Any) -> None:
+    """Under `add`, at false alarm 1e-6."""
+    from shufflesum.batch import spark
+
+    beats = heartbeats(5000, 10, seed=5)
+    plan = ss.plan(users=len(beats), shape=10, bounds=(0.0, 1.0), epsilon=2.0, delta=1e-6, mechanism="add")
+    users = users_frame(session, beats, 2)
+    found = spark.analyze(spark.shuffle(spark.randomize(users, plan)), plan)
+    assert (found.users, found.rejected) == (len(beats), 0)
+    assert 0 < found.table.sum() < plan.reports * len(beats)
+    error = float(np.sum((found.mean - beats.mean(axis=0)) ** 2))
+    assert error <= largest_error(plan.expected_error.total, 10)
+    alone = ss.plan(
+        users=len(beats), shape=10, bounds=(0.0, 1.0), epsilon=2.0, delta=1e-6, mechanism="add", one_process=True
+    )
+    with refusal("one-process-only", error=PlanError):
+        spark.randomize(users, alone)
 
 
 def with_column(batch: Batch) -> Any:

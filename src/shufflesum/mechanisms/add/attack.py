@@ -47,9 +47,8 @@ class AddAttack:
         """x, x', and a mixture."""
         match self.domain:
             case Choices():
-                most = self.domain.most
-                chosen = (np.arange(first, first + most) % self.domain.dimension for first in (0, most, most // 2 + 1))
-                return [self._choice(np.unique(codes)) for codes in chosen]
+                codes, most = np.arange(self.domain.cells), self.domain.most
+                return [self._choice(codes[first : first + most]) for first in (0, most, most // 2)]
             case Groups():
                 last = len(self.domain.labels) - 1
                 return [self._grouped(0, 1.0), self._grouped(last, 1.0), self._grouped(last // 2, None)]

@@ -186,8 +186,8 @@ class Add(Mechanism):
         box = _box(domain)
         groups = len(domain.labels) if isinstance(domain, Groups) else 1
         weight = groups**2 * float(np.sum(box.width**2)) / users
-        # a mean lies at most half a width from the middle, and a wrong count moves it by so much of it
-        count = float(self.noise_variances[self.digits]) / 4 if isinstance(domain, Groups) else 0.0
+        # a mean is a sum over a count, and what is wrong with the count moves it by that part of it, at most a width
+        count = float(self.noise_variances[self.digits]) if isinstance(domain, Groups) else 0.0
         return ExpectedError(
             sampling=0.0,
             rounding=weight / (4 * self.levels**2),

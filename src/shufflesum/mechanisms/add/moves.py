@@ -17,7 +17,7 @@ from shufflesum.mechanisms.add.accounting import user_noise
 from shufflesum.mechanisms.add.layout import Layout
 from shufflesum.mechanisms.add.mechanism import MOST_DIGITS, Add
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.add import smallest_cap
+from shufflesum.privacy.add import MOST_TRIALS, smallest_cap
 from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.privacy.engine.composition import check_delta
 
@@ -86,7 +86,7 @@ class AddMoves:
             case SomeCells(_, most):
                 return 2 * most
             case TwoGroups(_, dimension):
-                return 2 * dimension + math.sqrt(dimension)
+                return 2 * (dimension + math.sqrt(dimension))
         raise AssertionError(self.domain)  # `Layout.of` lets no other pass
 
     def _smallest(self, digits: int) -> Add:
@@ -113,9 +113,9 @@ class AddMoves:
         target = guarantee.delta * (1.0 if self.one_process else 1.0 - _CHARGED)
         guess = [noise * sum(ratio**i for i in range(digits)) * ratio**-j for j in range(digits)]
         if isinstance(self.domain, Groups):
-            # A count's noise moves all means of its group by half a width at most, and costs as much as one digit's:
-            # with variances V of a sum and C of a count, d (V + C/4) is least at equal d/V + 1/C where C = 2 V/sqrt(d).
-            guess.append(2 * noise / math.sqrt(self.domain.box.dimension))
+            # A count's noise moves all means of its group, by a width at most, and costs as much privacy as a digit's:
+            # with variances V of a sum and C of a count, d (V + C) is least at equal d/V + 1/C where C = V/sqrt(d).
+            guess.append(noise / math.sqrt(self.domain.box.dimension))
         trials = [max(1, math.ceil(1.02 * variance / (honest * chance * (1 - chance)))) for variance in guess]
 
         def scaled(scale: float) -> Add:
@@ -129,6 +129,8 @@ class AddMoves:
             return accounting.cells.delta_upper(guarantee.epsilon)
 
         for _ in range(_DOUBLINGS):
+            if honest * max(trials) > MOST_TRIALS:
+                break
             highest = min(0.2499 * honest * q / variance for variance, q in zip(guess, trials, strict=True))
             _, enough = bracket(delta, target, guess=1.01, highest=highest, tolerance=_TOLERANCE, spread=1.02)
             if enough < math.inf:

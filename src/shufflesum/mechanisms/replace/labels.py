@@ -21,7 +21,7 @@ from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Table, Target
 from shufflesum.randomness import RandomSource
 from shufflesum.randomness.trials import uniform_or_blank
 
-__all__ = ["ReplaceFrequencies", "ReplaceLabelsEncoder", "labels_error"]
+__all__ = ["ReplaceFrequencies", "ReplaceLabelsEncoder", "labels_error", "most_frequent_error"]
 
 _NEARLY_NORMAL = 30.0  # a count of a smaller variance gets Chernoff's bounds, which hold for any
 _STEPS = 60  # of a bisection over frequencies
@@ -49,6 +49,12 @@ def labels_error(cells: int, noise_probability: float, users: int) -> ExpectedEr
         return ExpectedError(0.0, 0.0, math.inf)
     variance = (keep + other) * (1 - keep - other) + (cells - 1) * other * (1 - other)
     return ExpectedError(sampling=0.0, rounding=0.0, noise=variance / (users * keep**2))
+
+
+def most_frequent_error(cells: int, noise_probability: float, users: int) -> float:
+    """Squared error of one frequency at the worst: of a label that everybody holds."""
+    keep, other = 1 - noise_probability, noise_probability / cells
+    return max((keep + other) * (1 - keep - other), other * (1 - other)) / (users * keep**2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
