@@ -15,6 +15,7 @@ from shufflesum.errors import FileError, ParameterError
 from shufflesum.tables import option_of
 
 __all__ = [
+    "Chosen",
     "LabelOptions",
     "candidates_option",
     "chosen_column",
@@ -25,7 +26,9 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., object])
-_COLUMNS = ("categories", "choices", "group_by", "words")
+Chosen = tuple[str, str | None]
+"""What labels are for, by the name of the option, and the column that holds them, if it has a name."""
+
 _PUBLIC = "labels are public, part of the plan and never read off the data"
 
 candidates_option = click.option(
@@ -71,7 +74,7 @@ def label_options(function: _F) -> _F:
     return function
 
 
-def chosen_column(**columns: str | None) -> tuple[str, str] | None:
+def chosen_column(**columns: str | None) -> Chosen | None:
     """What the column of labels is for and its name, out of the options of `label_column_options`."""
     given = [(name, column) for name, column in columns.items() if column is not None]
     if len(given) > 1:
@@ -80,7 +83,7 @@ def chosen_column(**columns: str | None) -> tuple[str, str] | None:
     return given[0] if given else None
 
 
-def column_for(domain: Domain, chosen: tuple[str, str] | None) -> str | None:
+def column_for(domain: Domain, chosen: Chosen | None) -> str | None:
     """The name of the column of labels under a plan, if one was given; it must be what the plan is for."""
     if chosen is None:
         return None
@@ -109,9 +112,14 @@ class LabelOptions:
         """Which options were given."""
         return [f"--{name}" for name in self.__slots__ if getattr(self, name) not in (None, False)]
 
-    def refuse_all(self, why: str) -> None:
-        """Refuse whatever was given."""
-        self._refuse_but((), why)
+    @property
+    def implied(self) -> Chosen | None:
+        """What labels are for, where only their list or such was given: a file with one column needs no name."""
+        if self.most is not None:
+            return "choices", None
+        if self.labels is not None or self.bins is not None or self.other:
+            return "categories", None
+        return ("words", None) if self.given else None
 
     def domain(
         self, kind: str, column: str | None = None, numbers: Box | None = None

@@ -103,7 +103,7 @@ def _print_counts(estimate: CountEstimate | WordCounts, level: float) -> None:
             f"{counts[i]:,.1f}",
             f"{estimate.count_standard_error[i]:.2g}",
             f"{lower[i]:,.1f} to {upper[i]:,.1f}",
-            f"{100 * estimate.frequencies[i]:.3g}%",
+            f"{100 * estimate.frequencies[i]:.2f}%",
         )
     console.print(table)
     if len(shown) < size:
@@ -125,11 +125,11 @@ def _print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | 
         users = f"{estimate.counts[group]:,.0f}", f"{estimate.count_standard_error[group]:.2g}"
         for entry in range(each):
             row = [escape(estimate.names[group]), *users] if entry == 0 else ["", "", ""]
+            if estimate.too_few[group]:
+                table.add_row(*row, *([""] if many else []), "too few users")
+                break
             if many:
                 row.append(escape(names[entry]) if names and len(names) == entries else str(entry))
-            if estimate.too_few[group]:
-                table.add_row(*row, "too few users")
-                break
             found = means[group, entry], errors[group, entry]
             table.add_row(
                 *row, f"{found[0]:.5g}", f"{found[1]:.2g}", _interval(lower[group, entry], upper[group, entry])
@@ -139,8 +139,8 @@ def _print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | 
         console.print(f"{listed} of {groups:,} groups, {each} of {entries:,} entries of their means shown")
     if estimate.too_few.any():
         console.print(
-            f"{int(estimate.too_few.sum())} of {groups:,} groups have too few users for a mean: their size cannot be told "
-            "from 0"
+            f"{int(estimate.too_few.sum())} of {groups:,} groups have too few users for a mean: their size cannot be "
+            "told from 0"
         )
 
 

@@ -9,6 +9,7 @@ import click
 
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.label_options import (
+    Chosen,
     LabelOptions,
     candidates_option,
     chosen_column,
@@ -19,7 +20,7 @@ from shufflesum.cli.label_options import (
 )
 from shufflesum.cli.options import note_missing_header, plan_options, progress_bar, table_options, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
-from shufflesum.domain import Box, Domain, Hashed
+from shufflesum.domain import Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -90,10 +91,12 @@ def command(
     results = Results(as_json, output, plot, confidence, asked)
     chosen = chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
     options = LabelOptions(labels, bins, other, most, buckets, functions)
+    if chosen is None and plan_file is None:  # a file of one column needs no name for it
+        chosen = options.implied or (None if asked is None else ("words", None))
     given = {name: value for name, value in plan_arguments.items() if value is not None}
     with results.staged(file, plan_file, candidates) as write, warnings_as_notes():
         planned = None if plan_file is None else _planned(plan_file, given, options)
-        domain = _domain(chosen, options) if planned is None else planned.domain
+        domain = (chosen and options.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
         selection = {"columns": columns} if domain is None else table_selection(domain, column=column, columns=columns)
         table = open_table(file, header=header, user_column=user_column, array=array, **selection)
@@ -116,17 +119,7 @@ def command(
     results.show(found, names, table.names)
 
 
-def _domain(chosen: tuple[str, str] | None, options: LabelOptions) -> Domain | None:
-    """What users hold where it has labels, as far as that is known before the file is open."""
-    if chosen is not None:
-        return options.domain(chosen[0])
-    options.refuse_all("is for labels: name their column with --categories, --choices, --group-by or --words")
-    return None
-
-
-def _plan_for(
-    file: Path, table: Table, chosen: tuple[str, str] | None, options: LabelOptions, given: dict[str, Any]
-) -> Plan:
+def _plan_for(file: Path, table: Table, chosen: Chosen | None, options: LabelOptions, given: dict[str, Any]) -> Plan:
     """A plan for just this file; it knows what the columns are called."""
     for name in ("epsilon", "delta"):
         if name not in given:
