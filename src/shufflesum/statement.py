@@ -118,10 +118,15 @@ def dishonest(plan: Plan) -> str:
         what = f"the mean of a group (one of {len(plan.domain.labels):,} equally large ones)"
     elif not isinstance(plan.domain, Box):
         what = "a count of a word" if isinstance(plan.domain, Hashed) else "the count of a label"
-        one, some = (f"{upwards(plan.users * plan.influence(users))} users" for users in (1, few))
+        one, some = (_users(plan.users * plan.influence(users)) for users in (1, few))
     if plan.one_process:
         return f"one row moves {what} by {one}; nobody sends reports of their own"
     return f"one user who sends what they like moves {what} by {one}, and 1 % of the users ({few:,}) by {some}"
+
+
+def _users(count: float) -> str:
+    whole = math.ceil(count * (1 - 1e-9))  # what is whole but for rounding stays so
+    return f"{whole:,} user{'' if whole == 1 else 's'}"
 
 
 def _device(plan: Plan) -> str:

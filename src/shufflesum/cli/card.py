@@ -83,7 +83,7 @@ def _noise(plan: Plan) -> str:
         case _:
             return ""
     whose = "a user would send in a deployment" if plan.one_process else "of a user"
-    return f"noise reports {whose}: {noise:,.3g} on average"
+    return f"noise reports {whose}: {noise:{',.0f' if noise >= 100 else '.3g'}} on average"
 
 
 def _error(plan: Plan) -> list[str]:

@@ -60,8 +60,8 @@ def shown_whole(estimate: Released) -> bool:
     match estimate:
         case CountEstimate() | WordCounts():
             return len(estimate.counts) <= _SHOWN
-        case GroupEstimate():
-            return bool(estimate.mean.size <= _SHOWN)
+        case HashedEstimate():
+            return True
         case Estimate():
             return bool(estimate.mean.size <= _SHOWN)
     return True

@@ -48,8 +48,8 @@ def randomize(
 
     The columns (all, unless named) are numbers in the order of the plan's entries, or one is an array of them. Labels
     are in `label_column`, in the column that the plan names, or in the only one: text, whole numbers, or true and
-    false; arrays of them for `Choices`. The result is for the shuffler alone. It lies in a folder of the checkpoint directory, which a cluster must have
-    (`sparkContext.setCheckpointDir`); only its owner may read it.
+    false; arrays of them for `Choices`. The result is for the shuffler alone. It lies in a folder of the checkpoint
+    directory, which a cluster must have (`sparkContext.setCheckpointDir`); only its owner may read it.
     """
     users = users_columns(frame, "the DataFrame", plan.domain, columns=columns, label_column=label_column)
     drawn = randomized(users, plan, Identity.for_plan(plan, users.columns), clip=clip, missing=missing)
@@ -99,7 +99,7 @@ def analyze(frame: DataFrame, plan: Plan, *, without_guarantee: bool = False) ->
 
 
 def randomized(users: DataFrame, plan: Plan, identity: Identity, *, clip: bool, missing: Missing) -> DataFrame:
-    """The reports of users in columns that were checked, not drawn yet: each time they are asked for they are others."""
+    """The reports of users in columns that were checked, not drawn yet: whenever asked for they are others."""
     Randomizer(plan, clip=clip, missing=missing)  # refuses here what every task would refuse
     draw = partial(tasks.randomize_partition, plan=plan, identity=identity, clip=clip, missing=missing)
     return users.mapInArrow(draw, report_schema(identity))
