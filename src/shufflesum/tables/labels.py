@@ -8,7 +8,7 @@ import numpy as np
 
 from shufflesum.errors import FileError
 
-__all__ = ["SEPARATOR", "as_labels", "check_label_type"]
+__all__ = ["SEPARATOR", "as_labels", "check_label_type", "is_text"]
 
 SEPARATOR = ";"
 """What separates the labels in one cell of text."""
@@ -24,7 +24,7 @@ def check_label_type(where: str, kind: Any, *, lists: bool) -> None:
     held = kind
     if lists and _is_list(kind):
         held = kind.value_type
-    elif lists and not _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+    elif lists and not is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
         raise FileError(
             "wrong-type",
             f"{where} has type {kind}; several labels of a user are a list, or text with {SEPARATOR!r} between them",
@@ -32,7 +32,7 @@ def check_label_type(where: str, kind: Any, *, lists: bool) -> None:
     if pa.types.is_dictionary(held):
         held = held.value_type
     tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if not (_is_text(held) or any(test(held) for test in tests)):
+    if not (is_text(held) or any(test(held) for test in tests)):
         raise FileError(
             "wrong-type",
             f"{where} has type {kind}; labels are text, whole numbers, or true and false: convert it, or name another "
@@ -67,7 +67,8 @@ def _is_list(kind: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is plain text."""
     from pyarrow import types
 
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

@@ -14,7 +14,7 @@ from shufflesum.domain.frame_columns import arrow_floats, arrow_lists, is_arrow_
 from shufflesum.domain.frames import PANDAS_INDEX
 from shufflesum.errors import FileError
 from shufflesum.tables.columns import ColumnChoice, LabelColumn, choose_columns
-from shufflesum.tables.labels import as_labels, check_label_type
+from shufflesum.tables.labels import as_labels, check_label_type, is_text
 from shufflesum.tables.users import as_text, refuse_repeated_users
 
 __all__ = ["LabelTable", "ListTable", "ParquetTable", "open_parquet"]
@@ -76,6 +76,8 @@ class LabelTable:
     lists: bool = False
     numbers: ParquetTable | ListTable | None = None
     user_column: str | None = None
+    coded: tuple[str, ...] = ()
+    """The column of labels where it is text, which files keep as dictionaries: only different labels are looked at."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,11 +92,12 @@ class LabelTable:
     def batches(self) -> Iterator[Any]:
         """Read the file from its start."""
         if self.numbers is None:
-            for batch in _stream(self.path, (self.label_name,), _LABELS_PER_BATCH):
+            for batch in _stream(self.path, (self.label_name,), _LABELS_PER_BATCH, self.coded):
                 yield as_labels(batch.column(0), lists=self.lists)
             return
         first_row = 0
-        for batch in _stream(self.path, (self.label_name, *self.numbers.columns), self.numbers.rows_per_batch):
+        columns = (self.label_name, *self.numbers.columns)
+        for batch in _stream(self.path, columns, self.numbers.rows_per_batch, self.coded):
             yield batch.column(self.label_name), self.numbers.block(batch, first_row)
             first_row += len(batch)
 
@@ -178,7 +181,8 @@ def open_parquet(
     _refuse_ambiguous(path, schema, name)
     check_label_type(f"{path}: column {name!r}", schema.field(name).type, lists=labels.lists)
     numbers = _numbers(path, schema, rows, choice, columns, user_column) if labels.numbers else None
-    return LabelTable(path, name, rows, labels.lists, numbers, user_column)
+    coded = (name,) if is_text(schema.field(name).type) else ()
+    return LabelTable(path, name, rows, labels.lists, numbers, user_column, coded)
 
 
 def _numbers(
@@ -233,20 +237,21 @@ def _users(path: Path, user_column: str | None) -> Iterator[Any]:
             yield batch.column(0)
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path, coded: Sequence[str] = ()) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        return parquet.ParquetFile(path, memory_map=True)
+        return parquet.ParquetFile(path, memory_map=True, read_dictionary=list(coded))
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
 
 
-def _stream(path: Path, names: Sequence[str], rows_at_once: int) -> Iterator[Any]:
+def _stream(path: Path, names: Sequence[str], rows_at_once: int, coded: Sequence[str] = ()) -> Iterator[Any]:
+    """Record batches of these columns; `coded` columns of text come as the dictionaries that they are in the file."""
     import pyarrow as pa
 
-    with _opened(path) as file:
+    with _opened(path, coded) as file:
         try:
             yield from file.iter_batches(batch_size=rows_at_once, columns=list(names))
         except (pa.ArrowException, OSError) as error:
