@@ -11,9 +11,8 @@ import click
 
 from shufflesum._rounding import upwards
 from shufflesum.cli.candidates import read_candidates
-from shufflesum.cli.label_tables import print_counts, print_groups
 from shufflesum.cli.options import console, task_option
-from shufflesum.cli.results import fallback, guarantee_of, print_table
+from shufflesum.cli.printed import fallback, guarantee_of, print_counts, print_groups, print_table
 from shufflesum.domain import Hashed
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
