@@ -108,8 +108,13 @@ def test_words_are_counted_when_somebody_asks(tmp_path: Path) -> None:
     assert not (tmp_path / "plot.svg").exists()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"  \n\n", b"\xff\xfe\x00"])
-def test_candidates_that_are_none_are_refused_before_anybody_is_asked(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "unreadable"), (b"", "no-rows"), (b"  \n\n", "no-rows"), (b"\xff\xfe\x00", "not-text")],
+)
+def test_candidates_that_are_none_are_refused_before_anybody_is_asked(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
     plan = ss.plan(users=USERS, shape=ss.Hashed(functions=4), epsilon=3.0, delta=1e-3)
     deployment = Deployment(tmp_path, plan)
     words = tmp_path / "words.txt"
@@ -117,5 +122,5 @@ def test_candidates_that_are_none_are_refused_before_anybody_is_asked(tmp_path: 
         words.write_bytes(content)
     arguments = ["--task", str(deployment.task_file), "--candidates", str(words), "http://127.0.0.1:1"]
     said = CliRunner().invoke(estimate_command.command, arguments)
-    with refusal("unreadable" if content in (None, b"\xff\xfe\x00") else "no-rows", "words.txt"):
+    with refusal(problem, "words.txt"):
         raise said.exception or AssertionError

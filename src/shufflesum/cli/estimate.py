@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from shufflesum._rounding import upwards
-from shufflesum.cli.candidates import read_candidates
+from shufflesum.cli.label_options import candidates_option, read_words
 from shufflesum.cli.options import console, task_option
 from shufflesum.cli.printed import fallback, guarantee_of, print_counts, print_groups, print_table
 from shufflesum.domain import Hashed
@@ -30,11 +30,7 @@ _HINT = "; --json has all"
 @click.command("estimate", short_help="Ask a task's analyzer for its estimate.")
 @click.argument("url")
 @task_option
-@click.option(
-    "--candidates",
-    type=click.Path(path_type=Path),
-    help="Under a plan for words: those to count, one on each line of a text file.",
-)
+@candidates_option
 @click.option("--json", "as_json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
 @click.option(
     "-o",
@@ -100,7 +96,7 @@ def _words(task: Task, candidates: Path | None, plot: Path | None) -> list[str] 
         )
     if plot is not None and hashed and candidates is None:
         raise ParameterError("missing-argument", "of words only those asked for can be drawn: give --candidates FILE")
-    return None if candidates is None else read_candidates(candidates)
+    return None if candidates is None else read_words(candidates, "candidates")
 
 
 def _asked(estimate: Released, words: Sequence[str] | None) -> Released:

@@ -119,9 +119,7 @@ def print_counts(estimate: CountEstimate | WordCounts, level: float, *, hint: st
     console.print(estimate.top(min(_SOME, size), level).statement, markup=False)
 
 
-def print_groups(
-    estimate: GroupEstimate, level: float, names: Sequence[str] | None = None, *, hint: str = ""
-) -> None:
+def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | None = None, *, hint: str = "") -> None:
     """Users and means of each group; of long arrays the users alone."""
     groups = len(estimate.names)
     means, errors = (_by_group(values, groups) for values in (estimate.mean, estimate.standard_error))
