@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -67,15 +68,22 @@ def words() -> list[Row]:
         for first in range(0, WORDS, 1 << 16):
             domain.bucket_table(labels[first : first + (1 << 16)])
 
-    scored, hashed = best_times(lambda: estimate.counts_of(asked), hashing, repeats=2)
-    start = time.process_time()
-    estimate.counts_of(asked)
-    seconds = time.process_time() - start
+    scored, hashed = _processor_seconds(lambda: estimate.counts_of(asked)), _processor_seconds(hashing)
     what = f"{WORDS:,} words asked of a hashed estimate, {FUNCTIONS} functions into {BUCKETS:,} buckets"
     return [
-        at_most(f"{what}, against hashing them alone", scored / hashed, 4.0),
-        Row(what, f"{seconds:.1f} s of processor time", "below 20 s", seconds < 20),
+        at_most(f"{what}, against hashing them alone, in processor time", scored / hashed, 3.0),
+        Row(what, f"{scored:.1f} s of processor time", "below 20 s", scored < 20),
     ]
+
+
+def _processor_seconds(job: Callable[[], object]) -> float:
+    """Of the better of two runs; both jobs use one core, and hundreds of megabytes that others compete for."""
+    best = float("inf")
+    for _ in range(2):
+        start = time.process_time()
+        job()
+        best = min(best, time.process_time() - start)
+    return best
 
 
 def rows() -> list[Row]:
