@@ -112,7 +112,7 @@ def command(
         with progress_bar("rows", table.rows) as progress:
             batches = rows_of(table, plan.domain)
             estimate = aggregate_batches(batches, plan, clip=clip, missing=missing, progress=progress)
-        names = table.names if len(plan.shape) == 1 and chosen is None else None
+        names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
     note_missing_header(column_names(table), file, header)

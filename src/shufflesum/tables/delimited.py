@@ -188,7 +188,13 @@ def _header_of_labels(path: Path, first: Sequence[str], labels: LabelColumn) -> 
         return True
     if all(_NUMBER.fullmatch(cell) for cell in first if cell):
         return None
-    # Labels look like names: a first user would be taken for a header. Neither are they shown in this message.
+    # Labels look like names: a first user would be taken for a header. Neither are they shown in these messages.
+    if labels.column is not None and labels.column in named:
+        raise FileError(
+            "unknown-column",
+            f"{path}: the first line names no column {labels.column!r}; {labels.option} must be a name in it, or a "
+            "position with --no-header",
+        )
     raise FileError(
         "ambiguous-header",
         f"{path}: the first line is text, and it is not clear whether it is a header or somebody's label; say --header "
