@@ -2,9 +2,10 @@
 
 Replacing a user's data changes each count by -1, 0 or 1, and the noise is independent from cell to cell and round to
 round. A cell that does not change reveals nothing; one that does is N + 1 against N, or N against N + 1. Where
-directions are free, as the data have it, each factor is dominated by the larger of both profiles, and the table by the
-product (docs/privacy.md); lower bounds let all cells go one way: a user whose digits are all 0 against all 1. Where at
-most so many counts go up and as many down, the product of just these is the worst case, above and below.
+directions are free, as the data have it, each block of equal cells is dominated by the largest profile over how many
+go up, and the table by the product (docs/privacy.md); lower bounds let all cells go one way: a user whose digits are
+all 0 against all 1. Where at most so many counts go up and as many down, the product of just these is the worst case,
+above and below.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from shufflesum._checks import check_choice
 from shufflesum._search import bisect
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.add import cell
+from shufflesum.privacy.add.block import blocks_of
 from shufflesum.privacy.add.paired import Paired
 from shufflesum.privacy.engine.composition import (
     MOST_COMPOSITIONS,
@@ -47,6 +49,7 @@ Directions = Literal["free", "paired"]
 
 MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers
 _MOST_VARIANCE = 1e12  # of one cell: its law is then listed over tens of millions of counts
+_LEANING = 1e-3  # below, both directions of a count show nearly the same: their larger profile does for each
 _ANSWERS = 256  # composed bounds that are remembered
 _NODES = 40  # of the lower bounds' grid per deviation: cheap, because atoms are listed one by one
 
@@ -89,18 +92,20 @@ class Group:
             )
 
     @property
-    def factor(self) -> Equal:
+    def factors(self) -> list[Equal]:
         """The group as factors of a composition from above."""
         trials, probability = self.trials, self.probability
         if self.directions == "paired":
-            return Paired(trials, probability, self.copies)
-        return Factor(
+            return [Paired(trials, probability, self.copies)]
+        single = Factor(
             profile=lambda epsilons: cell.profile_upper(trials, probability, epsilons),
             deviation=cell.deviation(trials, probability),
             highest=cell.highest_loss(trials, probability),
             copies=self.copies,
             limit=cell.infinite_loss(trials, probability),
         )
+        leaning = abs(1.0 - 2.0 * probability) * single.deviation  # roughly how skewed the loss of one count is
+        return [*blocks_of(trials, probability, single)] if self.copies > 1 and leaning > _LEANING else [single]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,7 @@ class Cells:
 
     def upper(self, *, interval: float | None = None) -> ComposedUpper:
         """Bound the noise without a cap from above, for every data set."""
-        return compose_profiles([group.factor for group in self.groups], interval=interval)
+        return compose_profiles([factor for group in self.groups for factor in group.factors], interval=interval)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """Return a pessimistic distribution of `dp_accounting` that dominates the table, cap and all."""
