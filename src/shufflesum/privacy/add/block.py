@@ -17,7 +17,7 @@ from shufflesum.privacy.add.oneway import OneWay, listed
 from shufflesum.privacy.engine.composition import Factor
 from shufflesum.privacy.engine.losses import GridLosses, dominating
 
-__all__ = ["Block", "blocks_of", "every_way"]
+__all__ = ["Block", "blocks_of", "divided", "every_way"]
 
 _MOST_COUNTS = 16  # of a block: its cost grows with them, and what is left to gain falls
 _CHARGE = 1e-16  # of delta, for all truncation before blocks are multiplied
@@ -68,9 +68,12 @@ def every_way(powers: Sequence[OneWay]) -> list[OneWay]:
 
 
 def blocks_of(trials: int, probability: float, single: Factor) -> list[Block]:
-    """Divide the copies of a count into blocks, equal ones if possible, else of two sizes."""
-    copies = single.copies
-    most = next((size for size in range(_MOST_COUNTS, _MOST_COUNTS // 2, -1) if copies % size == 0), _MOST_COUNTS)
-    size, larger = divmod(copies, blocks := -(-copies // most))
-    parts = ((size + 1, larger), (size, blocks - larger))
-    return [Block(trials, probability, counts, number, single) for counts, number in parts if number]
+    """Divide the copies of a count into blocks."""
+    return [Block(trials, probability, size, copies, single) for size, copies in divided(single.copies)]
+
+
+def divided(counts: int) -> list[tuple[int, int]]:
+    """Sizes of blocks, and how many of each: equal ones if possible, else of two sizes."""
+    most = next((size for size in range(_MOST_COUNTS, _MOST_COUNTS // 2, -1) if counts % size == 0), _MOST_COUNTS)
+    size, larger = divmod(counts, blocks := -(-counts // most))
+    return [(counts, copies) for counts, copies in ((size + 1, larger), (size, blocks - larger)) if copies]
