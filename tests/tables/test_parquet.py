@@ -10,14 +10,16 @@ from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
 from shufflesum.tables import parquet
-from shufflesum.tables.parquet import ListTable, ParquetTable, open_parquet
+from shufflesum.tables.parquet import LabelTable, ListTable, ParquetTable, open_parquet
 
 
 def opened(
     folder: Path, columns: dict[str, Any], choose: list[str] | None = None, user_column: str | None = None
 ) -> ParquetTable | ListTable:
     arrow_parquet.write_table(pa.table(columns), folder / "x.parquet")
-    return open_parquet(folder / "x.parquet", choose, user_column)
+    table = open_parquet(folder / "x.parquet", choose, user_column)
+    assert not isinstance(table, LabelTable)
+    return table
 
 
 def values(table: ParquetTable | ListTable) -> np.ndarray:
