@@ -45,7 +45,9 @@ def label_column_options(function: _F) -> _F:
             click.option(
                 "--categories", metavar="COLUMN", help="Count the labels, or numbers in bins, of this column."
             ),
-            click.option("--choices", metavar="COLUMN", help="Count the lists of labels in this column."),
+            click.option(
+                "--choices", metavar="COLUMN", help="Count the lists of labels of this column, or text with ; between."
+            ),
             click.option("--group-by", metavar="COLUMN", help="Means of numbers in the groups of this column."),
             click.option("--words", metavar="COLUMN", help="Count any words in this column, without a list of them."),
         )
