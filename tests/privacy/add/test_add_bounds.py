@@ -25,7 +25,12 @@ Bound = Callable[[float], float]
 
 def cells_of(numbers: Setting, *, rounds: int = 1, overflow: float = 0.0) -> Cells:
     groups = (
-        Group(trials=numbers["users"] * q, probability=float(p), copies=numbers["dimension"] * rounds)
+        Group(
+            trials=numbers["users"] * q,
+            probability=float(p),
+            copies=numbers["dimension"] * rounds,
+            at_once=numbers["dimension"],
+        )
         for q, p in zip(numbers["trials"], numbers["probabilities"], strict=True)
     )
     return Cells(tuple(groups), overflow=overflow)
@@ -289,7 +294,7 @@ def test_the_bounded_tail_is_never_too_small(drawn: list[tuple[int, int]], cap: 
 
 def digit_noise(dimension: int, digits: int, scale: int) -> Cells:
     """Noise with variances that halve from digit to digit, the best split."""
-    return Cells(tuple(Group(trials=scale >> j, probability=1 / 16, copies=dimension) for j in range(digits)))
+    return Cells(tuple(Group(scale >> j, 1 / 16, dimension, at_once=dimension) for j in range(digits)))
 
 
 def least_scale(bound: Callable[[int], float], delta: float) -> int:

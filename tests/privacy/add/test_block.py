@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.added import Law, Table, divergence, independent_noise, worst_delta
 from tests.privacy.add.tiny import MIXED, Mixed, Setting, setting
+from tests.refusals import refusal
 
+from shufflesum.errors import ParameterError
 from shufflesum.privacy.add import Cells, Group, block, cell, scores
 from shufflesum.privacy.add.block import divided, every_way
 from shufflesum.privacy.add.oneway import OneWay, listed
@@ -77,6 +79,10 @@ def test_folded_ends_only_raise_a_profile_in_both_directions(
         assert max(np.subtract(heights_at_nodes(pair), heights_at_nodes(full))) <= 2 * size * charge
 
 
+def free(trials: int, probability: float, copies: int, rounds: int = 1) -> Group:
+    return Group(trials, probability, copies * rounds, at_once=copies)
+
+
 def worst(numbers: Setting, epsilons: Sequence[float]) -> list[Fraction]:
     weights = [Fraction(math.nextafter(math.exp(epsilon), math.inf)) for epsilon in epsilons]
     return worst_delta(**numbers, weights=weights)
@@ -85,7 +91,7 @@ def worst(numbers: Setting, epsilons: Sequence[float]) -> list[Fraction]:
 def cells_of(numbers: Setting) -> Cells:
     trials, chances = numbers["trials"], numbers["probabilities"]
     noise = zip(trials, chances, strict=True)
-    return Cells(tuple(Group(numbers["users"] * q, float(p), numbers["dimension"]) for q, p in noise))
+    return Cells(tuple(free(numbers["users"] * q, float(p), numbers["dimension"]) for q, p in noise))
 
 
 @pytest.mark.parametrize("case", [case for case in MIXED if case.setting["dimension"] > 1])
@@ -115,6 +121,33 @@ def test_blocks_lie_above_every_change_of_a_table_with_more_cells(numbers: Setti
         assert delta <= Fraction(bounds.upper().delta(epsilon)) <= min(Fraction(1), delta * Fraction(1.1))
 
 
+# Rounds
+
+
+def adaptive_delta(trials: int, p: Fraction, weight: Fraction) -> Fraction:
+    """One count in each of two rounds; the second goes up or down as is worse given what the first one showed."""
+    noise = independent_noise(1, 1, (trials,), (p,))
+    raised: Law = {(y + 1,): share for (y,), share in noise.items()}
+    worst = Fraction(0)
+    for first, second in ((raised, noise), (noise, raised)):
+        total = Fraction(0)
+        for outcome, share in first.items():
+            odds = [weight * second.get(outcome, Fraction(0)) / share]
+            total += share * max(divergence(raised, noise, odds)[0], divergence(noise, raised, odds)[0])
+        worst = max(worst, total)
+    return worst
+
+
+@pytest.mark.parametrize(("trials", "chance", "weight"), [(8, "1/4", "7/4"), (6, "1/4", "3/2"), (2, "7/16", "2")])
+def test_a_block_across_rounds_would_be_caught(trials: int, chance: str, weight: str) -> None:
+    p, w = Fraction(chance), Fraction(weight)
+    truth = adaptive_delta(trials, p, w)
+    epsilon = math.log(float(w))
+    across, within = Cells((free(trials, float(p), 2),)), Cells((free(trials, float(p), 1, rounds=2),))
+    assert Fraction(across.upper().delta(epsilon)) < truth * Fraction(0.998)
+    assert truth <= Fraction(within.upper().delta(epsilon)) <= truth * Fraction(1.04)
+
+
 # Against the larger profile of both directions in every count
 
 
@@ -132,7 +165,7 @@ def larger_profiles(cells: Cells) -> ComposedUpper:
 
 
 groups = st.builds(
-    lambda variance, p, copies: Group(max(1, round(variance / (p * (1 - p)))), p, copies),
+    lambda variance, p, copies: free(max(1, round(variance / (p * (1 - p)))), p, copies),
     st.floats(-1.0, 12.0).map(math.exp),
     st.sampled_from([1 / 64, 1 / 16, 0.25, 0.4, 0.5, 0.6, 15 / 16]),
     st.integers(2, 400),
@@ -150,7 +183,7 @@ def test_blocks_never_ask_for_more_than_the_larger_profile_of_each_count(drawn: 
 
 @pytest.mark.parametrize(("trials", "copies", "epsilon"), [(2654, 30, 2.0), (17_488, 300, 2.0), (794, 31, 4.0)])
 def test_blocks_ask_for_less_where_counts_hold_little_noise(trials: int, copies: int, epsilon: float) -> None:
-    cells = Cells((Group(trials, 1 / 16, copies),))
+    cells = Cells((free(trials, 1 / 16, copies),))
     assert cells.delta_lower(epsilon) <= cells.upper().delta(epsilon) <= 0.95 * larger_profiles(cells).delta(epsilon)
 
 
@@ -167,18 +200,24 @@ def test_blocks_hold_all_counts_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("cells", "epsilon"),
     [
-        (Cells(tuple(Group(2**20 >> j, 1 / 16, 100) for j in range(16))), 40.0),
-        (Cells((Group(2**21, 1 / 16, 10**6),)), 15.0),
-        (Cells((Group(2**21, 1 / 16, 999_983), Group(2**20, 1 / 16, 17))), 15.0),
-        (Cells((Group(1, 2.0**-53, 40),)), 1.0),
-        (Cells((Group(2, 1 - 2.0**-53, 40),)), 1.0),
-        (Cells((Group(2**53 - 1, 2.0**-53, 40),)), 1.0),
+        (Cells(tuple(free(2**20 >> j, 1 / 16, 100) for j in range(16))), 40.0),
+        (Cells((free(2**21, 1 / 16, 10**6),)), 15.0),
+        (Cells((free(2**21, 1 / 16, 999_983), free(2**20, 1 / 16, 17))), 15.0),
+        (Cells((free(1, 2.0**-53, 40),)), 1.0),
+        (Cells((free(2, 1 - 2.0**-53, 40),)), 1.0),
+        (Cells((free(2**53 - 1, 2.0**-53, 40),)), 1.0),
     ],
 )
 def test_many_digits_many_cells_and_next_to_no_noise_have_bounds(cells: Cells, epsilon: float) -> None:
     low, high = cells.delta_lower(epsilon), cells.delta_upper(epsilon)
     assert 1e-9 <= low <= high <= 1.0
     assert high <= larger_profiles(cells).delta(epsilon) * (1 + 1e-6) + 1e-14
+
+
+def test_cells_of_a_round_must_be_a_part_of_all() -> None:
+    for at_once in (0, 4, 11):
+        with refusal("out-of-range", f"at_once is {at_once}", error=ParameterError):
+            Group(10, 0.25, 10, at_once=at_once)
 
 
 # Sums of scores, from below

@@ -2,7 +2,8 @@
 
 Of b equal counts some number u goes up and b - u down. All these products are laid on a grid, and the largest of their
 profiles dominates them all (docs/privacy.md). The larger the block, the less is given away: no neighbours have both
-directions at once, and a product leans less to one side than a count does.
+directions at once, and a product leans less to one side than a count does. But u must be fixed before any outcome of
+the block is seen.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ def every_way(powers: Sequence[OneWay]) -> list[OneWay]:
     return [all_up.mirrored, *mixed, all_up]
 
 
-def blocks_of(trials: int, probability: float, single: Factor) -> list[Block]:
-    """Divide the copies of a count into blocks."""
-    return [Block(trials, probability, size, copies, single) for size, copies in divided(single.copies)]
+def blocks_of(trials: int, probability: float, at_once: int, single: Factor) -> list[Block]:
+    """Divide the copies of a count into blocks, each within one round: in later ones data may depend on outcomes."""
+    rounds = single.copies // at_once
+    return [Block(trials, probability, size, number * rounds, single) for size, number in divided(at_once)]
 
 
 def divided(counts: int) -> list[tuple[int, int]]:

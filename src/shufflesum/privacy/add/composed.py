@@ -2,10 +2,10 @@
 
 Replacing a user's data changes each count by -1, 0 or 1, and the noise is independent from cell to cell and round to
 round. A cell that does not change reveals nothing; one that does is N + 1 against N, or N against N + 1. Where
-directions are free, as the data have it, each block of equal cells is dominated by the largest profile over how many
-go up, and the table by the product (docs/privacy.md); lower bounds let all cells go one way: a user whose digits are
-all 0 against all 1. Where at most so many counts go up and as many down, the product of just these is the worst case,
-above and below.
+directions are free, as the data have it, each block of equal cells of a round is dominated by the largest profile over
+how many go up, and the table by the product (docs/privacy.md); lower bounds let all cells go one way: a user whose
+digits are all 0 against all 1. Where at most so many counts go up and as many down, the product of just these is the
+worst case, above and below.
 """
 
 from __future__ import annotations
@@ -61,13 +61,15 @@ class Group:
     """So many cells with Binomial(trials, probability) noise each, over all rounds; trials are of honest users.
 
     With `paired` directions `copies` counts pairs of cells: neighbours raise at most so many counts of the group and
-    lower at most so many others. With `free` ones each of `copies` cells goes up or down, or neither.
+    lower at most so many others. With `free` ones each of `copies` cells goes up or down, or neither; `at_once` of
+    them are released in one round, that is with data that cannot depend on any of the others.
     """
 
     trials: int
     probability: float
     copies: int
     directions: Directions = "free"
+    at_once: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what is no noise, and what cannot be composed."""
@@ -92,6 +94,11 @@ class Group:
                 "out-of-range",
                 f"coordinates x rounds = {self.copies}: must lie in 1..{MOST_COMPOSITIONS}; change the shape or rounds",
             )
+        if self.at_once < 1 or self.copies % self.at_once:
+            raise ParameterError(
+                "out-of-range",
+                f"at_once is {self.at_once}; {self.copies} cells must be some rounds of so many",
+            )
 
     @property
     def factors(self) -> list[Equal]:
@@ -107,7 +114,9 @@ class Group:
             limit=cell.infinite_loss(trials, probability),
         )
         leaning = abs(1.0 - 2.0 * probability) * single.deviation  # roughly how skewed the loss of one count is
-        return [*blocks_of(trials, probability, single)] if self.copies > 1 and leaning > _LEANING else [single]
+        if self.at_once == 1 or leaning < _LEANING:
+            return [single]
+        return [*blocks_of(trials, probability, self.at_once, single)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,4 +263,4 @@ def choices(*, trials: int, probability: float, labels: int, most: int, rounds: 
     pairs = max(0, min(most, labels - most))
     free = min(labels, 2 * most) - 2 * pairs
     paired = (Group(trials, probability, pairs * rounds, "paired"),) if pairs else ()
-    return (*paired, Group(trials, probability, free * rounds)) if free else paired
+    return (*paired, Group(trials, probability, free * rounds, at_once=free)) if free else paired
