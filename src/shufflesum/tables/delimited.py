@@ -188,6 +188,13 @@ def _header_of_labels(path: Path, first: Sequence[str], labels: LabelColumn) -> 
         return True
     if all(_NUMBER.fullmatch(cell) for cell in first if cell):
         return None
+    if named:
+        wanted = " or ".join(repr(name) for name in sorted(named))
+        raise FileError(
+            "unknown-column",
+            f"{path}: no column is named {wanted} in the first line; correct {labels.option}, or, if that line is "
+            "somebody's data, say --no-header and give the column's position, from 0 on",
+        )
     # Labels look like names: a first user would be taken for a header. Neither are they shown in this message.
     raise FileError(
         "ambiguous-header",
