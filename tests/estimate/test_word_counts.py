@@ -81,6 +81,9 @@ def test_words_are_told_in_their_order_and_twice_if_named_twice() -> None:
     found = made.estimate.counts_of(["word 3", "word 0", " word 3 ", "word 7"])
     assert found.labels == found.names == ("word 3", "word 0", "word 3", "word 7")
     assert found.counts[0] == found.counts[2]
+    assert found.top(3).labels == ("word 0", "word 3", "word 7")  # each has one place
+    with refusal("out-of-range", "k", error=ParameterError):
+        found.top(4)
     once = made.estimate.counts_of(["word 3", "word 0", "word 7"])
     np.testing.assert_allclose(found.counts[[0, 1, 3]], once.counts)
     np.testing.assert_allclose(found.frequencies, found.counts / 5000)

@@ -103,8 +103,11 @@ class WordCounts(Released):
         return low / self.users, high / self.users
 
     def top(self, k: int, level: float = 0.95) -> Top:
-        """The k most frequent of these words, and which of them, and of their places, are certain at this level."""
-        return top_of(self.labels, self.labels, self.counts, self.count_interval(level, simultaneous=True), k, level)
+        """The k most frequent of these words, each once, and which of them, and of their places, are certain."""
+        low, high = self.count_interval(level, simultaneous=True)
+        once = np.sort(np.unique(np.array(self.labels, dtype=object), return_index=True)[1])
+        labels = [self.labels[place] for place in once.tolist()]
+        return top_of(labels, labels, self.counts[once], (low[once], high[once]), k, level)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
