@@ -1,13 +1,13 @@
-"""Private sums and means of vectors, matrices and tensors in the shuffle model of differential privacy."""
+"""Private sums, means and histograms of what users hold, in the shuffle model of differential privacy."""
 
 from __future__ import annotations
 
 from shufflesum import privacy
 from shufflesum.aggregation import aggregate
-from shufflesum.domain import Span, Symmetric
+from shufflesum.domain import Categories, Choices, Groups, Hashed, Span, Symmetric
 from shufflesum.errors import ShufflesumError
-from shufflesum.estimate import Estimate
-from shufflesum.mechanisms import Replace
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate
+from shufflesum.mechanisms import Add, AddSlots, Replace
 from shufflesum.planning import plan
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
@@ -15,9 +15,18 @@ from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.reports import Reports
 
 __all__ = [
+    "Add",
+    "AddSlots",
     "Analyzer",
+    "Categories",
+    "Choices",
+    "CountEstimate",
     "Estimate",
+    "GroupEstimate",
+    "Groups",
     "Guarantee",
+    "Hashed",
+    "HashedEstimate",
     "Plan",
     "Randomizer",
     "Replace",

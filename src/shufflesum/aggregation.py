@@ -6,21 +6,18 @@ perfectly.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Unpack
-
-from numpy.typing import ArrayLike
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Unpack
 
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
-from shufflesum.domain import Missing, Structure
-from shufflesum.domain._arrays import Rows, users_rows
-from shufflesum.domain.frames import FrameRows
-from shufflesum.errors import DataError
+from shufflesum.domain import Categories, Choices, Groups, Hashed, Missing
+from shufflesum.domain._arrays import users_rows
+from shufflesum.domain.frames import FrameRows, split_column
+from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
-from shufflesum.planning import PlanChoices
+from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.protocol.tally import Tally
@@ -34,11 +31,12 @@ _SPARE_CELLS = 1 << 25
 
 
 def aggregate(
-    arrays: ArrayLike,
+    arrays: Any,
     *,
     epsilon: float,
     delta: float,
-    shape: int | Sequence[int] | Structure | None = None,
+    shape: Shape | None = None,
+    group_by: Any = None,
     clip: bool = False,
     missing: Missing = "refuse",
     workers: int | None = None,
@@ -49,31 +47,47 @@ def aggregate(
 
     `arrays` may also be a table of pandas, Polars or PyArrow, one row for each user: columns of numbers, or one column
     of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
-    the matrix; otherwise `shape` is needed only for a structure (`Symmetric`, `Span`). The other arguments are those of
+    the matrix; otherwise `shape` is needed for a structure (`Symmetric`, `Span`) and for labels only. With `Categories`
+    or `Hashed` the `arrays` are one label for each user, with `Choices` a list of labels, and with `Groups` the labels
+    are given as `group_by`, or are the column of that name in a table. The other arguments are those of
     `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
     """
-    rows = users_rows(arrays)
-    if rows.ndim == 0 or len(rows) == 0:
-        raise DataError(
-            "no-rows", f"arrays has shape {rows.shape}; one array for each of at least one user is expected"
-        )
+    values = _grouped(arrays, group_by, shape)
+    if isinstance(shape, Categories | Choices | Groups | Hashed):
+        rows: Any = shape.rows(values)
+    else:
+        rows = users_rows(values)
+        if rows.ndim == 0 or len(rows) == 0:
+            raise DataError(
+                "no-rows", f"arrays has shape {rows.shape}; one array for each of at least one user is expected"
+            )
+        shape = rows.shape[1:] if shape is None else shape
+        if isinstance(rows, FrameRows) and rows.names and shape == (len(rows.names),):
+            choices.setdefault("columns", rows.names)
     choices.setdefault("one_process", True)
-    plan = make_plan(
-        users=len(rows),
-        shape=rows.shape[1:] if shape is None else shape,
-        epsilon=epsilon,
-        delta=delta,
-        **choices,
-    )
-    rows = plan.domain.rows(rows)
-    size = max(1, _BATCH_VALUES // math.prod(plan.shape))
+    plan = make_plan(users=len(rows), shape=shape, epsilon=epsilon, delta=delta, **choices)
+    rows = plan.domain.rows(values if isinstance(plan.domain, Groups) else rows)
+    size = max(1, _BATCH_VALUES // plan.domain.entries)
     part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
     batches = (part(start, start + size) for start in range(0, len(rows), size))
     return aggregate_batches(batches, plan, clip=clip, missing=missing, workers=workers, source=source)
 
 
+def _grouped(arrays: Any, group_by: Any, shape: Shape | None) -> Any:
+    """Arrays as they are, or with the label of each; a name is that of a table's column."""
+    if group_by is None:
+        return arrays
+    if not isinstance(shape, Groups):
+        raise ParameterError(
+            "missing-argument",
+            "group_by needs the list of groups, which is public and never read off the data: give "
+            "shape=shufflesum.Groups(labels, shape)",
+        )
+    return split_column(arrays, group_by) if isinstance(group_by, str) else (group_by, arrays)
+
+
 def aggregate_batches(
-    batches: Iterable[Rows],
+    batches: Iterable[Any],
     plan: Plan,
     *,
     clip: bool = False,
@@ -104,13 +118,13 @@ def aggregate_batches(
     return release(whole.counts())
 
 
-def _take(tally: Tally, job: tuple[Rows, int]) -> int:
+def _take(tally: Tally, job: tuple[Any, int]) -> int:
     rows, first_row = job
     tally.add(rows, first_row=first_row)
     return len(rows)
 
 
-def _numbered(batches: Iterable[Rows]) -> Iterator[tuple[Rows, int]]:
+def _numbered(batches: Iterable[Any]) -> Iterator[tuple[Any, int]]:
     """Batches of rows, each with the number of its first."""
     first_row = 0
     for rows in batches:

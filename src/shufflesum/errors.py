@@ -54,9 +54,12 @@ Problem = Literal[
     "not-numbers",
     "not-symmetric",
     "not-text",
+    "other-columns",
     "out-of-bounds",
     "outside-span",
     "repeated-user",
+    "too-many-labels",
+    "unknown-label",
     "wrong-shape",
     # reports and batches
     "batch-begun",

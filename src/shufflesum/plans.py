@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._documents import OtherFormatError, agree, decode_once
@@ -75,12 +74,12 @@ class Plan:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one user's array."""
+        """The shape of what is estimated: of one user's array, or one number for each label."""
         return self.domain.shape
 
     @property
     def dimension(self) -> int:
-        """How many coordinates a user's array has."""
+        """How many numbers are estimated: the coordinates of a user's array, or the labels."""
         return self.domain.dimension
 
     @property
@@ -169,7 +168,8 @@ class Plan:
     def expected_error(self) -> ExpectedError:
         """Squared error of the mean, summed over coordinates, in the user's units, for the worst data.
 
-        For `Span` it is the error of the coefficients.
+        For `Span` it is the error of the coefficients, for labels that of their frequencies, for groups that of their
+        means if all are equally large.
         """
         return self.mechanism.expected_error(self.domain, self.users)
 
@@ -181,7 +181,7 @@ class Plan:
     @cached_property
     def curator_error(self) -> float:
         """The same from a trusted curator with Gaussian or Laplace noise, whichever is better, at this guarantee."""
-        return curator_error(self.users, self.domain.width, self.epsilon, self.delta, self.rounds)
+        return curator_error(self.users, self.domain.curator_weights, self.epsilon, self.delta, self.rounds)
 
     @property
     def blanks(self) -> float:
@@ -191,15 +191,16 @@ class Plan:
     def influence(self, dishonest: int = 1) -> float:
         """By how much so many users who send what they like can move a mean at most, in the user's units.
 
-        Out of the plan's users, in the coordinate with the widest bounds; for `Span`, in a coefficient.
+        Out of the plan's users, in the coordinate with the widest bounds; for `Span`, in a coefficient; for labels, in
+        a frequency.
         """
         check_size("dishonest", dishonest, 0, self.users)
-        return self.mechanism.influence(self.domain, self.users, dishonest) * float(np.max(self.domain.width))
+        return self.mechanism.influence(self.domain, self.users, dishonest) * self.domain.unit
 
     @property
     def worse_than_guessing(self) -> bool:
-        """Whether the middle of the bounds would be a better guess than the estimate, at the worst data for both."""
-        return self.expected_error.total > float(np.sum(self.domain.width**2)) / 4
+        """Whether the middle of what can be would be a better guess than the estimate, at the worst data for both."""
+        return self.expected_error.total > self.domain.guess_error
 
     @cached_property
     def id(self) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from shufflesum.domain import as_box
 from shufflesum.errors import ReportsError
-from shufflesum.estimate import Estimate
+from shufflesum.estimate import Estimate, estimate_of
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
 
@@ -54,8 +55,9 @@ def release(
         )
     table = counts.table.copy()
     table.setflags(write=False)
-    estimate = Estimate(plan, counts.users, counts.rejected, table, broken)
-    _warn_of_unreported(estimate)
+    estimate = estimate_of(plan, counts.users, counts.rejected, table, broken)
+    if type(estimate) is Estimate:
+        _warn_of_unreported(estimate)
     return estimate
 
 
@@ -88,7 +90,7 @@ def _warn_of_unreported(estimate: Estimate) -> None:
     missing = np.flatnonzero(np.isnan(means))
     if len(missing):
         warnings.warn(
-            f"nobody reported {plan.domain.structure.describe(int(missing[0]))}"
+            f"nobody reported {as_box(plan.domain).structure.describe(int(missing[0]))}"
             + (f" nor {len(missing) - 1} others" if len(missing) > 1 else "")
             + ": no estimate there (NaN); more users or more coordinates per user would help",
             UnreportedCoordinateWarning,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import shufflesum as ss
 from shufflesum import Randomizer
 from shufflesum.audit import audit
+from shufflesum.domain import as_box
 from shufflesum.mechanisms import Add
 from shufflesum.mechanisms.add.encode import AddEncoder
 from shufflesum.testing import SeededSource
@@ -52,7 +53,7 @@ class NoiseOnlyOnZeros(AddEncoder):
 
     def encode(self, coordinates: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
         sent = super().encode(coordinates, first_row).reshape(len(coordinates), -1)
-        silent = coordinates[:, 0] > np.median(self._rounding._domain.upper) / 2
+        silent = coordinates[:, 0] > np.median(as_box(self._domain).upper) / 2
         once = np.sort(sent, axis=1)
         again = np.zeros(sent.shape, dtype=bool)
         again[:, 1:] = once[:, 1:] == once[:, :-1]

@@ -19,6 +19,7 @@ import shufflesum as ss
 from shufflesum import Randomizer
 from shufflesum.audit import AuditResult, audit
 from shufflesum.cells import BLANK
+from shufflesum.domain import as_box
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.mechanisms.replace.encode import ReplaceEncoder
 from shufflesum.randomness import Words
@@ -56,7 +57,7 @@ def honest(plan: ss.Plan, seed: int) -> Randomizer:
 
 def sabotaged(plan: ss.Plan, encoder: type[ReplaceEncoder], seed: int) -> Randomizer:
     randomizer = Randomizer(plan)
-    randomizer._encoder = encoder(replace_of(plan), plan.domain, SeededSource(seed))
+    randomizer._encoder = encoder(replace_of(plan), as_box(plan.domain), SeededSource(seed))
     return randomizer
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "weights_of",
     "worst_delta",
     "worst_move",
+    "worst_over_rows",
 ]
 
 Table = tuple[int, ...]
@@ -90,7 +91,7 @@ def worst_delta(
 ) -> list[Fraction]:
     """Exact delta at each weight: the largest divergence over all data sets and neighbours, in both orders."""
     noise = independent_noise(users, dimension, trials, probabilities)
-    return _worst(noise, users, rows(dimension, len(trials)), weights)
+    return worst_over_rows(noise, users, rows(dimension, len(trials)), weights)
 
 
 def capped_worst_delta(
@@ -111,7 +112,7 @@ def capped_worst_delta(
     noise = single
     for _ in range(rounds - 1):
         noise = {table + more: p * q for table, p in noise.items() for more, q in single.items()}
-    return _worst(noise, users, rows(dimension * rounds, len(trials)), weights)
+    return worst_over_rows(noise, users, rows(dimension * rounds, len(trials)), weights)
 
 
 def one_direction_delta(
@@ -176,7 +177,8 @@ def _divergence(first: _Whole, second: _Whole, weights: Sequence[Fraction]) -> l
     return found
 
 
-def _worst(noise: Law, users: int, listed: Sequence[Table], weights: Sequence[Fraction]) -> list[Fraction]:
+def worst_over_rows(noise: Law, users: int, listed: Sequence[Table], weights: Sequence[Fraction]) -> list[Fraction]:
+    """The largest divergence where every user adds one of the listed rows to the table."""
     worst = [Fraction(0)] * len(weights)
     for others in _sums(users - 1, listed):
         laws = [_Whole({_plus(table, _plus(others, row)): p for table, p in noise.items()}) for row in listed]

@@ -20,12 +20,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_size
+from shufflesum.audit.crowds import alike
 from shufflesum.audit.evidence import chances, deviation
+from shufflesum.domain import Box, Groups
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Attack, Enclosure
 from shufflesum.plans import Plan
@@ -34,9 +37,8 @@ from shufflesum.reports import Counts, Reports
 
 __all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "audit"]
 
-Randomize = Callable[[NDArray[np.float64]], Reports]
-_Count = Callable[[NDArray[np.float64]], Counts]
-_Floats = NDArray[np.float64]
+Randomize = Callable[[Any], Reports]
+_Count = Callable[[Any], Counts]
 
 _CHUNK_REPORTS = 1 << 18
 _CHUNK_VALUES = 1 << 21
@@ -127,8 +129,8 @@ def audit(
     deadline = _Deadline(seconds, progress)
     chance_of_error = (1 - confidence) / 3
 
-    def scout(coordinates: _Floats) -> NDArray[np.int64]:
-        return _Crowd(plan, coordinates).report(count).counts.table
+    def scout(row: Any) -> NDArray[np.int64]:
+        return _Crowd(plan, row).report(count).counts.table
 
     attack = plan.mechanism.attack(plan.domain, plan.guarantee, scout)
     crowds = _crowds(plan, count, attack, samples or attack.samples, deadline)
@@ -147,7 +149,7 @@ def _counting(plan: Plan, randomize: Randomize | None) -> _Count:
     """Rows to their table of counts: by the client given, by ours, or as one process does it where nothing is sent."""
     if randomize is None and plan.one_process:
 
-        def tallied(rows: _Floats) -> Counts:
+        def tallied(rows: Any) -> Counts:
             tally = Tally(plan)
             tally.add(rows)
             return tally.counts()
@@ -155,7 +157,7 @@ def _counting(plan: Plan, randomize: Randomize | None) -> _Count:
         return tallied
     client = randomize or Randomizer(plan).randomize
 
-    def counted(rows: _Floats) -> Counts:
+    def counted(rows: Any) -> Counts:
         counts = Counts(plan)
         counts.add(client(rows))
         return counts
@@ -178,28 +180,34 @@ class _Deadline:
 
 
 class _Crowd:
-    """Users who all hold the same coordinates, and the table of what they sent."""
+    """Users who all hold the same, and the table of what they sent."""
 
-    def __init__(self, plan: Plan, coordinates: _Floats) -> None:
+    def __init__(self, plan: Plan, row: Any) -> None:
         self.counts, self.users = Counts(plan), 0
-        self.array = plan.domain.structure.restore(coordinates)
-        size = max(1, min(_CHUNK_REPORTS // plan.reports, _CHUNK_VALUES // max(1, self.array.size)))
-        self._rows = np.repeat(self.array[None], size, axis=0)
+        self._domain, self._row = plan.domain, row
+        entries = plan.domain.dimension if isinstance(plan.domain, Box | Groups) else 1
+        self._size = max(1, min(_CHUNK_REPORTS // plan.reports, _CHUNK_VALUES // entries))
+        self._rows = alike(plan.domain, row, self._size)
 
-    def chunks(self, users: int) -> Iterator[tuple[int, _Floats]]:
-        """So many rows, in pieces, each with the number of its first row."""
-        return ((start, self._rows[: users - start]) for start in range(0, users, len(self._rows)))
+    def chunks(self, users: int, first: Any) -> Iterator[Any]:
+        """So many rows, in pieces; the very first of them is another one."""
+        for start in range(0, users, self._size):
+            size = min(self._size, users - start)
+            if start == 0:
+                yield alike(self._domain, self._row, size, first)
+            else:
+                yield self._rows if size == self._size else alike(self._domain, self._row, size)
 
     def report(self, count: _Count) -> _Crowd:
         """Let as many users report as fit in one piece."""
         self.counts.merge(count(self._rows))
-        self.users += len(self._rows)
+        self.users += self._size
         return self
 
 
 def _crowds(plan: Plan, count: _Count, attack: Attack, samples: int, deadline: _Deadline) -> list[_Crowd]:
     """All crowds of the attack, reporting in turns until there are enough reports."""
-    crowds = [_Crowd(plan, coordinates) for coordinates in attack.crowds]
+    crowds = [_Crowd(plan, row) for row in attack.crowds]
     done = 0
     while done < samples:
         for crowd in crowds:
@@ -222,14 +230,13 @@ def _attack_reports(attack: Attack, crowds: Sequence[_Crowd], chance_of_error: f
 def _attack_batches(
     plan: Plan, count: _Count, attack: Attack, trials: int, chance_of_error: float, deadline: _Deadline
 ) -> BatchAttack:
-    others, victims = _Crowd(plan, attack.others), [_Crowd(plan, victim).array for victim in attack.victims]
+    others = _Crowd(plan, attack.others)
     scores: tuple[list[float], list[float]] = ([], [])
     for trial in range(trials):
         counts = Counts(plan)
-        for start, rows in others.chunks(plan.honest_users):
+        for rows in others.chunks(plan.honest_users, attack.victims[trial % 2]):
             if deadline.over(1.0, 0.5 + 0.5 * trial / trials):
                 break
-            rows[0] = others.array if start else victims[trial % 2]
             counts.merge(count(rows))
         else:
             scores[trial % 2].append(attack.score(counts.table))
@@ -248,7 +255,9 @@ def _attack_batches(
     return BatchAttack(batches, max(0.0, _distinguished(plan, unseen, threshold, sign, chance_of_error)))
 
 
-def _distinguished(plan: Plan, scores: list[_Floats], threshold: float, sign: int, chance_of_error: float) -> float:
+def _distinguished(
+    plan: Plan, scores: list[NDArray[np.float64]], threshold: float, sign: int, chance_of_error: float
+) -> float:
     """The epsilon that the event {score >= threshold}, or {score <= threshold} where sign is -1, proves.
 
     P <= e^epsilon Q + delta must hold for it, with P its chance in the world in which it is likelier.

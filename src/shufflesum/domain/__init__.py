@@ -1,16 +1,26 @@
 """What a user holds, and how neighbours differ.
 
-So far arrays in a box: any shape and structure, public bounds, and the way to coordinates in [0, 1] and back.
+Arrays in a box (any shape and structure, public bounds), one label out of a public list, several labels, a label and
+an array, or any text at all. Each domain takes what users hold to what a mechanism encodes.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from shufflesum.domain._arrays import real_array
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.box import Box, Missing
-from shufflesum.domain.neighbours import EveryCoordinate, Neighbours
+from shufflesum.domain.categories import OTHER, Categories
+from shufflesum.domain.choices import Choices, ListRows
+from shufflesum.domain.frames import FrameRows
+from shufflesum.domain.groups import Grouped, GroupRows, Groups
+from shufflesum.domain.hashed import Hashed
+from shufflesum.domain.label_columns import Words
+from shufflesum.domain.labels import Label, Labels
+from shufflesum.domain.neighbours import EveryCoordinate, Neighbours, OneCell, SomeCells, TwoGroups
 from shufflesum.domain.structure import (
     Dense,
     Span,
@@ -19,27 +29,71 @@ from shufflesum.domain.structure import (
     structure_from_json,
     structure_of,
 )
+from shufflesum.errors import ParameterError, PlanError
 
 __all__ = [
+    "OTHER",
     "Bounds",
     "Box",
+    "Categories",
+    "Choices",
     "Dense",
     "Domain",
     "EveryCoordinate",
+    "Grouped",
+    "Groups",
+    "Hashed",
+    "Label",
+    "Labels",
     "Missing",
     "Neighbours",
+    "OneCell",
+    "Prepared",
+    "Rows",
+    "SomeCells",
     "Span",
     "Structure",
     "Symmetric",
+    "TwoGroups",
+    "as_box",
     "domain_from_json",
     "real_array",
     "structure_from_json",
     "structure_of",
 ]
 
-Domain: TypeAlias = Box
+Domain: TypeAlias = Box | Categories | Choices | Groups | Hashed
+
+Rows: TypeAlias = NDArray[Any] | FrameRows | Words | ListRows | GroupRows
+"""What `domain.rows` gives: one row for each user, with a length and slices of rows."""
+
+Prepared: TypeAlias = NDArray[Any] | Grouped | list[bytes]
+"""What `domain.prepare` gives and a mechanism encodes."""
+
+
+def as_box(domain: Domain) -> Box:
+    """The domain where it must be a box; anything else is refused."""
+    if not isinstance(domain, Box):
+        raise ParameterError(
+            "impossible-combination", f"this is for arrays in a box, not for {type(domain).__name__}; plan with a shape"
+        )
+    return domain
 
 
 def domain_from_json(value: object) -> Domain:
     """The domain that wrote this with `to_json`; raises `PlanError` for anything else."""
-    return Box.from_json(value)
+    match value:
+        case {"kind": "box"}:
+            return Box.from_json(value)
+        case {"kind": "categories"}:
+            return Categories.from_json(value)
+        case {"kind": "choices"}:
+            return Choices.from_json(value)
+        case {"kind": "groups"}:
+            return Groups.from_json(value)
+        case {"kind": "hashed"}:
+            return Hashed.from_json(value)
+    raise PlanError(
+        "malformed",
+        f"a domain must be of kind box, categories, choices, groups or hashed, not {str(value)[:80]}",
+    )

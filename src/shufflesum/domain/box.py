@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, users_rows
 from shufflesum.domain.bounds import Bounds
+from shufflesum.domain.frames import FrameRows
+from shufflesum.domain.label_columns import shown
 from shufflesum.domain.neighbours import EveryCoordinate, Neighbours
 from shufflesum.domain.structure import Structure, structure_from_json, structure_of
 from shufflesum.errors import DataError, ParameterError, PlanError
@@ -26,16 +28,25 @@ class Box:
 
     structure: Structure
     bounds: Bounds
+    columns: tuple[str, ...] | None = None
+    """What the entries are called, for tables that must have just these columns."""
 
     def __post_init__(self) -> None:
-        """Check that structure and bounds belong together."""
+        """Check that structure, bounds and columns belong together."""
         self.bounds.check_dimension(self.structure.dimension)
+        if self.columns is not None:
+            object.__setattr__(self, "columns", _column_names(self.columns, self.structure))
 
     @classmethod
-    def of(cls, shape: int | Sequence[int] | Structure, bounds: tuple[ArrayLike, ArrayLike] | Bounds) -> Box:
+    def of(
+        cls,
+        shape: int | Sequence[int] | Structure,
+        bounds: tuple[ArrayLike, ArrayLike] | Bounds,
+        columns: Sequence[str] | None = None,
+    ) -> Box:
         """Build from what a caller of `plan` gives."""
         structure = structure_of(shape)
-        return cls(structure, Bounds.of(bounds, structure))
+        return cls(structure, Bounds.of(bounds, structure), columns)  # type: ignore[arg-type]  # made a tuple at construction
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,6 +62,20 @@ class Box:
     def neighbours(self) -> Neighbours:
         """How neighbouring data sets differ."""
         return EveryCoordinate(self.dimension)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the entries of an estimate are called, where the columns have names."""
+        return self.columns
+
+    @property
+    def curator_weights(self) -> tuple[float, float]:
+        """A trusted curator's squared error in units of Gaussian and of Laplace noise, shared out as is best.
+
+        Variances are in proportion to the width for Gaussian noise, scales to its third root for Laplace noise.
+        """
+        width = self.width
+        return float(np.sum(width)) ** 2, float(np.sum(width ** (2 / 3))) ** 3
 
     @property
     def lower(self) -> NDArray[np.float64]:
@@ -76,13 +101,35 @@ class Box:
         lower, upper = self._limits(np.dtype(dtype))
         return np.full(self.dimension, lower), np.full(self.dimension, upper)
 
+    @property
+    def entries(self) -> int:
+        """How many numbers a user holds."""
+        return self.dimension
+
+    @property
+    def unit(self) -> float:
+        """The widest of the bounds."""
+        return float(np.max(self.width))
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing the middle of the bounds, at the worst."""
+        return float(np.sum(self.width**2)) / 4
+
     def rows(self, arrays: ArrayLike) -> Rows:
         """The arrays as (m, *shape), shape checked; what is an array already, memory-mapped or not, is not copied.
 
         Nor is a table of pandas, Polars or PyArrow: columns of numbers, or one column of lists. A row with as many
         numbers as the shape has entries is taken in the order of the entries, the last index changing fastest.
+        A box with `columns` refuses tables of others; what has no names passes.
         """
         stacked = users_rows(arrays, self.shape)
+        if self.columns is not None and isinstance(stacked, FrameRows) and stacked.names not in (None, self.columns):
+            raise DataError(
+                "other-columns",
+                f"arrays: the columns are {shown(list(stacked.names or ()))}, but the plan is for "
+                f"{shown(list(self.columns))}; pass just these in this order, or plan for the others",
+            )
         check_stack(stacked, self.shape)
         return stacked
 
@@ -99,9 +146,7 @@ class Box:
                 "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows",
             )
 
-    def prepare(
-        self, arrays: ArrayLike, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
-    ) -> Floats:
+    def prepare(self, arrays: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Floats:
         """(m, *shape) arrays to (m, d) coordinates in the user's units, contiguous; never changes `arrays`.
 
         `clip` moves values (infinities too) to the nearest bound. `missing="midpoint"` replaces NaN by the
@@ -167,15 +212,16 @@ class Box:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal box."""
-        return {"kind": "box", "structure": self.structure.to_json(), "bounds": self.bounds.to_json()}
+        named = {} if self.columns is None else {"columns": list(self.columns)}
+        return {"kind": "box", "structure": self.structure.to_json(), "bounds": self.bounds.to_json(), **named}
 
     @classmethod
     def from_json(cls, value: object) -> Box:
         """Undo `to_json`; raises `PlanError` for anything else."""
         match value:
-            case {"kind": "box", "structure": structure, "bounds": bounds, **rest} if not rest:
+            case {"kind": "box", "structure": structure, "bounds": bounds, **rest} if not rest.keys() - {"columns"}:
                 try:
-                    return cls(structure_from_json(structure), Bounds.from_json(bounds))
+                    return cls(structure_from_json(structure), Bounds.from_json(bounds), _names_from_json(rest))
                 except ParameterError as error:
                     raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
         raise PlanError(
@@ -190,3 +236,25 @@ class Box:
             for values in (self.bounds.lower_values, self.bounds.upper_values)
         )
         return lower, upper
+
+
+def _names_from_json(rest: dict[Any, Any]) -> tuple[str, ...] | None:
+    if rest and not isinstance(rest["columns"], list):
+        raise PlanError("malformed", f"columns must be a list of names, not {shown(rest['columns'])}")
+    return tuple(rest["columns"]) if rest else None
+
+
+def _column_names(columns: Sequence[str], structure: Structure) -> tuple[str, ...]:
+    """One name for each entry, all different."""
+    names = tuple(columns)
+    if isinstance(columns, str) or not all(isinstance(name, str) and name for name in names):
+        raise ParameterError("wrong-type", f"columns is {shown(columns)}; give a list of names")
+    if structure.mixes or len(structure.shape) > 1 or len(names) != structure.dimension:
+        raise ParameterError(
+            "wrong-shape",
+            f"{len(names)} columns are named, {shown(list(names))}, but the arrays have shape {structure.shape}; only "
+            "the entries of vectors have names, one each",
+        )
+    if len(set(names)) < len(names):
+        raise ParameterError("ambiguous-column", f"columns names one twice: {shown(list(names))}")
+    return names

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shufflesum.domain.frame_columns import Column, arrow_column, held_column, pandas_column, polars_column
 from shufflesum.errors import DataError
 
-__all__ = ["PANDAS_INDEX", "FrameRows", "frame_rows"]
+__all__ = ["PANDAS_INDEX", "FrameRows", "frame_rows", "library_of", "table_columns"]
 
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """pandas keeps its row labels under such names in Arrow tables; they are no data."""
@@ -35,6 +35,8 @@ class FrameRows:
     columns: tuple[Column, ...]
     shape: tuple[int, ...]
     first: int = 0
+    names: tuple[str, ...] | None = None
+    """What the columns are called; None for lists, whose entries have no names, and where nobody named them."""
 
     @property
     def ndim(self) -> int:
@@ -90,8 +92,8 @@ def frame_rows(values: object) -> FrameRows | None:
 
     A table holds columns of numbers, or one column of equally long lists. Nulls are NaN, a null list is a row of them.
     """
-    libraries = (base.__module__.partition(".")[0] for base in type(values).__mro__)
-    opened = next((_LIBRARIES[name](values) for name in libraries if name in _LIBRARIES), None)
+    library = library_of(values)
+    opened = None if library is None else _LIBRARIES[library](values)
     if opened is None:
         return None
     named, as_column, is_table = opened
@@ -102,7 +104,7 @@ def frame_rows(values: object) -> FrameRows | None:
             "of at least one user is expected",
         )
     rows = len(named[0][1])
-    columns = tuple(as_column(column, where) for where, column in named)
+    columns = tuple(as_column(column, _described(name, column)) for name, column in named)
     lists = [column for column in columns if column.width is not None]
     if lists and len(columns) > 1:
         raise DataError(
@@ -111,12 +113,43 @@ def frame_rows(values: object) -> FrameRows | None:
             "pass it alone, or leave it out",
         )
     shape = (rows, lists[0].width or 0) if lists else (rows, len(columns)) if is_table else (rows,)
-    table = FrameRows(columns, shape)
+    table = FrameRows(columns, shape, names=None if lists else _names(values, [name for name, _ in named]))
     return table if len(columns) <= _FEW_COLUMNS else replace(table, columns=(held_column(table[:], "all columns"),))
 
 
-_Opened = tuple[list[tuple[str, Any]], Callable[[Any, str], Column], bool]
-"""Columns with what to call them, how to read one, and whether they are a table rather than a column by itself."""
+def library_of(values: object) -> Literal["pandas", "polars", "pyarrow"] | None:
+    """Which of the three libraries a value comes from, if any."""
+    names = (base.__module__.partition(".")[0] for base in type(values).__mro__)
+    return next((library for name in names for library in _LIBRARIES if library == name), None)
+
+
+def table_columns(values: object) -> tuple[tuple[str, ...] | None, list[Any]] | None:
+    """The names and columns of a table of one of the three libraries, None for all else, single columns among it."""
+    library = library_of(values)
+    opened = None if library is None else _LIBRARIES[library](values)
+    if opened is None or not opened[2]:
+        return None
+    names, columns = [name for name, _ in opened[0]], [column for _, column in opened[0]]
+    return _names(values, names), columns
+
+
+def split_column(values: Any, name: str) -> tuple[Any, Any]:
+    """One column of a table, and the table without it."""
+    library = library_of(values)
+    found = table_columns(values)
+    if library is None or found is None or found[0] is None or name not in found[0]:
+        raise DataError(
+            "unknown-column",
+            f"arrays: there is no column {name!r} to group by; pass a table that has one, or one label for each row",
+        )
+    column = values.column(name) if library == "pyarrow" else values[name]
+    if library == "pandas":
+        return column, values.drop(columns=[name])
+    return column, values.drop(name) if library == "polars" else values.drop_columns([name])
+
+
+_Opened = tuple[list[tuple[object, Any]], Callable[[Any, str], Column], bool]
+"""Columns with their names, how to read one, and whether they are a table rather than a column by itself."""
 
 
 def _open_pandas(values: Any) -> _Opened | None:
@@ -124,8 +157,8 @@ def _open_pandas(values: Any) -> _Opened | None:
 
     if isinstance(values, pandas.DataFrame):
         # By position, because names may be there twice.
-        return [(f"column {name!r}", values.iloc[:, j]) for j, name in enumerate(values.columns)], pandas_column, True
-    return ([_alone(values, values.name)], pandas_column, False) if isinstance(values, pandas.Series) else None
+        return [(name, values.iloc[:, j]) for j, name in enumerate(values.columns)], pandas_column, True
+    return ([(values.name, values)], pandas_column, False) if isinstance(values, pandas.Series) else None
 
 
 def _open_polars(values: Any) -> _Opened:
@@ -136,7 +169,7 @@ def _open_polars(values: Any) -> _Opened:
     if isinstance(values, polars.DataFrame):
         return _data(zip(values.columns, values.get_columns(), strict=True)), polars_column, True
     if isinstance(values, polars.Series):
-        return [_alone(values, values.name)], polars_column, False
+        return [(values.name, values)], polars_column, False
     raise DataError("no-rows", f"arrays: a Polars {type(values).__name__} holds no rows; pass a DataFrame or a Series")
 
 
@@ -146,7 +179,7 @@ def _open_arrow(values: Any) -> _Opened:
     if isinstance(values, pa.Table | pa.RecordBatch):
         return _data(zip(values.schema.names, values.columns, strict=True)), arrow_column, True
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return [_alone(values, None)], arrow_column, False
+        return [(None, values)], arrow_column, False
     raise DataError(
         "wrong-type",
         f"arrays: a PyArrow {type(values).__name__} is not read; pass a Table (reader.read_all(), dataset.to_table()), "
@@ -154,16 +187,22 @@ def _open_arrow(values: Any) -> _Opened:
     )
 
 
-_LIBRARIES: dict[str, Callable[[Any], _Opened | None]] = {
+_LIBRARIES: dict[Literal["pandas", "polars", "pyarrow"], Callable[[Any], _Opened | None]] = {
     "pandas": _open_pandas,
     "polars": _open_polars,
     "pyarrow": _open_arrow,
 }
 
 
-def _data(columns: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return [(f"column {name!r}", column) for name, column in columns if not PANDAS_INDEX.fullmatch(name)]
+def _data(columns: Iterable[tuple[str, Any]]) -> list[tuple[object, Any]]:
+    return [(name, column) for name, column in columns if not PANDAS_INDEX.fullmatch(name)]
 
 
-def _alone(column: Any, name: object) -> tuple[str, Any]:
-    return (f"the {type(column).__name__}" if name in (None, "") else f"column {name!r}", column)
+def _described(name: object, column: Any) -> str:
+    return f"the {type(column).__name__}" if name in (None, "") else f"column {name!r}"
+
+
+def _names(values: Any, names: list[object]) -> tuple[str, ...] | None:
+    """As text; a column by itself may have none, and columns that pandas numbered have none."""
+    numbered = hasattr(getattr(values, "columns", None), "start")
+    return None if numbered or any(name in (None, "") for name in names) else tuple(map(str, names))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["EveryCoordinate", "Neighbours"]
+__all__ = ["EveryCoordinate", "Neighbours", "OneCell", "SomeCells", "TwoGroups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,4 +15,30 @@ class EveryCoordinate:
     dimension: int
 
 
-Neighbours: TypeAlias = EveryCoordinate
+@dataclass(frozen=True, slots=True)
+class OneCell:
+    """One user's label is replaced: one true report moves from one of `cells` cells to another."""
+
+    cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class SomeCells:
+    """One user's labels are replaced: of all cells at most `most` lose a true report, and as many others gain one."""
+
+    cells: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class TwoGroups:
+    """One user's group and array are replaced: everything may change in two of the groups.
+
+    The `dimension` coordinates and the count of the one go down, as many of the other go up.
+    """
+
+    groups: int
+    dimension: int
+
+
+Neighbours: TypeAlias = EveryCoordinate | OneCell | SomeCells | TwoGroups

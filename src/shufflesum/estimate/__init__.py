@@ -1,5 +1,42 @@
-"""What a release gives: means and sums with error bars."""
+"""What a release gives: means, counts, group means and counts of words, each with error bars."""
 
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.domain import Categories, Choices, Groups, Hashed
+from shufflesum.estimate.base import Released
+from shufflesum.estimate.counts import CountEstimate
+from shufflesum.estimate.groups import GroupEstimate
+from shufflesum.estimate.hashed import HashedEstimate, WordCounts
 from shufflesum.estimate.means import Estimate
+from shufflesum.estimate.top import Top, TopRow
+from shufflesum.plans import Plan
 
-__all__ = ["Estimate"]
+__all__ = [
+    "CountEstimate",
+    "Estimate",
+    "GroupEstimate",
+    "HashedEstimate",
+    "Released",
+    "Top",
+    "TopRow",
+    "WordCounts",
+    "estimate_of",
+]
+
+
+def estimate_of(plan: Plan, users: int, rejected: int, table: NDArray[np.int64], broken: str | None = None) -> Estimate:
+    """What a table says under its plan: the kind of estimate that belongs to the plan's domain."""
+    kind: type[Estimate]
+    match plan.domain:
+        case Categories() | Choices():
+            kind = CountEstimate
+        case Groups():
+            kind = GroupEstimate
+        case Hashed():
+            kind = HashedEstimate
+        case _:
+            kind = Estimate
+    return kind(plan, users, rejected, table, broken)

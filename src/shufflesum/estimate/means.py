@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_number
-from shufflesum.errors import ParameterError
+from shufflesum.domain import Box
+from shufflesum.estimate.base import Floats, Released, tail_of
 from shufflesum.mechanisms import Means, Target
-from shufflesum.plans import Plan
 
 __all__ = ["Estimate"]
 
-_Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Estimate:
+class Estimate(Released):
     """The users' mean and sum, in their own units and shape, with error bars.
 
     Error bars are for the mean of these users; `target="population"` asks for those of the population the users were
@@ -27,33 +25,18 @@ class Estimate:
     somebody insisted on an estimate all the same; it is None wherever the guarantee holds.
     """
 
-    plan: Plan
-    users: int
-    rejected: int
-    table: NDArray[np.int64]
-    broken: str | None = None
-
-    def __repr__(self) -> str:
-        broken = "" if self.guarantee_holds else ", WITHOUT the plan's guarantee"
-        return f"Estimate({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]}{broken})"
-
     @property
-    def guarantee_holds(self) -> bool:
-        """Whether nothing speaks against the plan's guarantee."""
-        return self.broken is None
-
-    @property
-    def mean(self) -> _Floats:
+    def mean(self) -> Floats:
         """The unbiased estimate of the users' mean; it can leave the bounds, because cutting it off would bias it."""
-        return self.plan.domain.to_user_mean(self._means.mean)
+        return self._box.to_user_mean(self._means.mean)
 
     @property
-    def sum(self) -> _Floats:
+    def sum(self) -> Floats:
         """Users times mean."""
         return self.users * self.mean
 
     @property
-    def standard_error(self) -> _Floats:
+    def standard_error(self) -> Floats:
         """The standard error of the mean, for the mean of these users."""
         return self.standard_error_of("users")
 
@@ -61,30 +44,25 @@ class Estimate:
     def report_counts(self) -> NDArray[np.int64]:
         """Accepted reports of each entry; of each coefficient for `Span`."""
         counts = self._means.report_counts
-        structure = self.plan.domain.structure
+        structure = self._box.structure
         return counts if structure.mixes else structure.restore(counts.astype(np.float64)).astype(np.int64)
 
-    def standard_error_of(self, target: Target) -> _Floats:
+    def standard_error_of(self, target: Target) -> Floats:
         """The standard error of the mean for either target, a little on the wide side for few reports."""
-        return np.sqrt(self.plan.domain.to_user_variance(self._means.variance(target)))
+        return np.sqrt(self._box.to_user_variance(self._means.variance(target)))
 
     def confidence_interval(
         self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
-    ) -> tuple[_Floats, _Floats]:
+    ) -> tuple[Floats, Floats]:
         """Lower and upper ends that hold each true mean with at least this probability, from 10 reports on.
 
         `simultaneous` widens them so that all entries hold together with that probability. The ends are not cut at
         the bounds.
         """
-        check_number("confidence level", level)
-        if not 0 < level < 1:
-            raise ParameterError("out-of-range", f"confidence level is {level}; it must lie strictly between 0 and 1")
-        tail = (1 - level) / 2
-        if simultaneous:
-            tail /= math.prod(self.plan.shape)
+        tail = tail_of(level, math.prod(self.plan.shape) if simultaneous else 1)
         low, high = self._means.interval(tail, target)
         centre, half = (low + high) / 2, (high - low) / 2
-        domain = self.plan.domain
+        domain = self._box
         middle = domain.to_user_mean(centre)
         if not domain.structure.mixes:
             width = domain.structure.restore(half * domain.width)
@@ -94,6 +72,10 @@ class Estimate:
         width = np.sqrt(domain.to_user_variance(half**2))
         mean = self.mean
         return np.minimum(middle, mean) - width, np.maximum(middle, mean) + width
+
+    @property
+    def _box(self) -> Box:
+        return cast("Box", self.plan.domain)
 
     @property
     def _means(self) -> Means:

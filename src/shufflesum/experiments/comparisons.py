@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from shufflesum.domain import Box
 from shufflesum.errors import PrivacyError
 from shufflesum.experiments.added import AddTrial
 from shufflesum.experiments.baselines import local_choice
@@ -155,7 +156,9 @@ def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
     """A row for each value and line; no privacy means the exact mean, whose only error is against everybody else."""
     rows: list[Row] = []
     for value, setting, trials in zip(sweep.values, sweep.settings, sweep.trials, strict=True):
-        curator = curator_error(setting.users, [1.0] * setting.dimension, setting.epsilon, CERTIFIED_DELTA)
+        curator = curator_error(
+            setting.users, Box.of(setting.dimension, (0, 1)).curator_weights, setting.epsilon, CERTIFIED_DELTA
+        )
         for line in sweep.lines:
             row: Row = {sweep.symbol: value, "line": line}
             if line in trials:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Box
+from shufflesum.domain import Box, as_box
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import ExpectedError, Replace
 from shufflesum.mechanisms.replace.error import expected_inverse_count, rounding_variance
@@ -110,7 +110,8 @@ def measure(beats: _Beats, trial: Trial, seed: int, repeat: int) -> Errors:
     table = counts.table.reshape(plan.dimension, mechanism.values)
     gamma, reported = mechanism.noise_probability, table.sum(axis=1)
     total = table @ np.arange(mechanism.values) / mechanism.levels
-    debiased = plan.domain.lower * reported + plan.domain.width * (total - gamma / 2 * reported) / (1 - gamma)
+    box = as_box(plan.domain)
+    debiased = box.lower * reported + box.width * (total - gamma / 2 * reported) / (1 - gamma)
     truth = rows.mean(axis=0, dtype=np.float64)
     scale = trial.users / trial.dimension
     return Errors(
@@ -178,7 +179,7 @@ def predict(moments: Moments, trial: Trial) -> Prediction:
     spread, rounding = moments.spread[here], moments.rounding[here]
     # Asked t times, a user is t entries in the urn that the c reports are drawn from.
     sampling = spread * (inverse - 1 / draws)
-    unit = plan.domain.width**2
+    unit = as_box(plan.domain).width ** 2
     parts = ExpectedError(
         float(np.sum(unit * sampling)),
         float(np.sum(unit * rounding * inverse)),

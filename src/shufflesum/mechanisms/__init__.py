@@ -12,6 +12,7 @@ import msgspec
 
 from shufflesum.errors import PlanError
 from shufflesum.mechanisms.add import Add
+from shufflesum.mechanisms.add_slots import AddSlots
 from shufflesum.mechanisms.mechanism import (
     Accounting,
     Attack,
@@ -19,9 +20,9 @@ from shufflesum.mechanisms.mechanism import (
     Encoder,
     ExpectedCounts,
     ExpectedError,
+    GroupSums,
     Means,
     Mechanism,
-    Moves,
     Revealed,
     Tally,
     Target,
@@ -32,14 +33,15 @@ __all__ = [
     "MECHANISMS",
     "Accounting",
     "Add",
+    "AddSlots",
     "Attack",
     "Enclosure",
     "Encoder",
     "ExpectedCounts",
     "ExpectedError",
+    "GroupSums",
     "Means",
     "Mechanism",
-    "Moves",
     "Replace",
     "Revealed",
     "Sampling",
@@ -49,7 +51,7 @@ __all__ = [
     "mechanism_to_json",
 ]
 
-MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add)}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add, AddSlots)}
 
 
 def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:

@@ -1,20 +1,22 @@
 """What every mechanism answers; whoever adds one implements `Mechanism` in a folder of its own.
 
-Rows come as coordinates in the user's units, tables as one count for each cell. A mechanism knows the numbers of its
-own protocol; domain and guarantee, which it shares with others, are handed in.
+Rows come as their domain prepared them (coordinates in the user's units, codes of labels), tables as one count for each
+cell. A mechanism knows the numbers of its own protocol; domain and guarantee, which it shares with others, are handed
+in.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domain import Domain, Neighbours
+from shufflesum.errors import ParameterError
 from shufflesum.privacy import Guarantee, Interval
 from shufflesum.randomness import RandomSource
 
@@ -28,9 +30,9 @@ __all__ = [
     "Encoder",
     "ExpectedCounts",
     "ExpectedError",
+    "GroupSums",
     "Means",
     "Mechanism",
-    "Moves",
     "Revealed",
     "Tally",
     "Target",
@@ -66,8 +68,8 @@ class ExpectedError:
 class Encoder(Protocol):
     """Rows to reports, with randomness of its own."""
 
-    def encode(self, coordinates: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
-        """The cells that the users of (m, d) coordinates send, as many for each, users one after another.
+    def encode(self, prepared: Any, first_row: int) -> NDArray[np.uint32]:
+        """The cells that these users send, as many for each, users one after another.
 
         A value outside the domain is refused, with its row counted from `first_row`.
         """
@@ -77,8 +79,8 @@ class Encoder(Protocol):
 class Tally(Protocol):
     """Rows straight to a table of counts, where one process holds them all: what is sent adds up to the same law."""
 
-    def add(self, coordinates: NDArray[Any], first_row: int, table: Table) -> None:
-        """Add what the users of (m, d) coordinates bring to the table of all cells.
+    def add(self, prepared: Any, first_row: int, table: Table) -> None:
+        """Add what these users bring to the table of all cells.
 
         A value outside the domain is refused, with its row counted from `first_row`.
         """
@@ -108,6 +110,39 @@ class Means(Protocol):
 
     def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
         """Ends that the true mean lies beyond with probability at most `tail`, each."""
+        ...
+
+
+class GroupSums(Protocol):
+    """A table of counts, decoded: users and sums of each of G groups, values as fractions of the width of bounds."""
+
+    @property
+    def counts(self) -> Floats:
+        """(G,): unbiased numbers of users."""
+        ...
+
+    @property
+    def sums(self) -> Floats:
+        """(G, d): unbiased sums over the group's users."""
+        ...
+
+    @property
+    def count_variance(self) -> float:
+        """What noise brings to each count."""
+        ...
+
+    @property
+    def sum_variance(self) -> float:
+        """What noise brings to each sum."""
+        ...
+
+    @property
+    def rounding(self) -> float:
+        """What rounding one user's value brings to a sum, at the worst."""
+        ...
+
+    def count_interval(self, tail: float) -> tuple[Floats, Floats]:
+        """Ends that the true count lies beyond with probability at most `tail`, each."""
         ...
 
 
@@ -162,22 +197,22 @@ class ExpectedCounts(NamedTuple):
 class Attack(Protocol):
     """What an audit attacks: the worst pair of neighbours, and the law that reports must follow.
 
-    Crowds are coordinates (d,) that all users of a crowd hold. `victims` are the two arrays to tell apart, `others`
-    what everybody else holds meanwhile.
+    What users hold is a row as the domain takes it. All users of a crowd hold the same. `victims` are the two rows to
+    tell apart, `others` what everybody else holds meanwhile.
     """
 
     @property
-    def crowds(self) -> tuple[Floats, ...]:
+    def crowds(self) -> tuple[Any, ...]:
         """What the crowds hold whose reports are looked at."""
         ...
 
     @property
-    def victims(self) -> tuple[Floats, Floats]:
+    def victims(self) -> tuple[Any, Any]:
         """What the victim holds in one world and in the other."""
         ...
 
     @property
-    def others(self) -> Floats:
+    def others(self) -> Any:
         """What all others hold in both."""
         ...
 
@@ -208,29 +243,11 @@ class Attack(Protocol):
         ...
 
 
-_M = TypeVar("_M", bound="Mechanism")
-
-
-class Moves(Protocol[_M]):
-    """Where the planner may look for a mechanism: everything it is handed is certified for the guarantee."""
-
-    domain: Domain
-    guarantee: Guarantee
-    spread: float | None
-
-    def starts(self) -> Iterator[_M]:
-        """Promising ones to begin with."""
-        ...
-
-    def neighbours(self, mechanism: _M) -> Iterator[_M]:
-        """Those one step away."""
-        ...
-
-
 class Mechanism(ABC):
     """One member of the union: frozen, equal by value, written into plans."""
 
     kind: ClassVar[str]
+    word: ClassVar[str]  # for people: they choose by it, and the domain says which kind it means
 
     @abstractmethod
     def check(self, domain: Domain) -> None:
@@ -258,7 +275,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def decode(self, domain: Domain, table: Table, users: int) -> Means:
-        """A table of counts to means with error bars."""
+        """A table of counts to means with error bars; of labels, choices and hashed words to frequencies of cells."""
+
+    def decode_groups(self, domain: Domain, table: Table, users: int) -> GroupSums:
+        """The same for groups, whose means follow from sums and counts; only where a mechanism carries groups."""
+        raise ParameterError("impossible-combination", f"mechanism {self.word!r} does not carry groups")
 
     @abstractmethod
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
@@ -280,8 +301,8 @@ class Mechanism(ABC):
         """By how much so many of `users` who send what they like can move a mean at most, in widths of its bounds."""
 
     @abstractmethod
-    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> Attack:
-        """What an audit attacks; `scout` gives the table of a small crowd that holds given coordinates."""
+    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> Attack:
+        """What an audit attacks; `scout` gives the table of a small crowd that holds a given row."""
 
     @abstractmethod
     def choices(self) -> dict[str, Any]:

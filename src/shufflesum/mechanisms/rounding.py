@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.domain import Domain
+from shufflesum.domain import Box, Domain, Groups
 from shufflesum.randomness import RandomSource, Words, words
 from shufflesum.randomness.draws import SPARE_WORDS
 
-__all__ = ["Rounding", "outside_bounds", "positions_of_all", "scratch"]
+__all__ = ["Rounding", "outside_bounds", "positions_of_all", "rounding_of", "scratch"]
 
 _UNIT_BITS = 15
 _UNIT = 1 << _UNIT_BITS
@@ -132,7 +132,7 @@ def _rounded(
 class Rounding:
     """Values of all coordinates, rounded at random to whole numbers from 0 to `levels`, at most 65535."""
 
-    def __init__(self, levels: int, domain: Domain, source: RandomSource) -> None:
+    def __init__(self, levels: int, domain: Box, source: RandomSource) -> None:
         self._domain, self._source = domain, source
         self._origin, self._scale, self._top = domain.lower, levels * _UNIT / domain.width, float(levels * _UNIT)
         self._limits = {np.dtype(t): domain.limits(t) for t in (np.float32, np.float64)}
@@ -164,6 +164,13 @@ class Rounding:
         if outside:
             self._domain.refuse(coordinates, first_row)
         return out.reshape(rows, width)
+
+
+def rounding_of(levels: int, domain: Domain, source: RandomSource) -> Rounding | None:
+    """The rounding of a box's values, or of the arrays that are held by groups; None where there are labels only."""
+    if isinstance(domain, Groups):
+        return Rounding(levels, domain.box, source)
+    return Rounding(levels, domain, source) if isinstance(domain, Box) else None
 
 
 _buffers = threading.local()

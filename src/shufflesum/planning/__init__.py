@@ -1,10 +1,11 @@
 """The planner: from users, shape and privacy to a certified plan, or from an error to what it needs."""
 
 from shufflesum.planning.for_error import plan_for_error
-from shufflesum.planning.planner import PlanChoices, UninformativePlanWarning, alternatives, plan, published_plan
+from shufflesum.planning.planner import PlanChoices, Shape, UninformativePlanWarning, alternatives, plan, published_plan
 
 __all__ = [
     "PlanChoices",
+    "Shape",
     "UninformativePlanWarning",
     "alternatives",
     "plan",

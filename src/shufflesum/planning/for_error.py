@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from typing import Any, Unpack
 
 from shufflesum._checks import check_number
 from shufflesum._search import bracket
-from shufflesum.domain import Structure
+from shufflesum.domain import Box
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
     PlanChoices,
+    Shape,
     UninformativePlanWarning,
     plan,
     predicted_error,
@@ -26,7 +26,7 @@ __all__ = ["plan_for_error"]
 def plan_for_error(
     target_error: float,
     *,
-    shape: int | Sequence[int] | Structure,
+    shape: Shape,
     delta: float,
     users: int | None = None,
     epsilon: float | None = None,
@@ -60,7 +60,8 @@ def plan_for_error(
         """The least predicted error with so many users, or at this epsilon; far above the target if none is."""
         # Near a plan that is known, its coordinates and levels will do, and spare the search for them.
         near = min(found, key=lambda known: abs(math.log(known / value)), default=math.inf)
-        fixed: Any = found[near].mechanism.choices() if 2 / 3 < near / value < 3 / 2 else {}
+        close = 2 / 3 < near / value < 3 / 2 and isinstance(found[near].domain, Box)
+        fixed: Any = found[near].mechanism.choices() if close else {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UninformativePlanWarning)

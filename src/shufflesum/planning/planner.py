@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, TypeAlias, TypedDict
 
 from numpy.typing import ArrayLike
 
 from shufflesum._checks import check_choice, check_size
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Box, Domain, Structure
+from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed, Structure
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.mechanisms import Mechanism, Moves, Sampling
+from shufflesum.mechanisms import Replace, Sampling
 from shufflesum.mechanisms.add import MOST_DIGITS
 from shufflesum.mechanisms.add.moves import AddMoves
 from shufflesum.mechanisms.replace.moves import ReplaceMoves, halvings, most_levels, published_choice
+from shufflesum.planning.labels import AS_GOOD_WORDS, label_plans, worst_error
 from shufflesum.plans import Plan, check_spread
 from shufflesum.privacy import Accountant, Guarantee
 
 __all__ = [
     "PlanChoices",
+    "Shape",
     "UninformativePlanWarning",
     "alternatives",
+    "domain_of",
     "plan",
     "predicted_error",
     "published_plan",
@@ -35,7 +38,8 @@ __all__ = [
 ]
 
 
-_M = TypeVar("_M", bound=Mechanism)
+Shape: TypeAlias = int | Sequence[int] | Structure | Categories | Choices | Groups | Hashed
+"""What a caller says that users hold: an array's shape or structure, or labels."""
 
 _AS_GOOD = 0.05  # so much more error than the least counts as good
 _HOPELESS = 1.5  # a guessed error so many times that of a certified plan is not worth certifying
@@ -48,7 +52,8 @@ class UninformativePlanWarning(UserWarning):
 class PlanChoices(TypedDict, total=False):
     """What a caller of `plan` may fix or leave open; the same wherever plans are made."""
 
-    bounds: tuple[ArrayLike, ArrayLike]
+    bounds: tuple[ArrayLike, ArrayLike] | None
+    columns: Sequence[str] | None
     mechanism: Literal["replace", "add"] | None
     max_reports: int | None
     coordinates: int | None
@@ -65,10 +70,11 @@ class PlanChoices(TypedDict, total=False):
 def plan(
     *,
     users: int,
-    shape: int | Sequence[int] | Structure,
+    shape: Shape,
     epsilon: float,
     delta: float,
-    bounds: tuple[ArrayLike, ArrayLike] = (0.0, 1.0),
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    columns: Sequence[str] | None = None,
     mechanism: Literal["replace", "add"] | None = None,
     max_reports: int | None = None,
     coordinates: int | None = None,
@@ -89,11 +95,15 @@ def plan(
     further reports) is as accurate as a trusted curator, but leaves users nothing if shuffler and analyzer collude;
     `mechanism="replace"` (the paper's: `coordinates`, `levels`, `sampling`) sends less and leaves them something.
     `accountant="paper"` uses the published formulas as they stand. A plan for `one_process` serves whoever holds all
-    data: nothing can be sent under it. Bounds are public: choose them from what the values can be, never from the data.
+    data: nothing can be sent under it. Bounds are public: choose them from what the values can be, never from the data;
+    they are 0 to 1 unless given.
+
+    `shape` may also be `Categories`, `Choices`, `Groups` or `Hashed`: users then hold labels. `columns` names the
+    entries of a vector, and tables must then have just these columns.
     """
     check_choice("accountant", accountant, ("exact", "paper"))
     guarantee = Guarantee(epsilon, delta, users, honest_fraction, rounds, accountant)
-    domain = Box.of(shape, bounds)
+    domain = domain_of(shape, bounds, columns)
     if spread is not None:
         check_spread(spread)
     if max_reports is not None:
@@ -101,7 +111,13 @@ def plan(
     papers: dict[str, object] = {"coordinates": coordinates, "levels": levels, "sampling": sampling}
     papers["accountant='paper'"] = accountant == "paper" or None
     kinds = _kinds(mechanism, {"replace": papers, "add": {"digits": digits}})
-    found: list[Plan] = []
+    if not isinstance(domain, Box):
+        _refuse_for_labels(domain, {**papers, "spread": spread, "digits": digits})
+        found = label_plans(domain, guarantee, kinds, max_reports, digits, one_process)
+        # who caps reports says themselves how many are not too many
+        knee = isinstance(domain, Hashed) and max_reports is None
+        return _chosen(found, worst_error, AS_GOOD_WORDS if knee else _AS_GOOD)
+    found = []
     if "add" in kinds:
         if digits is not None:
             check_size("digits", digits, 1, MOST_DIGITS)
@@ -109,9 +125,40 @@ def plan(
         found += _added(moves, max_reports, alone=kinds == ["add"])
     if "replace" in kinds:
         found += _replaced(domain, guarantee, coordinates, max_reports, levels, sampling, spread, found)
-    least = min(predicted_error(one, spread) for one in found)
-    good = [one for one in found if predicted_error(one, spread) <= (1 + _AS_GOOD) * least]
-    chosen = min(good, key=lambda one: (one.reports, predicted_error(one, spread)))
+    return _chosen(found, lambda one: predicted_error(one, spread), _AS_GOOD)
+
+
+def domain_of(shape: Shape, bounds: tuple[ArrayLike, ArrayLike] | None, columns: Sequence[str] | None) -> Domain:
+    """What a caller of `plan` says that users hold."""
+    if isinstance(shape, Categories | Choices | Hashed):
+        for name, value in (("bounds", bounds), ("columns", columns)):
+            if value is not None:
+                raise ParameterError(
+                    "conflicting-arguments", f"{name} is for numbers; {type(shape).__name__} has labels: leave it out"
+                )
+        return shape
+    if isinstance(shape, Groups):
+        named = shape
+        if columns is not None:
+            named = Groups(shape.labels, shape.box.structure, shape.box.bounds, columns, column=shape.column)
+        return named if bounds is None else named.with_bounds(bounds)
+    return Box.of(shape, (0.0, 1.0) if bounds is None else bounds, columns)
+
+
+def _refuse_for_labels(domain: Domain, given: dict[str, object]) -> None:
+    """Refuse arguments that say something about numbers only."""
+    for name, value in given.items():
+        if value is not None and not (name == "digits" and isinstance(domain, Groups)):
+            raise ParameterError(
+                "impossible-combination", f"{name} means nothing for {type(domain).__name__}; leave it out"
+            )
+
+
+def _chosen(found: Sequence[Plan], error: Callable[[Plan], float], as_good: float) -> Plan:
+    """The fewest reports within so much of the least error."""
+    least = min(map(error, found))
+    good = [one for one in found if error(one) <= (1 + as_good) * least]
+    chosen = min(good, key=lambda one: (one.reports, error(one)))
     warn_if_uninformative(chosen)
     return chosen
 
@@ -156,7 +203,7 @@ def _added(moves: AddMoves, max_reports: int | None, *, alone: bool) -> list[Pla
 
 
 def _replaced(
-    domain: Domain,
+    domain: Box,
     guarantee: Guarantee,
     coordinates: int | None,
     max_reports: int | None,
@@ -206,10 +253,10 @@ def _replaced(
     return found
 
 
-def _climb(moves: Moves[_M]) -> Plan:
+def _climb(moves: ReplaceMoves) -> Plan:
     """From the best start to the least predicted error that no single move improves."""
 
-    def error(mechanism: _M) -> float:
+    def error(mechanism: Replace) -> float:
         return predicted_error(Plan(moves.domain, mechanism, moves.guarantee), moves.spread)
 
     best = min(moves.starts(), key=error)
@@ -241,6 +288,9 @@ def alternatives(chosen: Plan) -> list[Plan]:
     With `replace` d, d/2, d/4, ... coordinates, each at its own levels; with `add` every number of digits.
     """
     guarantee = replace(chosen.guarantee, accountant="exact")
+    if not isinstance(chosen.domain, Box):
+        found = label_plans(chosen.domain, guarantee, ["replace", "add"], None, None, chosen.one_process)
+        return sorted(found, key=lambda one: one.reports)
     sampling = chosen.mechanism.choices().get("sampling", "stratified")
     moves = ReplaceMoves(chosen.domain, guarantee, halvings(chosen.domain, guarantee), sampling=sampling)
     found = [Plan(chosen.domain, moves.best_with(coordinates), guarantee) for coordinates in moves.coordinates]
@@ -250,6 +300,8 @@ def alternatives(chosen: Plan) -> list[Plan]:
 
 def published_plan(plan: Plan, epsilon: float) -> Plan:
     """What the published formula makes of one round of the same collection, with one coordinate from each user."""
+    if not isinstance(plan.domain, Box):
+        raise PrivacyError("not-certified", "the published formula is for arrays, not for labels")
     guarantee = replace(plan.guarantee, epsilon=epsilon, rounds=1, accountant="paper")
     return Plan(plan.domain, published_choice(plan.domain, guarantee, 1, None, None), guarantee)
 

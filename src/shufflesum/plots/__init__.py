@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from shufflesum.plots._altair import require_plots
 from shufflesum.plots.beats import beats_chart
+from shufflesum.plots.counts import count_chart
 from shufflesum.plots.estimate import estimate_chart
 from shufflesum.plots.files import DRAWABLE, rendered, save_chart
+from shufflesum.plots.groups import group_chart
 from shufflesum.plots.panel import panel_chart
 from shufflesum.plots.parts import error_chart, parts_chart
 from shufflesum.plots.sweep import sweep_chart
@@ -13,8 +15,10 @@ from shufflesum.plots.sweep import sweep_chart
 __all__ = [
     "DRAWABLE",
     "beats_chart",
+    "count_chart",
     "error_chart",
     "estimate_chart",
+    "group_chart",
     "panel_chart",
     "parts_chart",
     "rendered",

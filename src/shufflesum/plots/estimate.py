@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum.errors import ParameterError
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, WordCounts
 from shufflesum.plots._altair import alt
+from shufflesum.plots.counts import count_chart
+from shufflesum.plots.groups import group_chart
 from shufflesum.plots.heat_maps import heat_maps
 from shufflesum.plots.look import BLACK, BLUE, HEIGHT, WIDTH, as_data, config, heading
 
@@ -28,19 +31,24 @@ class _Drawable(Protocol):
 
 
 def estimate_chart(
-    estimate: _Drawable,
+    estimate: _Drawable | WordCounts,
     *,
     truth: ArrayLike | None = None,
     title: str,
     subtitle: str = "",
     level: float = 0.95,
-) -> alt.LayerChart | alt.HConcatChart:
-    """The estimated mean with its confidence band, over the coordinates in order.
+) -> alt.LayerChart | alt.HConcatChart | alt.ConcatChart:
+    """What is estimated, with its confidence band: counts and groups as `count_chart` and `group_chart` draw them.
 
-    Few coordinates are drawn as points with bars, matrices as heat maps (mean, truth if given, half the
-    interval's width), all else as a line with a band. Coordinates without an estimate are left out. Of more
-    than 4,000 coordinates evenly spaced ones are drawn, and the subtitle says so.
+    Means are drawn over the coordinates in order: few as points with bars, under their names if they have any,
+    matrices as heat maps (mean, truth if given, half the interval's width), all else as a line with a band.
+    Coordinates without an estimate are left out. Of more than 4,000 coordinates evenly spaced ones are drawn, and the
+    subtitle says so.
     """
+    if isinstance(estimate, CountEstimate | WordCounts):
+        return count_chart(estimate, truth=truth, title=title, subtitle=subtitle, level=level)
+    if isinstance(estimate, GroupEstimate):
+        return group_chart(estimate, truth=truth, title=title, subtitle=subtitle, level=level)
     mean = np.asarray(estimate.mean, dtype=np.float64)
     lower, upper = (np.asarray(end, dtype=np.float64) for end in estimate.confidence_interval(level))
     panels = {"mean": mean, "lower": lower, "upper": upper}
@@ -56,8 +64,12 @@ def estimate_chart(
     if step > 1:
         subtitle = f"{subtitle}{'. ' if subtitle else ''}One coordinate in {step:,} is shown"
     draw = _points if mean.size <= _FEW else _line
+    names = estimate.plan.domain.names if isinstance(estimate, Estimate) and mean.size <= _FEW else None
+    rows = _rows({name: values.ravel()[::step] for name, values in panels.items()}, step)
+    if names is not None:
+        rows = [row | {"coordinate": name} for row, name in zip(rows, names, strict=True)]
     return alt.LayerChart(
-        data=as_data(_rows({name: values.ravel()[::step] for name, values in panels.items()}, step)),
+        data=as_data(rows),
         layer=draw(level, truth is not None),
         title=heading(title, subtitle),
         width=WIDTH,
@@ -91,7 +103,7 @@ def _line(level: float, with_truth: bool) -> list[alt.Chart]:
 
 
 def _points(level: float, with_truth: bool) -> list[alt.Chart]:
-    base = alt.Chart().encode(x=alt.X("coordinate:O", title="Coordinate", axis=alt.Axis(labelAngle=0)))
+    base = alt.Chart().encode(x=alt.X("coordinate:O", title="Coordinate", sort=None, axis=alt.Axis(labelAngle=0)))
     color, _ = _legend(level, with_truth, symbol_size=140)
     bars = base.mark_rule(strokeWidth=3, color=_ESTIMATE).encode(y=_value("lower"), y2=alt.Y2("upper:Q"))
     points = _named(base, "mean").mark_point(filled=True, size=140, opacity=1).encode(y=_value("mean"), color=color)

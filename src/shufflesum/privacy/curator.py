@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from shufflesum._search import bisect, geometric_mean
 
 __all__ = ["curator_error", "gaussian_noise"]
@@ -28,15 +25,14 @@ def gaussian_noise(epsilon: float, delta: float) -> float:
     return bisect(enough, 1e-3, 1e6, tolerance=_TOLERANCE, middle=geometric_mean)[1]
 
 
-def curator_error(users: int, widths: ArrayLike, epsilon: float, delta: float, rounds: int = 1) -> float:
-    """Squared error of the mean, summed over coordinates, from a trusted curator who adds noise once a round.
+def curator_error(users: int, weights: tuple[float, float], epsilon: float, delta: float, rounds: int = 1) -> float:
+    """Squared error of the means from a trusted curator who adds Gaussian or Laplace noise once a round.
 
-    Gaussian or Laplace noise, whichever is better, shared out among coordinates of these widths as is best for this
-    error: variances in proportion to the width for Gaussian noise, scales to its third root for Laplace noise.
+    Whichever is better. `weights` say what one unit of either noise costs for how neighbours differ, summed over all
+    that is estimated (`curator_weights` of the domain).
     """
-    width = np.asarray(widths, dtype=np.float64)
-    gaussian = rounds * gaussian_noise(epsilon, delta) ** 2 * float(np.sum(width)) ** 2
-    laplace = 2 * (rounds / epsilon) ** 2 * float(np.sum(width ** (2 / 3))) ** 3
+    gaussian = rounds * gaussian_noise(epsilon, delta) ** 2 * weights[0]
+    laplace = 2 * (rounds / epsilon) ** 2 * weights[1]
     return min(gaussian, laplace) / users**2
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from shufflesum.domain import Missing
 from shufflesum.errors import ParameterError
@@ -34,7 +33,7 @@ def check_plan(plan: Plan) -> None:
 
 def rows_at_once(plan: Plan, numbers_each: int) -> int:
     """How many rows make a block, with so many numbers to draw for each."""
-    return max(1, min(_BLOCK_REPORTS // numbers_each, _BLOCK_VALUES // plan.dimension))
+    return max(1, min(_BLOCK_REPORTS // numbers_each, _BLOCK_VALUES // plan.domain.entries))
 
 
 class Randomizer:
@@ -60,10 +59,11 @@ class Randomizer:
         self._missing = missing
         self._encoder = plan.mechanism.encoder(plan.domain, source or SecureSource())
 
-    def randomize(self, arrays: ArrayLike) -> Reports:
+    def randomize(self, arrays: Any) -> Reports:
         """Reports for arrays of shape (m, *shape), m >= 1: `plan.reports` of them for each row, each row one user.
 
-        Either every row is valid and all reports come back, or an error names the first value that is not.
+        Under a plan for labels, m labels, lists of labels, or a pair of m groups and m arrays. Either every row is
+        valid and all reports come back, or an error names the first value that is not.
         """
         rows = self.plan.domain.rows(arrays)
         cells = np.empty(len(rows) * self.plan.reports, dtype=np.uint32)
@@ -73,13 +73,13 @@ class Randomizer:
             done += len(block)
         return Reports(self.plan.id, cells)
 
-    def blocks(self, arrays: ArrayLike, *, first_row: int = 0) -> Iterator[Reports]:
+    def blocks(self, arrays: Any, *, first_row: int = 0) -> Iterator[Reports]:
         """The same reports in pieces that stay in cache, for callers that count or store them as they come."""
         rows = self.plan.domain.rows(arrays)
         size = rows_at_once(self.plan, self.plan.reports)
         for start in range(0, len(rows), size):
             yield self._randomize_block(rows[start : start + size], first_row + start)
 
-    def _randomize_block(self, rows: NDArray[Any], first_row: int) -> Reports:
-        coordinates = self.plan.domain.prepare(rows, first_row, clip=self._clip, missing=self._missing)
-        return Reports(self.plan.id, self._encoder.encode(coordinates, first_row))
+    def _randomize_block(self, rows: Any, first_row: int) -> Reports:
+        prepared = self.plan.domain.prepare(rows, first_row, clip=self._clip, missing=self._missing)
+        return Reports(self.plan.id, self._encoder.encode(prepared, first_row))

@@ -6,8 +6,9 @@ all of them: the law of the table is the same.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from shufflesum.domain import Missing
 from shufflesum.errors import ReportsError
@@ -37,17 +38,18 @@ class Tally:
         self._table = np.zeros(plan.cells, dtype=np.int64)
         self._closed = False
 
-    def add(self, arrays: ArrayLike, *, first_row: int = 0) -> None:
-        """Add arrays of shape (m, *shape), each row one user."""
+    def add(self, arrays: Any, *, first_row: int = 0) -> None:
+        """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes."""
         self._refuse_if_closed()
-        rows, domain = self.plan.domain.rows(arrays), self.plan.domain
+        domain = self.plan.domain
+        rows: Any = domain.rows(arrays)
         # More reports than values are never made here, values are only rounded: that takes a fourth of the memory.
-        reports, dimension = self.plan.reports, self.plan.dimension
-        size = rows_at_once(self.plan, reports if reports <= dimension else max(1, dimension // 4))
+        reports, entries = self.plan.reports, domain.entries
+        size = rows_at_once(self.plan, reports if reports <= entries else max(1, entries // 4))
         for start in range(0, len(rows), size):
             block, first = rows[start : start + size], first_row + start
-            coordinates = domain.prepare(block, first, clip=self._clip, missing=self._missing)
-            self._tally.add(coordinates, first, self._table)
+            prepared = domain.prepare(block, first, clip=self._clip, missing=self._missing)
+            self._tally.add(prepared, first, self._table)
             self.users += len(block)
 
     def merge(self, other: Tally) -> None:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from shufflesum._machine import sync
 from shufflesum.errors import FileError, MissingExtraError
-from shufflesum.estimate import Estimate
+from shufflesum.estimate import Released
+from shufflesum.tables.contents import contents_of
 
 __all__ = ["WRITABLE", "StagedOutputs", "estimate_to_json", "write_estimate"]
 
@@ -113,20 +114,16 @@ def _require_arrow() -> None:
         )
 
 
-def estimate_to_json(estimate: Estimate, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
+def estimate_to_json(estimate: Released, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
     """The estimate as plain lists in the user's shape, ready for JSON; what is not finite is None."""
-    lower, upper = estimate.confidence_interval(level)
-    named = {} if names is None else {"names": list(names)}
+    contents = contents_of(estimate, level, names)
     return (
-        named
+        {name: list(labels) for name, labels in contents.labels.items() if labels is not None}
+        | {name: _as_lists(array) for name, array in contents.arrays.items()}
+        | {name: [_as_lists(end) for end in ends] for (name, _), ends in contents.intervals.items()}
         | {
-            "mean": _as_lists(estimate.mean),
-            "sum": _as_lists(estimate.sum),
-            "users": int(estimate.users),
-            "standard_error": _as_lists(estimate.standard_error),
-            "confidence_interval": [_as_lists(lower), _as_lists(upper)],
             "confidence_level": level,
-            "report_counts": np.asarray(estimate.report_counts).tolist(),
+            "users": int(estimate.users),
             "rejected_reports": int(estimate.rejected),
             "guarantee_holds": estimate.guarantee_holds,
         }
@@ -136,16 +133,18 @@ def estimate_to_json(estimate: Estimate, level: float = 0.95, names: Sequence[st
 
 def write_estimate(
     path: str | os.PathLike[str],
-    estimate: Estimate,
+    estimate: Released,
     level: float = 0.95,
     names: Sequence[str] | None = None,
 ) -> None:
     """Write the estimate in the format of the path's suffix: .json, .csv, .parquet or .npz.
 
-    CSV and Parquet have one row per entry: ``index_0``, ``index_1``, ... and the columns mean, sum,
-    standard_error, lower, upper, report_count (empty where entries and coordinates differ). The plan's
+    CSV and Parquet have one row per entry. Of means: ``index_0``, ``index_1``, ... and the columns mean, sum,
+    standard_error, lower, upper, report_count (empty where entries and coordinates differ). Of counts: label, count,
+    frequency, their errors and ends, and the consistent ones. Of groups: group, index, mean, sum, and the group's own
+    count. Of hashed words: the counts of the words asked for (`counts_of`), or else the table of all cells. The plan's
     summary goes into all but CSV: as ``plan`` in JSON, as JSON text under that name in the .npz file and in
-    Parquet's metadata. ``names``, one per entry, go along as a column, or list, of that name.
+    Parquet's metadata. ``names``, one per entry of a mean, go along as a column, or list, of that name.
     Not atomic by itself: write to a path from `StagedOutputs.stage`.
     """
     path = Path(path)
@@ -164,12 +163,12 @@ def write_estimate(
         ) from error
 
 
-def _write_json(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
+def _write_json(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
     document = {"plan": estimate.plan.summary(), "estimate": estimate_to_json(estimate, level, names)}
     path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _write_csv(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
+def _write_csv(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
     columns = _columns(estimate, level, names)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -177,7 +176,7 @@ def _write_csv(path: Path, estimate: Estimate, level: float, names: Sequence[str
         writer.writerows(zip(*(_as_lists(column) for column in columns.values()), strict=True))
 
 
-def _write_parquet(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
+def _write_parquet(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
     _require_arrow()
     import pyarrow as pa
     from pyarrow import parquet
@@ -195,48 +194,28 @@ def _write_parquet(path: Path, estimate: Estimate, level: float, names: Sequence
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
 
-def _write_npz(path: Path, estimate: Estimate, level: float, names: Sequence[str] | None) -> None:
-    lower, upper = estimate.confidence_interval(level)
+def _write_npz(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
+    contents = contents_of(estimate, level, names)
+    arrays: dict[str, Any] = dict(contents.arrays)
+    for (_, begin), (lower, upper) in contents.intervals.items():
+        arrays |= {f"{begin}lower": lower, f"{begin}upper": upper}
+    arrays |= {name: np.asarray(texts, dtype=np.str_) for name, texts in contents.texts.items()}
+    arrays |= {
+        "confidence_level": np.asarray(level, dtype=np.float64),
+        "users": np.asarray(estimate.users, dtype=np.int64),
+        "rejected_reports": np.asarray(estimate.rejected, dtype=np.int64),
+        "guarantee_holds": np.asarray(estimate.guarantee_holds),
+        "plan": np.array(json.dumps(estimate.plan.summary())),
+    }
     with path.open("wb") as file:
-        np.savez(
-            file,
-            mean=estimate.mean,
-            sum=estimate.sum,
-            standard_error=estimate.standard_error,
-            lower=lower,
-            upper=upper,
-            names=np.asarray([] if names is None else names, dtype=np.str_),
-            confidence_level=np.float64(level),
-            report_counts=estimate.report_counts,
-            users=np.int64(estimate.users),
-            rejected_reports=np.int64(estimate.rejected),
-            guarantee_holds=np.bool_(estimate.guarantee_holds),
-            plan=np.array(json.dumps(estimate.plan.summary())),
-        )
+        np.savez(file, **arrays)
 
 
-def _columns(estimate: Estimate, level: float, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    mean = np.asarray(estimate.mean)
-    lower, upper = estimate.confidence_interval(level)
-    counts = np.asarray(estimate.report_counts)
-    if counts.shape != mean.shape:
-        counts = np.full(mean.shape, np.nan)
-    columns: dict[str, NDArray[Any]] = {
-        f"index_{axis}": np.asarray(index) for axis, index in enumerate(np.indices(mean.shape))
-    }
-    if names is not None:
-        columns["name"] = np.asarray(names)
-    columns |= {
-        "mean": mean,
-        "sum": np.asarray(estimate.sum),
-        "standard_error": np.asarray(estimate.standard_error),
-        "lower": np.asarray(lower),
-        "upper": np.asarray(upper),
-        "report_count": counts,
-    }
+def _columns(estimate: Released, level: float, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    columns = {name: np.ravel(column) for name, column in contents_of(estimate, level, names).columns.items()}
     if not estimate.guarantee_holds:
-        columns["guarantee_holds"] = np.zeros(mean.shape, dtype=bool)
-    return {name: np.ravel(column) for name, column in columns.items()}
+        columns["guarantee_holds"] = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+    return columns
 
 
 def _as_lists(values: NDArray[Any]) -> Any:

@@ -14,6 +14,7 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import Analyzer, Randomizer
 from shufflesum.aggregation import aggregate_batches
+from shufflesum.domain import as_box
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.mechanisms import Add
 from shufflesum.protocol import Tally
@@ -38,12 +39,12 @@ STRUCTURES: dict[str, dict[str, Any]] = {
 
 
 def rows_of(plan: ss.Plan) -> NDArray[np.float64]:
-    rng = np.random.default_rng(1)
-    if isinstance(plan.domain.structure, ss.Symmetric):
+    rng, box = np.random.default_rng(1), as_box(plan.domain)
+    if isinstance(box.structure, ss.Symmetric):
         half = rng.random((plan.users, 4, 4))
         return np.asarray((half + half.transpose(0, 2, 1)) / 2)
-    drawn = rng.uniform(plan.domain.lower, plan.domain.upper, (plan.users, plan.dimension))
-    return drawn @ BASIS if isinstance(plan.domain.structure, ss.Span) else drawn.reshape(plan.users, *plan.shape)
+    drawn = rng.uniform(box.lower, box.upper, (plan.users, plan.dimension))
+    return drawn @ BASIS if isinstance(box.structure, ss.Span) else drawn.reshape(plan.users, *plan.shape)
 
 
 @pytest.mark.parametrize("name", STRUCTURES)

@@ -25,7 +25,9 @@ def decoded(table: Floats, users: int, noise_probability: float) -> ReplaceMeans
     many, values = np.shape(table)
     gamma = np.ceil(noise_probability * 2.0**53) * 2.0**-53
     mechanism = Replace(many, values - 1, gamma)
-    return mechanism.decode(Box.of(many, (0.0, 1.0)), np.reshape(table, -1), users)
+    means = mechanism.decode(Box.of(many, (0.0, 1.0)), np.reshape(table, -1), users)
+    assert isinstance(means, ReplaceMeans)
+    return means
 
 
 def test_the_mean_is_the_papers_debiased_one() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.refusals import refusal
 
-from shufflesum.domain import Box
+from shufflesum.domain import Box, Categories
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import Replace, mechanism_to_json
 
@@ -22,7 +22,7 @@ FOUR = Box.of(4, (0.0, 1.0))
         ({"coordinates": 2.0}, ("wrong-type", "coordinates is 2.0")),
         ({"coordinates": True}, ("wrong-type", "coordinates is True")),
         ({"levels": 0}, ("out-of-range", "levels is 0")),
-        ({"levels": 32767}, ("out-of-range", "levels is 32767", "1 and 32766")),
+        ({"levels": 2**32}, ("out-of-range", f"levels is {2**32}")),
         ({"sampling": "all"}, ("unknown-choice", "sampling is 'all'", "stratified", "uniform")),
         ({"noise_probability": math.nan}, ("out-of-range", "noise_probability is nan")),
         ({"noise_probability": math.inf}, ("out-of-range", "noise_probability is inf")),
@@ -133,3 +133,16 @@ def test_nobody_who_follows_the_protocol_sends_a_blank(sampling: Any) -> None:
     """Blanks make users of nobody: whoever sends nothing else hides nobody."""
     assert fewest(Replace(2, 3, 0.0, sampling), {0: 1, 2: 1}, blanks=10) == 5
     assert fewest(Replace(2, 3, 0.0, sampling), {0: 4, 2: 4}, blanks=2, rejected=2) == 2
+
+
+def test_a_box_has_no_more_levels_than_drawing_kernels_can_round_to() -> None:
+    Replace(1, 32_766, 0.5).check(Box.of(2, (0.0, 1.0)))
+    with refusal("out-of-range", "levels is 32767", "1 and 32766", error=ParameterError):
+        Replace(1, 32_767, 0.5).check(Box.of(2, (0.0, 1.0)))
+
+
+def test_categories_have_as_many_levels_as_other_labels() -> None:
+    Replace(1, 99_999, 0.5).check(Categories(100_000))
+    for wrong in (Replace(1, 9, 0.5), Replace(2, 99_999, 0.5)):
+        with refusal("out-of-range", error=ParameterError):
+            wrong.check(Categories(100_000))

@@ -276,7 +276,7 @@ def test_from_the_local_epsilon_on_nothing_is_lost() -> None:
         ({"honest_users": 10**10 + 1}, ParameterError, "out-of-range", "honest_users"),
         ({"honest_users": 2.5}, ParameterError, "wrong-type", "honest_users"),
         ({"levels": 0}, ParameterError, "out-of-range", "levels"),
-        ({"levels": 1000}, ParameterError, "out-of-range", "levels"),
+        ({"levels": 2**32 - 2}, ParameterError, "out-of-range", "levels"),
         ({"noise_probability": 0.0}, PrivacyError, "not-certified", "noise_probability"),
         ({"noise_probability": 1.1}, PrivacyError, "not-certified", "noise_probability"),
         ({"noise_probability": math.nan}, PrivacyError, "not-certified", "noise_probability"),

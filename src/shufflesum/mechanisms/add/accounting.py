@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shufflesum._checks import check_number
-from shufflesum.domain import Neighbours
-from shufflesum.errors import PlanError
+from shufflesum.domain import EveryCoordinate, Neighbours, SomeCells, TwoGroups
+from shufflesum.errors import ParameterError
+from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval
-from shufflesum.privacy.add import Cells, Group, overflow_upper
+from shufflesum.privacy.add import Cells, Group, choices, overflow_upper
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -19,29 +20,53 @@ if TYPE_CHECKING:
 __all__ = ["AddAccounting", "user_noise"]
 
 
-def user_noise(mechanism: Add, dimension: int) -> list[tuple[int, float]]:
-    """The trials of one user's noise, all cells of a digit together."""
-    return [(dimension * q, p) for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)]
+def _sizes(mechanism: Add, neighbours: Neighbours) -> list[int]:
+    """How many cells each class of `Layout` has, as far as privacy depends on it."""
+    match neighbours:
+        case EveryCoordinate(dimension):
+            return [dimension] * mechanism.digits
+        case SomeCells(cells, _):
+            return [cells]
+        case TwoGroups(groups, dimension):
+            return [groups * dimension] * mechanism.digits + [groups]
+    raise ParameterError("impossible-combination", f"mechanism 'add' says nothing of {neighbours}")
+
+
+def user_noise(mechanism: Add, neighbours: Neighbours) -> list[tuple[int, float]]:
+    """The trials of one user's noise, all cells of a class together."""
+    sizes = _sizes(mechanism, neighbours)
+    return [(size * q, p) for size, q, p in zip(sizes, mechanism.trials, mechanism.probabilities, strict=True)]
+
+
+def _changed(mechanism: Add, neighbours: Neighbours, honest: int, rounds: int) -> tuple[Group, ...]:
+    """The cells in which neighbours may differ, with the noise of honest users."""
+    noise = [(honest * q, p) for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)]
+    match neighbours:
+        case SomeCells(cells, most):
+            ((trials, p),) = noise
+            return choices(trials=trials, probability=p, labels=cells, most=most, rounds=rounds)
+        case TwoGroups(_, dimension):
+            pairs = [dimension * rounds] * mechanism.digits + [rounds]
+            return tuple(Group(*each, copies, "paired") for each, copies in zip(noise, pairs, strict=True))
+    sizes = _sizes(mechanism, neighbours)
+    return tuple(Group(*each, size * rounds, at_once=size) for each, size in zip(noise, sizes, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class AddAccounting:
-    """All that the guarantee depends on; neighbours may differ in every digit of every coordinate."""
+    """All that the guarantee depends on; neighbours may differ in every digit, of every coordinate or of two groups."""
 
     cells: Cells
 
     @staticmethod
     def of(mechanism: Add, neighbours: Neighbours, guarantee: Guarantee) -> AddAccounting:
         """The accounting of a plan; only noise of honest users counts."""
-        honest, dimension = guarantee.honest_users, neighbours.dimension
-        groups = tuple(
-            Group(honest * q, p, dimension * guarantee.rounds)
-            for q, p in zip(mechanism.trials, mechanism.probabilities, strict=True)
-        )
+        honest, rounds = guarantee.honest_users, guarantee.rounds
+        groups = _changed(mechanism, neighbours, honest, rounds)
         if mechanism.cap is None:
             return AddAccounting(Cells(groups))
-        exceeded = overflow_upper(user_noise(mechanism, dimension), mechanism.cap)
-        return AddAccounting(Cells(groups, min(1.0, guarantee.rounds * honest * exceeded)))
+        exceeded = overflow_upper(user_noise(mechanism, neighbours), mechanism.cap)
+        return AddAccounting(Cells(groups, min(1.0, rounds * honest * exceeded)))
 
     @property
     def local_epsilon(self) -> None:
@@ -60,21 +85,7 @@ class AddAccounting:
 
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the certified accountant does not confirm."""
-        if guarantee.accountant == "none":
-            raise PlanError(
-                "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); it is for tests only"
-            )
-        if guarantee.accountant == "paper":
-            raise PlanError(
-                "claim-not-confirmed", "the published formulas say nothing about mechanism 'add'; make a new plan"
-            )
-        certified = self.cells.delta_upper(guarantee.epsilon)
-        if not certified <= guarantee.delta:
-            raise PlanError(
-                "claim-not-confirmed",
-                f"this plan claims epsilon = {guarantee.epsilon!r}, delta = {guarantee.delta!r}, but with its noise "
-                f"delta is up to {certified:.6g}; make a new plan",
-            )
+        check_certified(guarantee, self.cells.delta_upper)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""

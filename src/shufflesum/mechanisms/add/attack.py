@@ -1,72 +1,104 @@
-"""What an audit attacks under `add`: a victim whose digits are all 1 or all 0, among users whose digits are all 0.
+"""What an audit attacks under `add`: a victim who reports all that one can, or none of it, among users of the latter.
 
-Crowds of users with known digits show how much noise each digit's cells get: what is reported beyond the digits. Where
-noise is binomial, as many trials for a user as the plan says, at whatever chance, the chances in an enclosure of the
-observed ones tell what the running randomizer reveals.
+Crowds of users of whom all is known show how much noise each class of cells gets: what is reported beyond what is true.
+Where noise is binomial, as many trials for a user as the plan says, at whatever chance, the chances in an enclosure of
+the observed ones tell what the running randomizer reveals.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Domain
-from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Revealed, Table
+from shufflesum.domain import Box, Choices, Domain, Groups
+from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Revealed, Table
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.add import Cells, Group
+from shufflesum.randomness.draws import PROBABILITY_BITS
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.add.mechanism import Add
 
 __all__ = ["AddAttack"]
 
-_NOISY_REPORTS = 400_000  # of each digit; then chances are known within one per cent
+_NOISY_REPORTS = 400_000  # of each class; then chances are known within one per cent
 _LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
 _POINTS = 5  # of an enclosure, at which epsilon is looked at: it falls with more noise but for single counts' steps
+
+_Held = tuple[Any, NDArray[np.int64]]
+"""What the users of a crowd hold, and how often each of them truly reports each cell: once or not at all."""
 
 
 @dataclass(frozen=True)
 class AddAttack:
-    """Crowds with all digits 0, with all digits 1, and one whose coordinates differ, so that these are told apart."""
+    """The victim's two rows, and one whose coordinates or groups differ, so that these are told apart."""
 
     mechanism: Add
     domain: Domain
     guarantee: Guarantee
 
     @cached_property
-    def _held(self) -> list[NDArray[np.int64]]:
-        """The number on the scale that each crowd holds in each coordinate."""
-        top, dimension = self.mechanism.levels, self.domain.dimension
+    def _held(self) -> list[_Held]:
+        """x, x', and a mixture."""
+        match self.domain:
+            case Choices():
+                codes, most = np.arange(self.domain.cells), self.domain.most
+                return [self._choice(codes[first : first + most]) for first in (0, most, most // 2)]
+            case Groups():
+                last = len(self.domain.labels) - 1
+                return [self._grouped(0, 1.0), self._grouped(last, 1.0), self._grouped(last // 2, None)]
+            case Box():
+                return [self._values(self.domain, part) for part in (1.0, 0.0, None)]
+        raise AssertionError(self.domain)  # `Layout.of` lets no other pass
+
+    def _choice(self, codes: NDArray[np.int64]) -> _Held:
+        true = np.zeros(self.domain.dimension, dtype=np.int64)
+        true[codes] = 1
+        assert isinstance(self.domain, Choices)
+        return [self.domain.labels.values[code] for code in codes], true
+
+    def _values(self, box: Box, part: float | None) -> _Held:
+        """All at this part of the scale, or all over it; and their digits."""
+        top, dimension = self.mechanism.levels, box.dimension
         mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
-        return [np.zeros(dimension, np.int64), np.full(dimension, top), mixed[np.arange(dimension) % len(mixed)]]
+        held = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, int(part * top))
+        lower, upper = box.lower, box.upper
+        values = np.clip(lower + (upper - lower) * (held / top), lower, upper)
+        digits = (held[:, None] >> np.arange(self.mechanism.digits)) & 1
+        return box.structure.restore(values), digits.reshape(-1)
+
+    def _grouped(self, group: int, part: float | None) -> _Held:
+        assert isinstance(self.domain, Groups)
+        array, digits = self._values(self.domain.box, part)
+        true = np.zeros((len(self.domain.labels), len(digits) + 1), dtype=np.int64)
+        true[group] = [*digits, 1]
+        return (self.domain.labels.values[group], array), true.reshape(-1)
 
     @property
-    def crowds(self) -> tuple[Floats, ...]:
+    def crowds(self) -> tuple[Any, ...]:
         """What each crowd holds."""
-        lower, upper = self.domain.lower, self.domain.upper
-        return tuple(
-            np.clip(lower + (upper - lower) * (held / self.mechanism.levels), lower, upper) for held in self._held
-        )
+        return tuple(row for row, _ in self._held)
 
     @property
-    def victims(self) -> tuple[Floats, Floats]:
-        """All digits 1, and all digits 0."""
-        return self.crowds[1], self.crowds[0]
+    def victims(self) -> tuple[Any, Any]:
+        """x, and x'."""
+        return self.crowds[0], self.crowds[1]
 
     @property
-    def others(self) -> Floats:
-        """All digits 0."""
-        return self.crowds[0]
+    def others(self) -> Any:
+        """x' for all."""
+        return self.crowds[1]
 
     @property
     def samples(self) -> int:
-        """Enough users to see the noise of each digit often, times what they send."""
-        rarest = self.domain.dimension * float(np.min(self.mechanism.noise_means))
+        """Enough users to see the noise of each class often, times what they send."""
+        sizes = np.array(self.mechanism.layout(self.domain).sizes)
+        rarest = float(np.min(sizes * self.mechanism.noise_means))
         return int(3 * _NOISY_REPORTS / rarest + 1) * self.mechanism.reports(self.domain)
 
     @property
@@ -75,10 +107,11 @@ class AddAttack:
         return True
 
     def kinds(self, tables: Sequence[Table], users: Sequence[int]) -> tuple[Table, Table]:
-        """The noise reports of each digit, of all crowds together, and the trials behind them."""
-        seen = sum((self._noise(table, held, count).sum(axis=0) for table, held, count in self._of(tables, users)))
-        trials = [sum(users) * self.domain.dimension * each for each in self.mechanism.trials]
-        return np.maximum(np.asarray(seen)[None], 0), np.array(trials)[None]
+        """The noise reports of each class, of all crowds together, and the trials behind them."""
+        noise = sum(self._noise(tables, users))
+        seen = [int(np.asarray(noise)[cells].sum()) for cells in self._classes]
+        trials = [sum(users) * len(c) * q for c, q in zip(self._classes, self.mechanism.trials, strict=True)]
+        return np.maximum(np.array([seen]), 0), np.array([trials])
 
     def reveals(self, chances: Enclosure) -> Revealed:
         """What a batch shows at least at any chances in the enclosure: all of them low, all high, or between."""
@@ -87,43 +120,55 @@ class AddAttack:
         found = []
         for part in np.linspace(0.0, 1.0, _POINTS):
             at = np.clip((1 - part) * lows + part * highs, 1e-12, 1 - 2.0**-53)
-            groups = tuple(
-                Group(self.guarantee.honest_users * q, float(p), self.domain.dimension * self.guarantee.rounds)
-                for q, p in zip(self.mechanism.trials, at, strict=True)
+            seen = replace(
+                self.mechanism,
+                probabilities=tuple(math.floor(p * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS for p in at),
+                cap=None,
             )
-            found.append(Cells(groups).epsilon_lower(delta))
+            found.append(seen.accounting(self.domain.neighbours, self.guarantee).cells.epsilon_lower(delta))
         return Revealed(float(np.max(highs / np.array(self.mechanism.probabilities))), min(found))
 
     def score(self, table: Table) -> float:
-        """How much likelier a table is with the victim's digits all 1: the sum of log(y (1 - p) / ((M - y + 1) p))."""
-        counts = table.reshape(-1, self.mechanism.digits).astype(np.float64)
-        trials = self.guarantee.honest_users * np.array(self.mechanism.trials, dtype=np.float64)
-        p = np.array(self.mechanism.probabilities)
-        tiny = np.finfo(np.float64).tiny  # an empty cell must not stop the attack
-        ratios = np.maximum(counts * (1 - p), tiny) / np.maximum((trials - counts + 1) * p, tiny)
-        return float(np.sum(np.log(ratios)))
+        """How much likelier a table is with the victim at x: the sum of log(y (1 - p) / ((M - y + 1) p)) over cells.
+
+        Over those that only x reports, less the same over those that only x' does; y is what the others leave.
+        """
+        (_, x), (_, other) = self._held[0], self._held[1]
+        counts = (table - (self.guarantee.honest_users - 1) * other).astype(np.float64)
+        total, tiny = 0.0, np.finfo(np.float64).tiny  # an empty cell must not stop the attack
+        for cells, q, p in zip(self._classes, self.mechanism.trials, self.mechanism.probabilities, strict=True):
+            y = np.maximum(counts[cells], 0)
+            trials = float(self.guarantee.honest_users * q)
+            ratios = np.maximum(y * (1 - p), tiny) / np.maximum((trials - y + 1) * p, tiny)
+            total += float(np.dot((x - other)[cells], np.log(ratios)))
+        return total
 
     def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
-        """Noise of each digit, of each coordinate and of each cell, beyond the digits held."""
-        digits, coordinates, cells = [], [], []
+        """Noise of each class, of each cell, and of each coordinate (all its digits), beyond what is true."""
+        classes, coordinates, every = [], [], []
+        layout = self.mechanism.layout(self.domain)
         q, p = np.array(self.mechanism.trials), np.array(self.mechanism.probabilities)
-        dimension = self.domain.dimension
-        for table, held, count in self._of(tables, users):
-            noise = self._noise(table, held, count)
-            for j in range(self.mechanism.digits):
-                name = f"noise in digit {j}" + " of coordinate {}"
-                cells.append(ExpectedCounts(name, noise[:, j], count * int(q[j]), np.full(dimension, p[j])))
-                total = np.array([noise[:, j].sum()])
-                digits.append(ExpectedCounts(f"noise in digit {j}", total, count * dimension * int(q[j]), p[j : j + 1]))
+        for noise, count in zip(self._noise(tables, users), users, strict=True):
+            for number, cells in enumerate(self._classes):
+                what = "the count" if number == layout.digits else f"digit {number}"
+                law = np.full(len(cells), p[number])
+                every.append(
+                    ExpectedCounts(f"noise in {what} of place {{}}", noise[cells], count * int(q[number]), law)
+                )
+                total, trials = np.array([noise[cells].sum()]), count * len(cells) * int(q[number])
+                classes.append(ExpectedCounts(f"noise in {what}", total, trials, p[number : number + 1]))
+            digits = noise[np.stack(self._classes[: layout.digits], axis=1)].sum(axis=1)
             # trials of several chances vary less than as many of their mean chance
-            mean = np.full(dimension, float(q @ p) / float(q.sum()))
-            coordinates.append(ExpectedCounts("noise in coordinate {}", noise.sum(axis=1), count * int(q.sum()), mean))
-        return [digits, coordinates, cells]
+            trials = int(q[: layout.digits].sum())
+            mean = np.full(len(digits), float(q[: layout.digits] @ p[: layout.digits]) / trials)
+            coordinates.append(ExpectedCounts("noise in coordinate {}", digits, count * trials, mean))
+        return [classes, coordinates, every]
 
-    def _of(self, tables: Sequence[Table], users: Sequence[int]) -> list[tuple[Table, NDArray[np.int64], int]]:
-        return list(zip(tables, self._held, users, strict=True))
+    @cached_property
+    def _classes(self) -> list[NDArray[np.uint32]]:
+        layout = self.mechanism.layout(self.domain)
+        return [layout.cells_of(number) for number in range(layout.classes)]
 
-    def _noise(self, table: Table, held: NDArray[np.int64], users: int) -> Table:
-        """(d, J): what was reported beyond the digits that these users hold."""
-        digits = (held[:, None] >> np.arange(self.mechanism.digits)) & 1
-        return np.asarray(table.reshape(-1, self.mechanism.digits) - users * digits)
+    def _noise(self, tables: Sequence[Table], users: Sequence[int]) -> list[Table]:
+        """What was reported beyond what is true of these users."""
+        return [table - count * true for table, count, (_, true) in zip(tables, users, self._held, strict=True)]

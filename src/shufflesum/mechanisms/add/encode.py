@@ -1,8 +1,4 @@
-"""Rows to reports under `add`: the digits that are 1, noise in every cell, and blanks up to the same number for all.
-
-A trial of noise succeeds if a uniform number, bit after bit from the top, is below its probability. A word gives the
-next bit of 64 trials at once, until all of them are decided.
-"""
+"""Rows to reports under `add`: what is true, noise in every cell, and blanks up to the same number for all."""
 
 from __future__ import annotations
 
@@ -13,11 +9,12 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.cells import BLANK
-from shufflesum.domain import Domain
-from shufflesum.mechanisms.rounding import Rounding, scratch
+from shufflesum.domain import Domain, Grouped
+from shufflesum.mechanisms.rounding import rounding_of, scratch
 from shufflesum.randomness import RandomSource, Words
 from shufflesum.randomness.binomial import ones_of
 from shufflesum.randomness.draws import PROBABILITY_BITS
+from shufflesum.randomness.trials import successes
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.add.mechanism import Add
@@ -25,23 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["AddEncoder"]
 
 _LEAST_WORDS = 1 << 15  # drawn at a time: 256 KiB, within a core's cache
-
-
-@kernel
-def _successes(drawn: Words, used: int, numerator: np.uint64, wanted: np.uint64) -> tuple[np.uint64, int]:
-    """Which of up to 64 trials, the bits of `wanted`, succeed; and how many words have been used."""
-    undecided, successes = wanted, np.uint64(0)
-    place = np.uint64(1) << np.uint64(PROBABILITY_BITS - 1)
-    while undecided and place:
-        word = drawn[used]
-        used += 1
-        if numerator & place:
-            successes |= undecided & ~word
-            undecided &= word
-        else:
-            undecided &= ~word
-        place >>= np.uint64(1)
-    return successes, used
 
 
 @kernel
@@ -62,7 +42,7 @@ def _add_noise(
     for j in range(numerators.size):
         for first in range(starts[j], starts[j + 1], 64):
             wanted = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(max(0, 64 - (starts[j + 1] - first)))
-            hits, used = _successes(drawn, used, numerators[j], wanted)
+            hits, used = successes(drawn, used, numerators[j], wanted)
             while hits:
                 if count == sent.size:
                     return -1, used
@@ -74,8 +54,39 @@ def _add_noise(
 
 
 @kernel
-def _send(
-    rounded: Words,
+def _write_digits(
+    rounded: Words, firsts: Words, digits: int, counted: bool, out: Words, ones: NDArray[np.int64]
+) -> None:
+    """Write the cells of the digits that are 1, from each user's first cell on, and the count's; and how many."""
+    users, dimension = rounded.shape
+    for i in range(users):
+        sent, written = out[i], 0
+        for c in range(dimension):
+            value, cell = rounded[i, c], firsts[i] + np.uint32(c * digits)
+            for j in range(digits):  # written always, kept where the digit is 1: no branch to mispredict
+                sent[written] = np.uint32(cell + np.uint32(j))
+                written += (value >> j) & 1
+        if counted:
+            sent[written] = np.uint32(firsts[i] + np.uint32(dimension * digits))
+            written += 1
+        ones[i] = written
+
+
+@kernel
+def _write_choices(codes: Words, out: Words, ones: NDArray[np.int64]) -> None:
+    """Write the cells that are chosen, and how many."""
+    for i in range(codes.shape[0]):
+        written = 0
+        for c in range(codes.shape[1]):
+            if codes[i, c] != np.uint32(BLANK):
+                out[i, written] = codes[i, c]
+                written += 1
+        ones[i] = written
+
+
+@kernel
+def _send_noise(
+    ones: NDArray[np.int64],
     drawn: Words,
     reserve: int,
     cells: Words,
@@ -84,52 +95,52 @@ def _send(
     cap: int,
     out: Words,
 ) -> int:
-    """Write the reports of one user after another; returns how many users are done when too few words are left."""
-    users, dimension = rounded.shape
-    digits, used = numerators.size, 0
-    for i in range(users):
+    """Write noise and blanks after the users' own reports; returns how many users are done when words run out."""
+    used = 0
+    for i in range(ones.size):
         sent = out[i]
-        ones = 0
-        for c in range(dimension):
-            value, cell = rounded[i, c], c * digits
-            for j in range(digits):  # written always, kept where the digit is 1: no branch to mispredict
-                sent[ones] = np.uint32(cell + j)
-                ones += (value >> j) & 1
         count = -1
         while count < 0:
             if drawn.size - used < reserve:
                 return i
-            count, used = _add_noise(drawn, used, cells, starts, numerators, sent[: ones + cap], ones)
+            count, used = _add_noise(drawn, used, cells, starts, numerators, sent[: ones[i] + cap], ones[i])
         sent[count:] = np.uint32(BLANK)
-    return int(users)
+    return int(ones.size)
 
 
 class AddEncoder:
-    """Rounds, spells out in digits, and adds noise, with secure randomness unless a test gives another source."""
+    """Writes what is true, and adds noise, with secure randomness unless a test gives another source."""
 
     def __init__(self, mechanism: Add, domain: Domain, source: RandomSource) -> None:
-        self._source = source
-        self._rounding = Rounding(mechanism.levels, domain, source)
+        self._source, self._domain = source, domain
+        self._layout = layout = mechanism.layout(domain)
+        self._rounding = rounding_of(mechanism.levels, domain, source)
         self._reports = mechanism.reports(domain)
-        self._cap = self._reports - mechanism.cells(domain)
+        self._cap = self._reports - layout.most_true
         self._numerators = np.array([p * 2.0**PROBABILITY_BITS for p in mechanism.probabilities], dtype=np.uint64)
-        all_cells = np.arange(mechanism.cells(domain), dtype=np.uint32).reshape(-1, mechanism.digits)
-        self._cells = np.concatenate([np.tile(all_cells[:, j], q) for j, q in enumerate(mechanism.trials)])
-        trials = domain.dimension * np.array(mechanism.trials, dtype=np.int64)
+        self._cells = np.concatenate([np.tile(layout.cells_of(j), q) for j, q in enumerate(mechanism.trials)])
+        trials = np.array(layout.sizes, dtype=np.int64) * np.array(mechanism.trials, dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(trials)])
         self._reserve = PROBABILITY_BITS * int(np.sum(-(-trials // 64)))  # the most that one user's noise can take
 
-    def encode(self, coordinates: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
-        """The cells that users of (m, d) coordinates send, as many for each, blanks among them, user after user."""
+    def encode(self, prepared: Any, first_row: int) -> NDArray[np.uint32]:
+        """The cells that these users send, as many for each, blanks among them, user after user."""
+        groups, coordinates = prepared if isinstance(prepared, Grouped) else (None, prepared)
         users = len(coordinates)
-        rounded = self._rounding.of(coordinates, first_row)
         cells = np.empty((users, self._reports), dtype=np.uint32)
+        ones = np.empty(users, dtype=np.int64)
+        if self._rounding is None:
+            _write_choices(coordinates, cells, ones)
+        else:
+            firsts = np.zeros(users, np.uint32) if groups is None else groups * np.uint32(self._layout.group_cells)
+            rounded = self._rounding.of(coordinates, first_row)
+            _write_digits(rounded, firsts, self._layout.digits, self._layout.counted, cells, ones)
         done = 0
         while done < users:
             drawn = scratch("noise", max(_LEAST_WORDS, 4 * self._reserve), np.uint64)
             self._source.fill(drawn)
-            done += _send(
-                rounded[done:],
+            done += _send_noise(
+                ones[done:],
                 drawn,
                 self._reserve,
                 self._cells,

@@ -1,7 +1,8 @@
 """The parameters of `add`, and where its answers are found: the truth in binary digits, and noise as further reports.
 
 A value is rounded at random to one of 0..k, k = 2^J - 1; its user reports the cell coordinate x J + j for each binary
-digit j that is 1, and each cell Binomial(trials_j, probability_j) times more, whatever its digit.
+digit j that is 1, and each cell Binomial(trials_j, probability_j) times more, whatever its digit. A chosen label is a
+digit, and users are counted in groups as one digit more; `layout.py` says which cells there are.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import numpy as np
 
 from shufflesum._checks import check_number, check_size
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Domain, Neighbours
+from shufflesum.domain import Box, Choices, Domain, Groups, Neighbours, as_box
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.mechanisms.add.accounting import AddAccounting
 from shufflesum.mechanisms.add.attack import AddAttack
 from shufflesum.mechanisms.add.decode import AddMeans
+from shufflesum.mechanisms.add.decode_groups import AddGroupSums
 from shufflesum.mechanisms.add.encode import AddEncoder
+from shufflesum.mechanisms.add.layout import Layout
 from shufflesum.mechanisms.add.tally import AddTally
-from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Mechanism, Table
+from shufflesum.mechanisms.frequencies import Frequencies
+from shufflesum.mechanisms.mechanism import ExpectedError, Floats, GroupSums, Means, Mechanism, Table
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.add import MOST_TRIALS
 from shufflesum.randomness import RandomSource
@@ -37,11 +41,13 @@ MOST_DIGITS = 16
 class Add(Mechanism):
     """Every user reports all binary digits of all coordinates, and for the cell of digit j binomial noise as well.
 
+    Where users are counted in groups, the last of `trials` and `probabilities` is the noise of those counts.
     A user whose noise reports, over all cells, are more than `cap` draws them again; blanks fill up what is left of
     room. Without a cap nothing can be sent: such a plan is for one process, which draws each cell's noise once.
     """
 
     kind: ClassVar[str] = "add"
+    word: ClassVar[str] = "add"
 
     digits: int
     trials: tuple[int, ...]
@@ -52,9 +58,10 @@ class Add(Mechanism):
         """Refuse what no domain could make sense of, and keep Python's own numbers: others read otherwise in JSON."""
         check_size("digits", self.digits, 1, MOST_DIGITS)
         for name, values in (("trials", self.trials), ("probabilities", self.probabilities)):
-            if len(values) != self.digits:
+            if len(values) not in (self.digits, self.digits + 1) or len(values) != len(self.trials):
                 raise ParameterError(
-                    "conflicting-arguments", f"{name} has {len(values)} entries; one for each of {self.digits} digits"
+                    "conflicting-arguments",
+                    f"{name} has {len(values)} entries; one for each of {self.digits} digits, and with groups one more",
                 )
         for trials, probability in zip(self.trials, self.probabilities, strict=True):
             check_size("trials", trials, 1, MOST_TRIALS)
@@ -78,14 +85,14 @@ class Add(Mechanism):
 
     @property
     def noise_variances(self) -> Floats:
-        """The variance of one user's noise in a cell of each digit."""
+        """The variance of one user's noise in a cell of each class."""
         chances = np.array(self.probabilities)
         variances: Floats = np.array(self.trials, dtype=np.float64) * chances * (1 - chances)
         return variances
 
     @property
     def noise_means(self) -> Floats:
-        """The mean of one user's noise in a cell of each digit."""
+        """The mean of one user's noise in a cell of each class."""
         means: Floats = np.array(self.trials, dtype=np.float64) * np.array(self.probabilities)
         return means
 
@@ -95,12 +102,27 @@ class Add(Mechanism):
         weights: Floats = 2.0 ** np.arange(self.digits) / self.levels
         return weights
 
+    @property
+    def noise_of_sum(self) -> float:
+        """The variance that one user's noise brings to a coordinate's sum of values in [0, 1]."""
+        return float(np.sum(self.weights**2 * self.noise_variances[: self.digits]))
+
+    def layout(self, domain: Domain) -> Layout:
+        """Which cells there are."""
+        return Layout.of(self.digits, domain)
+
     def check(self, domain: Domain) -> None:
         """Refuse more cells than a report can number, and more reports than anybody could send."""
-        if self.cells(domain) > MOST_CELLS:
+        layout = self.layout(domain)
+        if layout.classes != len(self.trials):
+            raise ParameterError(
+                "conflicting-arguments",
+                f"trials has {len(self.trials)} entries, but there are {layout.classes} kinds of cells",
+            )
+        if layout.cells > MOST_CELLS:
             raise ParameterError(
                 "too-many-cells",
-                f"dimension {domain.dimension} with {self.digits} digits needs {self.cells(domain)} report cells; the "
+                f"dimension {domain.dimension} with {self.digits} digits needs {layout.cells} report cells; the "
                 "report format has fewer than 2**32: lower the dimension or the digits",
             )
         if self.cap is not None and self.reports(domain) > MOST_CELLS:
@@ -110,21 +132,27 @@ class Add(Mechanism):
             )
 
     def cells(self, domain: Domain) -> int:
-        """One for each digit of each coordinate."""
-        return domain.dimension * self.digits
+        """One for each digit of each coordinate, in each group, and one for each group's count."""
+        return self.layout(domain).cells
 
     def reports(self, domain: Domain) -> int:
-        """Room for every digit and for as many noise reports as the cap allows, or as there are trials."""
-        most = domain.dimension * sum(self.trials)
-        return self.cells(domain) + (most if self.cap is None else min(self.cap, most))
+        """Room for all that is true and for as many noise reports as the cap allows, or as there are trials."""
+        layout = self.layout(domain)
+        most = sum(size * trials for size, trials in zip(layout.sizes, self.trials, strict=True))
+        return layout.most_true + (most if self.cap is None else min(self.cap, most))
+
+    def noise_reports(self, domain: Domain) -> float:
+        """How many noise reports a user sends on average."""
+        return float(np.dot(self.layout(domain).sizes, self.noise_means))
 
     def blanks(self, domain: Domain) -> float:
-        """Half of the digits are 1 on average over all values; noise is what it is; the rest is blank."""
-        sent = domain.dimension * (self.digits / 2 + float(np.sum(self.noise_means)))
-        return self.reports(domain) - sent
+        """Half of what can be true is, on average over all values; noise is what it is; the rest is blank."""
+        layout = self.layout(domain)
+        true = (layout.most_true - layout.counted) / 2 + layout.counted
+        return self.reports(domain) - true - self.noise_reports(domain)
 
     def encoder(self, domain: Domain, source: RandomSource) -> AddEncoder:
-        """Digits, noise and blanks of each user."""
+        """What is true of each user, noise and blanks."""
         if self.cap is None:
             raise PlanError(
                 "one-process-only",
@@ -134,55 +162,81 @@ class Add(Mechanism):
         return AddEncoder(self, domain, source)
 
     def tally(self, domain: Domain, source: RandomSource) -> AddTally:
-        """Sums of digits, with each cell's noise drawn once."""
+        """Sums of what is true, with each cell's noise drawn once."""
         return AddTally(self, domain, source)
 
-    def decode(self, domain: Domain, table: Table, users: int) -> AddMeans:
-        """Digits added up, the mean of the noise taken off."""
-        return AddMeans(self, table.reshape(domain.dimension, self.digits), users, domain.structure.mixes)
+    def decode(self, domain: Domain, table: Table, users: int) -> Means:
+        """Digits added up, or choices counted, the mean of the noise taken off."""
+        if isinstance(domain, Choices):
+            return Frequencies(table, users, users * self.trials[0], self.probabilities[0])
+        box = as_box(domain)
+        return AddMeans(self, table.reshape(box.dimension, self.digits), users, box.structure.mixes)
+
+    def decode_groups(self, domain: Domain, table: Table, users: int) -> GroupSums:
+        """Digits added up and users counted in each group, the mean of the noise taken off."""
+        return AddGroupSums(self, self.layout(domain), table, users)
 
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
-        """The noise is public and exact; rounding is charged at its worst; every user reports every coordinate."""
-        weight = float(np.sum(domain.width**2)) / users
-        noise = float(np.sum(self.weights**2 * self.noise_variances))
-        return ExpectedError(sampling=0.0, rounding=weight / (4 * self.levels**2), noise=weight * noise)
+        """The noise is public and exact; rounding is charged at its worst; every user reports everything.
+
+        Of groups it is the error of their means if all are equally large, with the worst that a noisy count can do.
+        """
+        if isinstance(domain, Choices):
+            return ExpectedError(0.0, 0.0, noise=domain.dimension * float(self.noise_variances[0]) / users)
+        box = _box(domain)
+        groups = len(domain.labels) if isinstance(domain, Groups) else 1
+        weight = groups**2 * float(np.sum(box.width**2)) / users
+        # a mean is a sum over a count, and what is wrong with the count moves it by that part of it, at most a width
+        count = float(self.noise_variances[self.digits]) if isinstance(domain, Groups) else 0.0
+        return ExpectedError(
+            sampling=0.0,
+            rounding=weight / (4 * self.levels**2),
+            noise=groups * weight * (self.noise_of_sum + count),
+        )
 
     def accounting(self, neighbours: Neighbours, guarantee: Guarantee) -> AddAccounting:
-        """The certified bounds of a table whose cells all change by one."""
+        """The certified bounds of a table whose cells change by one, as many as neighbours can differ in."""
         return AddAccounting.of(self, neighbours, guarantee)
 
     def fewest_dishonest(self, domain: Domain, table: Table, blanks: int, rejected: int, users: int) -> int:
         """Whoever follows the protocol has all reports accepted and sends at most 1 + trials of them into a cell."""
-        reports = self.reports(domain)
+        reports, layout = self.reports(domain), self.layout(domain)
         fewest = math.ceil(rejected / reports)
-        most_each = 1 + np.array(self.trials, dtype=object)  # without overflow
-        for count, most in zip(table.reshape(-1, self.digits).max(axis=0), most_each, strict=True):
-            if int(count) > users * most:
-                fewest = max(fewest, math.ceil((int(count) - users * most) / max(1, reports - most)))
+        for number, trials in enumerate(self.trials):
+            count, most = int(table[layout.cells_of(number)].max()), 1 + trials
+            if count > users * most:
+                fewest = max(fewest, math.ceil((count - users * most) / max(1, reports - most)))
         return fewest
 
     def influence(self, domain: Domain, users: int, dishonest: int) -> float:
         """All reports of the dishonest in the top digit of one coordinate, where they held nothing otherwise.
 
-        In one process nobody sends reports, and a row counts for no more than the width of its bounds.
+        In one process nobody sends reports, and a row counts for no more than the width of its bounds. Groups are taken
+        to be equally large.
         """
-        if self.cap is None:
-            return dishonest / users
-        return dishonest * self.reports(domain) * float(self.weights[-1]) / users
+        share = dishonest / users * (len(domain.labels) if isinstance(domain, Groups) else 1)
+        return share if self.cap is None else share * self.reports(domain) * float(self.weights[-1])
 
-    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> AddAttack:
-        """The victim with all digits 0 or all digits 1, among users with all digits 0."""
+    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> AddAttack:
+        """The victim with as much as can be 1, or 0, elsewhere."""
         return AddAttack(self, domain, guarantee)
 
     def choices(self) -> dict[str, Any]:
         """The digits, and whether anything is sent."""
-        return {"mechanism": self.kind, "digits": self.digits, "one_process": self.cap is None}
+        return {"mechanism": self.word, "digits": self.digits, "one_process": self.cap is None}
 
     def describe(self, domain: Domain) -> str:
         """What a user sends."""
-        noise = domain.dimension * float(np.sum(self.noise_means))
         room = "" if self.cap is None else f" (at most {self.cap:,}) and blanks"
-        return (
-            f"the {self.digits} binary digits of all {domain.dimension:,} coordinates that are 1, "
-            f"about {noise:,.3g} further reports that are pure noise{room}"
-        )
+        noise = f"about {self.noise_reports(domain):,.3g} further reports that are pure noise{room}"
+        if isinstance(domain, Choices):
+            return f"up to {domain.most} chosen labels, {noise}"
+        where = f" and the group, one of {len(domain.labels):,}," if isinstance(domain, Groups) else ","
+        digits = "binary digit" if self.digits == 1 else f"{self.digits} binary digits"
+        own = f"the {digits} of all {_box(domain).dimension:,} coordinates that are 1"
+        return f"{own}{where} {noise}"
+
+
+def _box(domain: Domain) -> Box:
+    """The bounds of the arrays."""
+    return domain.box if isinstance(domain, Groups) else as_box(domain)

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.domain import Domain
+from shufflesum.cells import count_cells
+from shufflesum.domain import Domain, Grouped
 from shufflesum.mechanisms.mechanism import Table
-from shufflesum.mechanisms.rounding import Rounding
-from shufflesum.randomness import RandomSource
+from shufflesum.mechanisms.rounding import rounding_of
+from shufflesum.randomness import RandomSource, Words
 from shufflesum.randomness.binomial import binomials
 
 if TYPE_CHECKING:
@@ -36,21 +37,42 @@ def _sum_digits(rounded: NDArray[Any], sums: NDArray[Any]) -> None:
                 digit[c] += np.uint16((values[c] >> shift) & np.uint16(1))
 
 
+@kernel
+def _sum_grouped(rounded: Words, groups: Words, digits: int, table: Table) -> None:
+    """Add binary digits, and one for each user, to the cells of the users' groups: table is (groups, cells)."""
+    for i in range(rounded.shape[0]):
+        cells = table[groups[i]]
+        for c in range(rounded.shape[1]):
+            value = rounded[i, c]
+            for j in range(digits):
+                cells[c * digits + j] += np.int64((value >> j) & 1)
+        cells[rounded.shape[1] * digits] += 1
+
+
 class AddTally:
-    """Sums of the digits of all rows added so far; the noise comes last, for all users at once."""
+    """Sums of what is true of all rows added so far; the noise comes last, for all users at once."""
 
     def __init__(self, mechanism: Add, domain: Domain, source: RandomSource) -> None:
         self._mechanism = mechanism
-        self._dimension = domain.dimension
+        self._layout = mechanism.layout(domain)
         self._source = source
-        self._rounding = Rounding(mechanism.levels, domain, source)
+        self._rounding = rounding_of(mechanism.levels, domain, source)
 
-    def add(self, coordinates: NDArray[Any], first_row: int, table: Table) -> None:
-        """Add the digits of (m, d) coordinates to the table of all cells."""
-        rounded = self._rounding.of(coordinates, first_row)
-        digits, at_once = self._mechanism.digits, max(1, _VALUES // self._dimension)
+    def add(self, prepared: Any, first_row: int, table: Table) -> None:
+        """Add the digits, or the choices, of these users to the table of all cells."""
+        if self._rounding is None:
+            count_cells(prepared.reshape(-1), table)  # who chose fewer labels sends blanks, which are left out
+        elif isinstance(prepared, Grouped):
+            rounded = self._rounding.of(prepared.coordinates, first_row)
+            _sum_grouped(rounded, prepared.groups, self._layout.digits, table.reshape(self._layout.groups, -1))
+        else:
+            self._add_box(self._rounding.of(prepared, first_row), table)
+
+    def _add_box(self, rounded: NDArray[np.uint16], table: Table) -> None:
+        digits, dimension = self._layout.digits, self._layout.coordinates
+        at_once = max(1, _VALUES // dimension)
         for start in range(0, len(rounded), _MOST_ROWS):
-            sums = np.zeros((digits, at_once, self._dimension), dtype=np.uint16)
+            sums = np.zeros((digits, at_once, dimension), dtype=np.uint16)
             _sum_digits(rounded[start : start + _MOST_ROWS].reshape(-1), sums.reshape(digits, -1))
             table += sums.sum(axis=1, dtype=np.int64).T.reshape(-1)
 
@@ -59,9 +81,8 @@ class AddTally:
 
         The free law needs no charge; to draw again by what users together drew would need a proof of its own.
         """
-        mechanism = self._mechanism
-        noise = [
-            binomials(self._source, users * trials, probability, self._dimension)
-            for trials, probability in zip(mechanism.trials, mechanism.probabilities, strict=True)
-        ]
-        return np.stack(noise, axis=1).reshape(-1)
+        mechanism, layout = self._mechanism, self._layout
+        noise = np.zeros(layout.cells, dtype=np.int64)
+        for j, (trials, probability) in enumerate(zip(mechanism.trials, mechanism.probabilities, strict=True)):
+            noise[layout.cells_of(j)] = binomials(self._source, users * trials, probability, layout.sizes[j])
+        return noise

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shufflesum.domain import Neighbours
-from shufflesum.errors import PlanError
+from shufflesum.domain import EveryCoordinate, Neighbours, OneCell
+from shufflesum.errors import ParameterError, PlanError
 from shufflesum.privacy import Guarantee, Interval, local_epsilon
 from shufflesum.privacy.replace import Setting
 
@@ -33,7 +33,7 @@ class ReplaceAccounting:
             levels=mechanism.levels,
             coordinates=mechanism.coordinates,
             rounds=guarantee.rounds,
-            dimension=neighbours.dimension,
+            dimension=_places(neighbours),
             sampling=mechanism.sampling,
             honest_fraction=guarantee.honest_fraction,
         )
@@ -70,3 +70,13 @@ class ReplaceAccounting:
         return self.setting.to_dp_accounting(
             self.noise_probability, value_discretization_interval=value_discretization_interval
         )
+
+
+def _places(neighbours: Neighbours) -> int:
+    """How many coordinates may change: a label counts as one."""
+    match neighbours:
+        case EveryCoordinate(dimension):
+            return dimension
+        case OneCell():
+            return 1
+    raise ParameterError("impossible-combination", f"mechanism 'replace' says nothing of {neighbours}")

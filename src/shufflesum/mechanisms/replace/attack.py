@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._search import bisect
-from shufflesum.domain import Domain
+from shufflesum.domain import Box, Categories, Domain
 from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Revealed, Table
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.replace.composed import Blocks
@@ -45,11 +45,11 @@ class ReplaceAttack:
     values: tuple[int, int, int]  # x, x' and v
 
     @staticmethod
-    def of(mechanism: Replace, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> ReplaceAttack:
+    def of(mechanism: Replace, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> ReplaceAttack:
         """Attack where noise is least by the look of a few reports; honest noise is the same for all values."""
 
         def reported(level: int) -> Table:
-            table = scout(_coordinates(domain, level, mechanism.levels))
+            table = scout(_row(domain, np.full(mechanism.places(domain), level), mechanism.levels))
             return np.asarray(table.reshape(-1, mechanism.values).sum(axis=0))
 
         if mechanism.levels == 1:
@@ -62,25 +62,25 @@ class ReplaceAttack:
     @cached_property
     def _held(self) -> list[_Levels]:
         """The level that each crowd holds in each coordinate."""
-        top, dimension = self.mechanism.levels, self.domain.dimension
+        top, dimension = self.mechanism.levels, self.mechanism.places(self.domain)
         mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
         alike = [np.full(dimension, value) for value in dict.fromkeys(self.values)]
         return [*alike, mixed[np.arange(dimension) % len(mixed)]]
 
     @property
-    def crowds(self) -> tuple[Floats, ...]:
+    def crowds(self) -> tuple[Any, ...]:
         """What each crowd holds."""
-        return tuple(_coordinates(self.domain, levels, self.mechanism.levels) for levels in self._held)
+        return tuple(_row(self.domain, levels, self.mechanism.levels) for levels in self._held)
 
     @property
-    def victims(self) -> tuple[Floats, Floats]:
+    def victims(self) -> tuple[Any, Any]:
         """x everywhere, and x' everywhere."""
         return self.crowds[0], self.crowds[1]
 
     @property
-    def others(self) -> Floats:
+    def others(self) -> Any:
         """v everywhere."""
-        return _coordinates(self.domain, self.values[2], self.mechanism.levels)
+        return self.crowds[list(dict.fromkeys(self.values)).index(self.values[2])]
 
     @property
     def samples(self) -> int:
@@ -129,7 +129,7 @@ class ReplaceAttack:
         """
         starts = self.mechanism.block_starts(self.domain) if self.lower_bound_known else np.zeros(1, dtype=np.int64)
         blocks = np.add.reduceat(table.reshape(-1, self.mechanism.values), starts, axis=0)
-        x, other_x, v = self._law[list(self.values)]
+        x, other_x, v = (self._law(value) for value in self.values)
         tiny = np.finfo(np.float64).tiny  # a block without reports must not stop the attack
         return float(np.sum(np.log(np.maximum(blocks @ (x / v), tiny) / np.maximum(blocks @ (other_x / v), tiny))))
 
@@ -138,7 +138,7 @@ class ReplaceAttack:
 
         This shows noise that is not uniform, and correlated draws.
         """
-        law, sampled = self._law, self.mechanism.sampling_probabilities(self.domain)
+        sampled = self.mechanism.sampling_probabilities(self.domain)
         values, coordinates, cells, kept, accepted = [], [], [], 0, 0
         for flat, held, count in zip(tables, self._held, users, strict=True):
             table = flat.reshape(-1, self.mechanism.values)
@@ -146,26 +146,32 @@ class ReplaceAttack:
             for level in np.unique(held):
                 reported = self._values_reported(flat, held, level)
                 name = f"where users held {level}, value {{}}"
-                values.append(ExpectedCounts(name, reported, int(reported.sum()), law[level]))
+                values.append(ExpectedCounts(name, reported, int(reported.sum()), self._law(int(level))))
             coordinates.append(ExpectedCounts("coordinate {}", table.sum(axis=1), count, sampled))
-            cells.append(ExpectedCounts("coordinate {} with value {}", table, count, sampled[:, None] * law[held]))
-        values.append(ExpectedCounts("the value held", np.array([kept]), accepted, law[0, :1]))
+            laws = sampled[:, None] * np.stack([self._law(int(level)) for level in held])
+            cells.append(ExpectedCounts("coordinate {} with value {}", table, count, laws))
+        values.append(ExpectedCounts("the value held", np.array([kept]), accepted, self._law(0)[:1]))
         sent = ExpectedCounts("a cell", np.array([accepted]), self.mechanism.coordinates * sum(users), np.ones(1))
         return [values, coordinates, cells, [sent]]
 
-    @property
-    def _law(self) -> Floats:
-        return honest_law(self.mechanism.values, self.mechanism.values, self.mechanism.noise_probability)
+    def _law(self, held: int) -> Floats:
+        """The chances of each value to be reported by who holds this one."""
+        law = np.full(self.mechanism.values, self.mechanism.noise_probability / self.mechanism.values)
+        law[held] += 1 - self.mechanism.noise_probability
+        return law
 
     def _values_reported(self, table: Table, held: _Levels, level: int) -> Table:
         """How often each value came out where `level` went in."""
         return np.asarray(table.reshape(-1, self.mechanism.values)[held == level].sum(axis=0))
 
 
-def _coordinates(domain: Domain, levels: ArrayLike, most: int) -> Floats:
-    """Coordinates that lie on whole levels."""
+def _row(domain: Domain, levels: ArrayLike, most: int) -> Any:
+    """What a user holds whose coordinates lie on these whole levels."""
+    if isinstance(domain, Categories):
+        return domain.example(int(np.ravel(levels)[0]))
+    assert isinstance(domain, Box)  # `Replace.places` lets no other pass
     lower, upper = domain.lower, domain.upper
-    return np.clip(lower + (upper - lower) * (np.asarray(levels) / most), lower, upper)
+    return domain.structure.restore(np.clip(lower + (upper - lower) * (np.asarray(levels) / most), lower, upper))
 
 
 def noise_simulated(values: int, lower: Floats, upper: Floats) -> float:

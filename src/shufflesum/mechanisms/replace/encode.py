@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.domain import Domain
+from shufflesum.domain import Box
 from shufflesum.mechanisms.rounding import outside_bounds, positions_of_all, scratch
 from shufflesum.randomness import RandomSource, Words, words
 from shufflesum.randomness.draws import (
@@ -159,7 +159,7 @@ def privatize(
 class ReplaceEncoder:
     """Rounds, samples and replaces, with secure randomness unless a test gives another source."""
 
-    def __init__(self, mechanism: Replace, domain: Domain, source: RandomSource) -> None:
+    def __init__(self, mechanism: Replace, domain: Box, source: RandomSource) -> None:
         self._mechanism = mechanism
         self._domain = domain
         self._source = source

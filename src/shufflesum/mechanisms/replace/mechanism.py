@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum._rounding import downwards
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Domain, Neighbours
+from shufflesum.domain import Box, Categories, Domain, Neighbours, as_box
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Mechanism, Table
 from shufflesum.mechanisms.replace.accounting import ReplaceAccounting
@@ -24,6 +24,7 @@ from shufflesum.mechanisms.replace.attack import ReplaceAttack
 from shufflesum.mechanisms.replace.decode import ReplaceMeans
 from shufflesum.mechanisms.replace.encode import ReplaceEncoder
 from shufflesum.mechanisms.replace.error import coordinate_error
+from shufflesum.mechanisms.replace.labels import ReplaceFrequencies, ReplaceLabelsEncoder, labels_error
 from shufflesum.mechanisms.tally import EncodedTally
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.replace import Sampling
@@ -50,6 +51,7 @@ class Replace(Mechanism):
     """
 
     kind: ClassVar[str] = "replace"
+    word: ClassVar[str] = "replace"
 
     coordinates: int
     levels: int
@@ -59,7 +61,7 @@ class Replace(Mechanism):
     def __post_init__(self) -> None:
         """Refuse what no domain could make sense of, and keep Python's own numbers: others read otherwise in JSON."""
         check_size("coordinates", self.coordinates, 1, MOST_CELLS)
-        check_size("levels", self.levels, 1, MAX_LEVELS)
+        check_size("levels", self.levels, 1, MOST_CELLS)
         check_choice("sampling", self.sampling, get_args(Sampling))
         check_number("noise_probability", self.noise_probability)
         numerator = self.noise_probability * 2.0**PROBABILITY_BITS
@@ -76,9 +78,25 @@ class Replace(Mechanism):
         """K: how many values a coordinate is rounded to."""
         return self.levels + 1
 
+    def places(self, domain: Domain) -> int:
+        """How many coordinates there are to sample from; a label is one, with a value for each label."""
+        if isinstance(domain, Box):
+            return domain.dimension
+        if isinstance(domain, Categories):
+            return 1
+        raise ParameterError(
+            "impossible-combination",
+            f"mechanism 'replace' is for arrays and for one label of each user, not for {type(domain).__name__}; "
+            "plan with mechanism 'add'",
+        )
+
     def check(self, domain: Domain) -> None:
         """Refuse more coordinates than there are, and more cells than a report can number."""
-        check_size("coordinates", self.coordinates, 1, domain.dimension)
+        check_size("coordinates", self.coordinates, 1, self.places(domain))
+        if isinstance(domain, Categories):
+            check_size("levels", self.levels, domain.cells - 1, domain.cells - 1)
+            return
+        check_size("levels", self.levels, 1, MAX_LEVELS)
         if self.cells(domain) > MOST_CELLS:
             raise ParameterError(
                 "too-many-cells",
@@ -87,8 +105,8 @@ class Replace(Mechanism):
             )
 
     def cells(self, domain: Domain) -> int:
-        """K for each coordinate."""
-        return domain.dimension * self.values
+        """K for each coordinate; one for each label."""
+        return self.places(domain) * self.values
 
     def reports(self, domain: Domain) -> int:
         """One for each sampled coordinate, never a blank."""
@@ -96,18 +114,20 @@ class Replace(Mechanism):
 
     def block_starts(self, domain: Domain) -> NDArray[np.int64]:
         """Where the public blocks of stratified sampling begin: one report of every user falls into each."""
-        return np.arange(self.coordinates) * domain.dimension // self.coordinates
+        return np.arange(self.coordinates) * self.places(domain) // self.coordinates
 
     def sampling_probabilities(self, domain: Domain) -> Floats:
         """For each coordinate, the chance that a given user reports it."""
         if self.sampling == "uniform":
-            return np.full(domain.dimension, self.coordinates / domain.dimension)
-        sizes = np.diff(self.block_starts(domain), append=domain.dimension)
+            return np.full(self.places(domain), self.coordinates / self.places(domain))
+        sizes = np.diff(self.block_starts(domain), append=self.places(domain))
         return np.repeat(1 / sizes, sizes)
 
-    def encoder(self, domain: Domain, source: RandomSource) -> ReplaceEncoder:
-        """Algorithm 1 of the paper, on the coordinates that Algorithm 2 samples."""
-        return ReplaceEncoder(self, domain, source)
+    def encoder(self, domain: Domain, source: RandomSource) -> ReplaceEncoder | ReplaceLabelsEncoder:
+        """Algorithm 1 of the paper, on the coordinates that Algorithm 2 samples, or on labels."""
+        if isinstance(domain, Categories):
+            return ReplaceLabelsEncoder(domain, self.noise_probability, source)
+        return ReplaceEncoder(self, as_box(domain), source)
 
     def tally(self, domain: Domain, source: RandomSource) -> EncodedTally:
         """Every user's reports, counted."""
@@ -117,7 +137,7 @@ class Replace(Mechanism):
         """None."""
         return 0.0
 
-    def decode(self, domain: Domain, table: Table, users: int) -> ReplaceMeans:
+    def decode(self, domain: Domain, table: Table, users: int) -> ReplaceMeans | ReplaceFrequencies:
         """Algorithm 3 of the paper, with error bars."""
         if self.noise_probability == 1:
             raise ParameterError(
@@ -125,19 +145,23 @@ class Replace(Mechanism):
                 "noise_probability is 1: every report is noise and says nothing about the users; "
                 "plan with more users or a larger epsilon",
             )
+        if isinstance(domain, Categories):
+            return ReplaceFrequencies(table, users, self.noise_probability)
         return ReplaceMeans(
             table=table.reshape(domain.dimension, self.values),
             users=users,
             coordinates=self.coordinates,
             noise_probability=self.noise_probability,
             sampling_probabilities=self.sampling_probabilities(domain),
-            mixes=domain.structure.mixes,
+            mixes=as_box(domain).structure.mixes,
         )
 
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
-        """The sum over coordinates of `coordinate_error`, each in its own units."""
+        """The sum over coordinates of `coordinate_error`, each in its own units; of labels, over their frequencies."""
+        if isinstance(domain, Categories):
+            return labels_error(domain.cells, self.noise_probability, users)
         total = ExpectedError(0.0, 0.0, 0.0)
-        sampled, width = self.sampling_probabilities(domain), domain.width
+        sampled, width = self.sampling_probabilities(domain), as_box(domain).width
         for probability in np.unique(sampled):
             alike = width[sampled == probability]
             weight = float(np.sum(alike**2))
@@ -157,7 +181,7 @@ class Replace(Mechanism):
         A user who does not can leave a block out, or put all reports into one place.
         """
         fewest = math.ceil((blanks + rejected) / self.coordinates)
-        places = table.reshape(domain.dimension, self.values).sum(axis=1)
+        places = table.reshape(self.places(domain), self.values).sum(axis=1)
         if self.sampling == "stratified":
             places = np.add.reduceat(places, self.block_starts(domain))
         if len(places) == self.coordinates:
@@ -179,7 +203,7 @@ class Replace(Mechanism):
         others = max(0.0, mean - 5 * math.sqrt(mean * (1 - chance)))
         return sent / (sent + others) / (1 - self.noise_probability)
 
-    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Floats], Table]) -> ReplaceAttack:
+    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> ReplaceAttack:
         """The victim at one value or another in every coordinate, all others at a third."""
         return ReplaceAttack.of(self, domain, guarantee, scout)
 
@@ -189,6 +213,8 @@ class Replace(Mechanism):
 
     def describe(self, domain: Domain) -> str:
         """What a user sends."""
+        if isinstance(domain, Categories):
+            return f"the label, replaced by a random one with probability {downwards(self.noise_probability, 5)}"
         return (
             f"{self.coordinates:,} of {domain.dimension:,} coordinates ({self.sampling}), in {self.values} values, "
             f"each replaced by a random one with probability {downwards(self.noise_probability, 5)}"

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Domain
+from shufflesum.domain import Box
 from shufflesum.errors import PrivacyError
 from shufflesum.mechanisms.replace.error import coordinate_error
 from shufflesum.mechanisms.replace.mechanism import MAX_LEVELS, Replace, Sampling
@@ -28,7 +28,7 @@ __all__ = ["ReplaceMoves", "halvings", "most_levels", "published_choice"]
 class ReplaceMoves:
     """The neighbourhood over (coordinates, levels); each point is certified once, when it is first visited."""
 
-    domain: Domain
+    domain: Box
     guarantee: Guarantee
     coordinates: Sequence[int]
     levels: Sequence[int] | None = None
@@ -93,13 +93,13 @@ class ReplaceMoves:
         return coordinate_error(guarantee.users, probability, levels, gamma, apart).total
 
 
-def most_levels(domain: Domain, *, certified: bool) -> int:
+def most_levels(domain: Box, *, certified: bool) -> int:
     """The most levels that reports can carry and, if asked, that the accountant certifies."""
     return min(MOST_LEVELS if certified else MAX_LEVELS, MOST_CELLS // domain.dimension - 1)
 
 
 def published_choice(
-    domain: Domain, guarantee: Guarantee, coordinates: int, levels: int | None, sampling: Sampling | None
+    domain: Box, guarantee: Guarantee, coordinates: int, levels: int | None, sampling: Sampling | None
 ) -> Replace:
     """The paper's own choice: levels by its formula, uniform sampling for several coordinates."""
     sampling = sampling or ("uniform" if coordinates > 1 else "stratified")
@@ -121,7 +121,7 @@ def published_choice(
     return Replace(coordinates, levels, gamma, sampling)
 
 
-def halvings(domain: Domain, guarantee: Guarantee, most: int | None = None) -> list[int]:
+def halvings(domain: Box, guarantee: Guarantee, most: int | None = None) -> list[int]:
     """cap, cap/2, cap/4, ..., 1 coordinates: the error is flat enough in their number."""
     composable = max(1, MOST_COMPOSITIONS // guarantee.rounds)
     counts = [min(most or domain.dimension, domain.dimension, composable)]

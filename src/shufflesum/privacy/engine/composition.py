@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -22,6 +23,7 @@ __all__ = [
     "ComposedLower",
     "ComposedUpper",
     "Copies",
+    "Equal",
     "Factor",
     "Profile",
     "check_delta",
@@ -86,6 +88,29 @@ def pure_noise(step: float = 1.0) -> GridLosses:
     return GridLosses(step, 0, np.ones(1), 0.0, 0.0)
 
 
+class Equal(Protocol):
+    """So many equal factors of a product, each below one pair that is its own mirror image."""
+
+    @property
+    def deviation(self) -> float:
+        """Roughly that of one loss; only sets the grid."""
+
+    @property
+    def highest(self) -> float:
+        """No finite loss is larger; 0 where nothing is revealed."""
+
+    @property
+    def copies(self) -> int:
+        """How many there are."""
+
+    @property
+    def reach(self) -> float:
+        """How far out losses matter in the product of so many."""
+
+    def losses(self, step: float, reach: float) -> GridLosses:
+        """A pair on the grid that dominates one factor."""
+
+
 @dataclass(frozen=True, slots=True)
 class Factor:
     """So many equal factors of a product, each below one symmetric profile: upper bounds of delta.
@@ -122,7 +147,7 @@ class Factor:
         return dominating(step, values, 0.0)
 
 
-def compose_profiles(factors: Iterable[Factor], *, interval: float | None = None) -> ComposedUpper:
+def compose_profiles(factors: Iterable[Equal], *, interval: float | None = None) -> ComposedUpper:
     """Compose all factors, on grids whose steps are `interval` times powers of two."""
     factors = [factor for factor in factors if factor.highest > 0.0]
     if not factors:

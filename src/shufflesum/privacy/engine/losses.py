@@ -160,6 +160,8 @@ def grid_of_bins(upper: Floats, lower: Floats, step: float, error: float) -> Gri
     """The same for atoms that were added up in bins of losses, in rising order, some of them empty."""
     kept = (upper > 1e-290) & (lower > 1e-290)
     upper, lower = upper[kept], lower[kept]
+    if not upper.size:  # nothing of finite loss
+        return GridLosses(step, 0, np.zeros(1), 0.0, error)
     order = np.argsort(upper / lower, kind="stable")  # rounding at the edges of bins may swap neighbours
     return dominated(step, upper[order], lower[order], error)
 

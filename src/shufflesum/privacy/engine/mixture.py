@@ -15,7 +15,7 @@ import numpy as np
 from shufflesum._compiled import kernel
 from shufflesum.privacy.engine.laws import ROUNDING, Floats, Integers, excess_table, slack
 
-__all__ = ["Mixture", "evaluate_lower", "evaluate_upper"]
+__all__ = ["Mixture", "cell_edges", "evaluate_lower", "evaluate_upper"]
 
 # From here on 1 - tanh(eps/2) is lost in double precision, and only a = s can contribute.
 _LARGE_EPSILON = 20.0
@@ -35,6 +35,14 @@ class Mixture:
     weights: Floats
     outside: float
     steps: int
+
+
+def cell_edges(first: int, count: int, width: float) -> Integers:
+    """Cut s = first, first + 1, ... into cells of `width` x s, at least 1; return where they start, and the end."""
+    starts = [0]
+    while starts[-1] < count:
+        starts.append(min(count, starts[-1] + max(1, int(width * (first + starts[-1])))))
+    return np.array(starts, dtype=np.int64)
 
 
 @kernel

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shufflesum.privacy.engine.composition import MOST_COMPOSITIONS
 from shufflesum.privacy.replace import published
-from shufflesum.privacy.replace.blanket import MOST_LEVELS, MOST_USERS
+from shufflesum.privacy.replace.blanket import MOST_LEVELS, MOST_USERS, MOST_VALUES
 from shufflesum.privacy.replace.calibration import guess_noise_probability
 from shufflesum.privacy.replace.composed import Blocks
 from shufflesum.privacy.replace.local import local_epsilon
@@ -19,6 +19,7 @@ __all__ = [
     "MOST_COMPOSITIONS",
     "MOST_LEVELS",
     "MOST_USERS",
+    "MOST_VALUES",
     "Blocks",
     "Sampling",
     "Setting",

@@ -26,6 +26,7 @@ from shufflesum.privacy.replace.pairs import blanket_mixture, third_value_mixtur
 __all__ = [
     "MOST_LEVELS",
     "MOST_USERS",
+    "MOST_VALUES",
     "check_parameters",
     "delta_lower",
     "delta_upper",
@@ -37,7 +38,8 @@ __all__ = [
     "smallest_noise_probability",
 ]
 
-MOST_LEVELS = 999
+MOST_VALUES = 2**32 - 2  # as many as there are cells; sums and windows would hold beyond
+MOST_LEVELS = 999  # of a number: planners look no further, because finer levels gain nothing
 _LEAST_DELTA = 1e-15
 # Beyond this many blanket reports cells of s are coarser than one, so a finer search would only chase the grid.
 _FINE_REPORTS = 20_000
@@ -216,7 +218,7 @@ def _restore(result: Floats, order: npt.NDArray[np.intp]) -> Floats:
 def check_parameters(honest_users: int, levels: int, noise_probability: float) -> tuple[int, int]:
     """Refuse what cannot be certified; return the number of users and of values, K = levels + 1."""
     check_size("honest_users", honest_users, 1, MOST_USERS)
-    check_size("levels", levels, 1, MOST_LEVELS)
+    check_size("levels", levels, 1, MOST_VALUES - 1)
     check_number("noise_probability", noise_probability)
     if not 1.0 / GRID <= noise_probability <= 1.0:
         raise PrivacyError(

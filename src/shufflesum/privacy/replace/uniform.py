@@ -19,7 +19,7 @@ from shufflesum._search import bracket
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine.composition import Factor, Profile, check_delta, check_epsilon, compose_profiles
 from shufflesum.privacy.engine.laws import binomial_window, slack
-from shufflesum.privacy.engine.mixture import Mixture, evaluate_upper
+from shufflesum.privacy.engine.mixture import Mixture, cell_edges, evaluate_upper
 from shufflesum.privacy.replace import blanket
 from shufflesum.privacy.replace.calibration import bracket_noise_probability
 from shufflesum.privacy.replace.composed import check_compositions, deviation_of_loss
@@ -141,10 +141,7 @@ def _fixed_profile(count: int, cells: int, gamma: float) -> Profile:
     else:
         lowest, terms, total, tail = binomial_window(count, 2.0 / cells, 2.0 / (cells - 2.0), _OUTSIDE / cells)
         masses, outside, steps = terms / total, tail / total * cells, terms.size
-    starts = [0]
-    while starts[-1] < masses.size:
-        starts.append(min(masses.size, starts[-1] + max(1, int(_CELL * (lowest + starts[-1])))))
-    edges = np.array(starts, dtype=np.int64)
+    edges = cell_edges(lowest, masses.size, _CELL)
     # a cell counts with the drift of its least s and the variance of its greatest
     mixture = Mixture(
         factor=(1.0 - gamma) * cells,

@@ -1,0 +1,218 @@
+"""The estimate of group sizes, sums and means, where the size of a group is noisy itself: `Groups`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_choice
+from shufflesum.domain import Box, Groups, Label
+from shufflesum.errors import ParameterError
+from shufflesum.estimate.base import Floats, tail_of
+from shufflesum.estimate.means import Estimate
+from shufflesum.mechanisms import GroupSums, Target
+
+__all__ = ["GroupEstimate", "fieller"]
+
+_SEEN = 0.99  # a mean needs a group whose size is above 0 at this level
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GroupEstimate(Estimate):
+    """Size, sum and mean of each group, in the users' units; the first axis is that of the groups.
+
+    Sizes and sums are unbiased. A mean is the ratio of the two, and its error bars include the noise in the size. A
+    group is `too_few` for a mean where the 99 % interval of its size reaches 0: its mean is NaN, its interval infinite.
+    """
+
+    @property
+    def groups(self) -> tuple[Label, ...]:
+        """The groups' labels as they were given to the plan."""
+        return self._domain.cell_labels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups' labels as text."""
+        return self._domain.names
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """What the entries of a group's array are called, where the plan has names for them."""
+        return self._domain.box.columns
+
+    @property
+    def counts(self) -> Floats:
+        """The unbiased estimate of each group's size."""
+        return self._sums.counts
+
+    @property
+    def count_standard_error(self) -> Floats:
+        """The standard error of the sizes."""
+        sums = self._sums
+        return np.full(len(sums.counts), np.sqrt(sums.count_variance))
+
+    def count_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
+        """Ends that hold each group's size, or with `simultaneous` all of them, with at least this probability."""
+        return self._sums.count_interval(tail_of(level, len(self.groups) if simultaneous else 1))
+
+    @property
+    def report_counts(self) -> NDArray[np.int64]:
+        """Accepted reports of all cells of each group, noise included."""
+        reports: NDArray[np.int64] = self.table.reshape(len(self.groups), -1).sum(axis=1)
+        return reports
+
+    @property
+    def too_few(self) -> NDArray[np.bool_]:
+        """For each group whether it has no mean, because its size cannot be told from 0 at 99 %."""
+        return self._sums.count_interval(tail_of(_SEEN))[0] <= 0
+
+    @property
+    def sum(self) -> Floats:
+        """The unbiased estimate of the sum over each group's users, also where they are too few for a mean."""
+        ratio = self._ratio
+        return ratio.sums + ratio.sizes * ratio.offset
+
+    @property
+    def sum_standard_error(self) -> Floats:
+        """The standard error of the sums; where the bounds do not begin at 0 it includes the noise in the size."""
+        ratio = self._ratio
+        return np.sqrt(ratio.noise + ratio.rounding + ratio.offset**2 * ratio.size_variance)
+
+    @property
+    def mean(self) -> Floats:
+        """Sum over size of each group; NaN where its users are too few. Its bias is far below its standard error."""
+        ratio = self._ratio
+        return ratio.offset + ratio.unit
+
+    @property
+    def standard_error(self) -> Floats:
+        """The standard error of the means of these users; NaN where they are too few."""
+        return self.standard_error_of("users")
+
+    def standard_error_of(self, target: Target) -> Floats:
+        """The standard error of the means for either target, to the first order in the noise of the size."""
+        ratio = self._ratio
+        squares = ratio.noise + ratio.spread(target, tail_of(0.95)) + ratio.unit**2 * ratio.size_variance
+        return np.where(np.isnan(ratio.unit), np.nan, np.sqrt(squares) / np.abs(ratio.sizes))
+
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
+    ) -> tuple[Floats, Floats]:
+        """Lower and upper ends that hold each true mean with at least this probability; see `fieller`.
+
+        `simultaneous` widens them so that all entries of all groups hold together with that probability. The ends are
+        not cut at the bounds, and infinite where the users of a group are too few, at 99 % or at the level asked for.
+        """
+        ratio = self._ratio
+        tail = tail_of(level, ratio.sums.size if simultaneous else 1)
+        low, high = ratio.interval(tail, ratio.spread(target, tail))
+        return ratio.offset + low, ratio.offset + high
+
+    @property
+    def _domain(self) -> Groups:
+        return cast("Groups", self.plan.domain)
+
+    @property
+    def _sums(self) -> GroupSums:
+        return self.plan.mechanism.decode_groups(self.plan.domain, self.table, self.users)
+
+    @property
+    def _ratio(self) -> _Ratio:
+        return _Ratio.of(self._sums, self._domain.box, self.too_few)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ratio:
+    """Sums above the lower bounds, in the users' units and shape, beside the sizes they are divided by."""
+
+    sums: Floats  # T, (groups, *shape)
+    sizes: Floats  # C, (groups, 1, ...)
+    noise: Floats  # the variance of the noise in T
+    rounding: Floats  # and of rounding, for as many users as the group may well have
+    size_variance: float
+    offset: Floats  # the mean at the lower bounds
+    scale: Floats  # how far one report can move T
+    unit: Floats  # T / C, NaN where there are too few
+    mixes: bool
+
+    @staticmethod
+    def of(sums: GroupSums, box: Box, too_few: NDArray[np.bool_]) -> _Ratio:
+        structure, width = box.structure, box.width
+        ones = (1,) * len(box.shape)
+        noise = structure.restore_variance(width**2 * np.broadcast_to(sums.sum_variance, width.shape))
+        scale = structure.restore_variance(width**2)
+        sizes = sums.counts.reshape(-1, *ones)
+        # The size is not known exactly; more users round more often.
+        many = np.maximum(sums.counts + 3 * np.sqrt(sums.count_variance), 1.0).reshape(-1, *ones)
+        totals = np.stack([structure.restore(width * row) for row in sums.sums])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            unit = np.where(too_few.reshape(-1, *ones), np.nan, totals / sizes)
+        return _Ratio(
+            totals,
+            sizes,
+            noise,
+            many * sums.rounding * scale,
+            sums.count_variance,
+            structure.restore(box.lower),
+            np.sqrt(scale),
+            unit,
+            structure.mixes,
+        )
+
+    def spread(self, target: Target, tail: float) -> Floats:
+        """The variance of T beside noise: by rounding; for a population by its own spread instead, which covers it.
+
+        Rounded values between 0 and 1 with mean m vary by m (1 - m) at most; m is the one of the interval nearest to
+        the middle.
+        """
+        check_choice("target", target, ("users", "population"))
+        if target == "users":
+            return self.rounding
+        if self.mixes:
+            raise ParameterError(
+                "impossible-combination",
+                "target='population' is not possible for groups of a Span: its coefficients vary together from user to "
+                "user, which the table of counts does not show; use target='users'",
+            )
+        many = np.maximum(self.sizes + 3 * np.sqrt(self.size_variance), 1.0) * self.scale**2
+        low, high = self.interval(tail, many / 4)
+        nearest = np.clip(0.5, low / self.scale, high / self.scale)
+        spread: Floats = np.maximum(many * np.maximum(nearest * (1 - nearest), 0), self.rounding)
+        return spread
+
+    def interval(self, tail: float, spread: Floats) -> tuple[Floats, Floats]:
+        low, high = fieller(self.sums, self.sizes, self.noise + spread, self.size_variance, self.scale, tail)
+        none = np.isnan(self.unit)
+        return np.where(none, -np.inf, low), np.where(none, np.inf, high)
+
+
+def fieller(
+    sums: Floats, sizes: Floats, variance: Floats, size_variance: float, scale: Floats, tail: float
+) -> tuple[Floats, Floats]:
+    """Ends for the ratio u of what `sums` T and `sizes` C estimate, as Fieller builds them.
+
+    T and C have independent noise of variances V and W, so that T - u C has mean 0 and variance V + u^2 W at the true
+    u, whatever the size: all u with (T - u C)^2 <= z^2 (V + u^2 W) hold it as often as z says. These are the u with
+    a u^2 - 2 T C u + T^2 - z^2 V <= 0, a = C^2 - z^2 W. Where C is positive and a > 0, so that the size can be told
+    from 0, this is an interval, (T C -+ z sqrt(T^2 W + a V)) / a; elsewhere arbitrarily large ratios belong to it, and
+    the ends are infinite. (Sums above another origin than the lower bounds, say the middle, give the same u: T - u C
+    does not change.)
+
+    z is the normal quantile, moved outwards on both sides by what the third and fourth cumulants of the noise can add
+    (Cornish and Fisher): noise consists of reports that move T - u C by at most `scale` each, which bounds its
+    skewness by scale / sqrt(V), its excess by scale^2 / V.
+    """
+    z = -NormalDist().inv_cdf(max(tail, 1e-300))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skewness = np.where(variance > 0, scale / np.sqrt(variance), 0.0)
+        further = (z**2 - 1) * skewness / 6 + (max(z**3 - 3 * z, 0.0) / 24 + z / 36) * skewness**2
+        square = (z + np.maximum(further, 0)) ** 2
+        a = sizes**2 - square * size_variance
+        half = np.sqrt(square * (sums**2 * size_variance + a * variance))
+        seen = (sizes > 0) & (a > 0)
+        low, high = ((sums * sizes + sign * half) / a for sign in (-1, 1))
+    return np.where(seen, low, -np.inf), np.where(seen, high, np.inf)

@@ -1,0 +1,141 @@
+"""What an audit attacks under `add` with slots: a victim with one label or another, among users with a third.
+
+Crowds of users with known labels show how much noise there is: what is reported beyond the labels. Where slots are
+noise at whatever chance, each in a uniform cell, the chances in an enclosure of the observed one tell what the running
+randomizer reveals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.domain import Categories, Hashed
+from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Revealed, Table
+from shufflesum.privacy import Guarantee
+
+if TYPE_CHECKING:
+    from shufflesum.mechanisms.add_slots.mechanism import AddSlots
+
+__all__ = ["SlotsAttack"]
+
+_NOISY_REPORTS = 400_000  # then the chance is known within one per cent
+_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
+_MOST_CROWDS = 6  # a label of each; in all of them every cell's noise is looked at
+_EASY_USERS = 50_000_000
+
+
+@dataclass(frozen=True)
+class SlotsAttack:
+    """Crowds that hold one label each."""
+
+    mechanism: AddSlots
+    domain: Categories | Hashed
+    guarantee: Guarantee
+
+    @cached_property
+    def _labels(self) -> list[Any]:
+        """x, x', v, and a few others; of words, such as never share a bucket with x."""
+        if isinstance(self.domain, Categories):
+            places = np.unique(np.linspace(0, self.domain.cells - 1, _MOST_CROWDS).astype(np.int64))
+            return [self.domain.example(int(place)) for place in places]
+        found = ["0"]
+        for number in count(1):
+            if len(found) == 3:
+                break
+            buckets = self._buckets([str(number), *found])
+            if not (buckets[0] == buckets[1:]).any():
+                found.append(str(number))
+        return found
+
+    @cached_property
+    def _own(self) -> list[NDArray[np.int64]]:
+        """The cells where each crowd's own reports may lie: one for a label, one of each function for a word."""
+        if isinstance(self.domain, Categories):
+            codes = [self.domain.prepare(self.domain.rows([label])) for label in self._labels]
+            return [code.astype(np.int64) for code in codes]
+        functions, buckets = self.domain.layout
+        return list(np.arange(functions) * buckets + self._buckets(self._labels))
+
+    def _buckets(self, words: list[str]) -> NDArray[np.int64]:
+        assert isinstance(self.domain, Hashed)
+        return self.domain.bucket_table(self.domain.prepare(self.domain.rows(words))).astype(np.int64)
+
+    @property
+    def crowds(self) -> tuple[Any, ...]:
+        """What each crowd holds."""
+        return tuple(self._labels)
+
+    @property
+    def victims(self) -> tuple[Any, Any]:
+        """x, and x'."""
+        return self._labels[0], self._labels[1]
+
+    @property
+    def others(self) -> Any:
+        """v; of two labels, x."""
+        return self._labels[2 % len(self._labels)]
+
+    @property
+    def samples(self) -> int:
+        """Enough users to see noise often, times what they send."""
+        users = min(_EASY_USERS, int(_NOISY_REPORTS / self.mechanism.noise) + 1)
+        return users * self.mechanism.reports(self.domain)
+
+    @property
+    def lower_bound_known(self) -> bool:
+        """Always: noise is uniform, whatever there is of it."""
+        return True
+
+    def kinds(self, tables: Sequence[Table], users: Sequence[int]) -> tuple[Table, Table]:
+        """The noise reports of all crowds together, and the slots behind them."""
+        seen = sum(int(table.sum()) for table in tables) - sum(users)
+        return np.array([[max(0, seen)]]), np.array([[sum(users) * self.mechanism.slots]])
+
+    def reveals(self, chances: Enclosure) -> Revealed:
+        """What a batch shows at least: at the largest chance, because noise hides the more the more there is."""
+        chance = min(float(chances.upper[0, 0]), 1.0)
+        certified = self.mechanism.accounting(self.domain.neighbours, self.guarantee).slots
+        shown = replace(certified, chance=max(chance, 2.0**-53))
+        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(max(self.guarantee.delta, _LEAST_DELTA)))
+
+    def score(self, table: Table) -> float:
+        """How much likelier a table is with the victim at x: log of its reports there over those at x'."""
+        other = self._labels.index(self.others)
+        honest = self.guarantee.honest_users - 1
+        x, second = (
+            float(table[own].sum()) - honest * (number == other)
+            for number, own in zip(range(2), self._own, strict=False)
+        )
+        return float(np.log(max(x, 0.5) / max(second, 0.5)))
+
+    def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
+        """Noise in all and in each cell beyond the users' own, and how own reports are spread over functions."""
+        noise, cells, functions = [], [], []
+        chance, size = self.mechanism.chance, self.mechanism.cells(self.domain)
+        for table, own, held, label in zip(tables, self._own, users, self._labels, strict=True):
+            slots = held * self.mechanism.slots
+            noise.append(
+                ExpectedCounts(
+                    f"noise beside {label!r}", np.array([int(table.sum()) - held]), slots, np.array([chance])
+                )
+            )
+            others = np.ones(size, dtype=bool)
+            others[own] = False
+            name = f"noise beside {label!r} in cell {{}} of the others"
+            cells.append(ExpectedCounts(name, table[others], slots, np.full(int(others.sum()), chance / size)))
+            if len(own) == 1:
+                seen, law = table[own] - held, np.array([chance / size])
+                cells.append(ExpectedCounts(f"noise in the cell of {label!r}", seen, slots, law))
+            else:
+                # own reports and noise have chances of their own; as trials of their mean they vary no less
+                trials = held + slots
+                law = np.full(len(own), (held / len(own) + slots * chance / size) / trials)
+                functions.append(ExpectedCounts(f"reports of {label!r} by function {{}}", table[own], trials, law))
+        return [noise, cells, *([functions] if functions else [])]

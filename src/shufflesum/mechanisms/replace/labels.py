@@ -1,0 +1,137 @@
+"""`replace` on categories: a user reports one label, replaced by a uniform one with the noise probability.
+
+Symbols: D labels, gamma noise probability. A label that c of n users hold is reported by c (1 - gamma) + n gamma/D of
+them on average; the debiased frequency is (Y/n - gamma/D)/(1 - gamma).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_choice
+from shufflesum.cells import BLANK
+from shufflesum.domain import Categories
+from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Table, Target
+from shufflesum.randomness import RandomSource
+from shufflesum.randomness.trials import uniform_or_blank
+
+__all__ = ["ReplaceFrequencies", "ReplaceLabelsEncoder", "labels_error", "most_frequent_error"]
+
+_NEARLY_NORMAL = 30.0  # a count of a smaller variance gets Chernoff's bounds, which hold for any
+_STEPS = 60  # of a bisection over frequencies
+
+
+class ReplaceLabelsEncoder:
+    """Randomized response over labels, with secure randomness unless a test gives another source."""
+
+    def __init__(self, domain: Categories, noise_probability: float, source: RandomSource) -> None:
+        self._domain, self._noise_probability, self._source = domain, noise_probability, source
+
+    def encode(self, codes: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
+        """One cell for each user: the own label, or a uniform one."""
+        if len(codes) and not (int(codes.min()) >= 0 and int(codes.max()) < self._domain.cells):
+            self._domain.refuse(codes, first_row)
+        cells = uniform_or_blank(self._source, len(codes), self._noise_probability, self._domain.cells)
+        np.copyto(cells, codes.astype(np.uint32), where=cells == BLANK)
+        return cells
+
+
+def labels_error(cells: int, noise_probability: float, users: int) -> ExpectedError:
+    """Squared error of the frequencies, summed over labels, whatever the data: p (1 - p) for each label of a report."""
+    keep, other = 1 - noise_probability, noise_probability / cells
+    if keep == 0:
+        return ExpectedError(0.0, 0.0, math.inf)
+    variance = (keep + other) * (1 - keep - other) + (cells - 1) * other * (1 - other)
+    return ExpectedError(sampling=0.0, rounding=0.0, noise=variance / (users * keep**2))
+
+
+def most_frequent_error(cells: int, noise_probability: float, users: int) -> float:
+    """Squared error of one frequency at the worst: of a label that everybody holds."""
+    keep, other = 1 - noise_probability, noise_probability / cells
+    return max((keep + other) * (1 - keep - other), other * (1 - other)) / (users * keep**2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplaceFrequencies:
+    """How often each label is held, as a part of the users."""
+
+    table: Table
+    users: int
+    noise_probability: float
+
+    @property
+    def mean(self) -> Floats:
+        """Unbiased frequencies; they add up to 1, and single ones may be negative."""
+        mean: Floats = (self.table / self.table.sum() - self._other) / (1 - self.noise_probability)
+        return mean
+
+    @property
+    def report_counts(self) -> Table:
+        """Accepted reports of each label."""
+        return self.table
+
+    def variance(self, target: Target) -> Floats:
+        """The squared standard error at the frequencies estimated, within their range."""
+        return self._cumulants(np.clip(self.mean, 0.0, 1.0), target)[0] / self._scale**2
+
+    def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
+        """All frequencies at which a count as far off as this one has at least this chance.
+
+        A sum of independent coins, of which some show heads with one chance and the others with another: nearly normal,
+        up to its skewness, where its variance allows, and else bounded as any such sum is (Chernoff).
+        """
+        return self._end(tail, target, -1.0), self._end(tail, target, 1.0)
+
+    @property
+    def _other(self) -> float:
+        return self.noise_probability / len(self.table)
+
+    @property
+    def _scale(self) -> float:
+        """Reports for each unit of frequency."""
+        return self.users * (1 - self.noise_probability)
+
+    def _cumulants(self, frequency: Floats, target: Target) -> tuple[Floats, Floats]:
+        """Variance and third cumulant of a count, where so many of the users hold its label."""
+        check_choice("target", target, ("users", "population"))
+        held, other = 1 - self.noise_probability + self._other, self._other
+        if target == "population":
+            chance = other + (held - other) * frequency
+            return self.users * chance * (1 - chance), self.users * chance * (1 - chance) * (1 - 2 * chance)
+        parts = [(frequency, held), (1 - frequency, other)]
+        variance = sum((self.users * part * p * (1 - p) for part, p in parts), np.zeros(1))
+        third = sum((self.users * part * p * (1 - p) * (1 - 2 * p) for part, p in parts), np.zeros(1))
+        return variance, third
+
+    def _end(self, tail: float, target: Target, sign: float) -> Floats:
+        """By bisection, away from the estimate: where the count seen becomes too rare."""
+        z = -NormalDist().inv_cdf(max(tail, 1e-300))
+        inside, outside = np.clip(self.mean, 0.0, 1.0), np.full(len(self.table), 0.0 if sign < 0 else 1.0)
+        for _ in range(_STEPS):
+            middle = (inside + outside) / 2
+            expected = self.users * self._other + self._scale * middle
+            distance = sign * (expected - self.table) - 0.5  # a count stands for half a report to either side
+            variance, third = self._cumulants(middle, target)
+            # skewed towards the count seen, far ones are likelier
+            skewed = (
+                z * np.sqrt(variance) + np.maximum(-sign * third / np.maximum(variance, 1e-300), 0) * (z**2 - 1) / 6
+            )
+            rare = np.where(
+                variance >= _NEARLY_NORMAL, distance > skewed, self._chernoff(expected, sign) < math.log(tail)
+            )
+            inside, outside = np.where(rare, inside, middle), np.where(rare, middle, outside)
+        return np.where(sign * (outside - self.mean) > 0, outside, self.mean)
+
+    def _chernoff(self, expected: Floats, sign: float) -> Floats:
+        """The logarithm of a bound on the chance of a count as far from its mean, n times a relative entropy."""
+        seen, mean = self.table / self.users, np.clip(expected / self.users, 1e-300, 1 - 1e-16)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = np.where(seen > 0, seen * np.log(seen / mean), 0.0)
+            entropy += np.where(seen < 1, (1 - seen) * np.log((1 - seen) / (1 - mean)), 0.0)
+        return np.where(sign * (mean - seen) > 0, -self.users * np.maximum(entropy, 0), 0.0)

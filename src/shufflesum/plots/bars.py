@@ -1,0 +1,89 @@
+"""Bars with intervals, each with its label: counts of labels, or one number for each group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shufflesum.plots._altair import alt
+from shufflesum.plots.look import BLACK, BLUE, HEIGHT, SKY, WIDTH, Rows, as_data, config, heading
+
+__all__ = ["MOST_BARS", "bar_chart"]
+
+MOST_BARS = 40
+_FEW, _SHORT = 12, 9  # so many labels of so many letters stand beside each other
+_BAR_HEIGHT = 24
+_NUMBERS = ("value", "lower", "upper", "truth")
+_LABEL_WIDTH = 320  # pixels, beyond which labels are cut off
+
+
+def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str | list[str]) -> alt.LayerChart:
+    """Rows of label, value, lower, upper and perhaps truth, in their order; a value may be None, with a `note` why.
+
+    Bars lie on their side where labels are many or long.
+    """
+    lying = len(rows) > _FEW or max(len(row["label"]) for row in rows) > _SHORT
+    labels = [row["label"] for row in rows]
+    along, across = ("x", "y") if lying else ("y", "x")
+    with_truth = any("truth" in row for row in rows)
+
+    numbers = [row[name] for row in rows for name in _NUMBERS if row.get(name) is not None]
+    lowest, highest = min(numbers, default=0.0), max(numbers, default=1.0)
+    # Not up to round numbers: an interval that reaches just below 0 would leave much empty room there.
+    room = 0.02 * (max(highest, 0.0) - min(lowest, 0.0))
+    ends = [lowest - room if lowest < 0 else 0.0, highest + room if highest > 0 else 0.0]
+    scale = alt.Scale(domain=ends, nice=False)
+
+    def value(field: str) -> dict[str, Any]:
+        channel: Any = alt.X if lying else alt.Y
+        return {along: channel(f"{field}:Q", title=axis, scale=scale, axis=alt.Axis(format=",~r", tickCount=6))}
+
+    def until(field: str) -> dict[str, Any]:
+        return {"x2": alt.X2(f"{field}:Q")} if lying else {"y2": alt.Y2(f"{field}:Q")}
+
+    named: Any = alt.Y if lying else alt.X
+    look = alt.Axis(labelAngle=0, labelLimit=_LABEL_WIDTH, labelOverlap=False, ticks=False, grid=False, domain=False)
+    channels = {across: named("label:N", sort=labels, title=None, axis=look)}
+    base = alt.Chart().encode(**channels)
+    estimate = f"Private estimate with its {100 * level:.4g} % interval"
+    color = alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=["estimate", "truth"] if with_truth else ["estimate"], range=[BLUE, BLACK]),
+        legend=alt.Legend(
+            title=None,
+            orient="top",
+            symbolType="stroke",
+            symbolSize=500,
+            symbolStrokeWidth=4,
+            labelLimit=500,
+            labelExpr=f"datum.label === 'estimate' ? '{estimate}' : 'Truth'",
+        ),
+    )
+    layers = [
+        base.mark_bar(color=SKY, opacity=0.6).encode(**value("value")),
+        alt.Chart(as_data([{"zero": 0}])).mark_rule(color="#666666").encode(**value("zero")),
+        base.mark_rule(strokeWidth=3, opacity=1)
+        .transform_calculate(series="'estimate'")
+        .encode(**value("lower"), **until("upper"), color=color),
+        base.mark_point(filled=True, size=30 if lying else 60, opacity=1, color=BLUE).encode(**value("value")),
+    ]
+    if with_truth:
+        layers.append(
+            base.mark_tick(thickness=3, size=16 if lying else 34, opacity=1)
+            .transform_calculate(series="'truth'")
+            .encode(**value("truth"), color=color)
+        )
+    if any(row.get("note") for row in rows):
+        words = {"align": "left", "dx": 6} if lying else {"dy": -8}
+        layers.append(
+            base.mark_text(fontSize=14, color="#555555", **words).encode(
+                text=alt.Text("note:N"), **{along: (alt.XDatum if lying else alt.YDatum)(0)}
+            )
+        )
+    return alt.LayerChart(
+        data=as_data(rows),
+        layer=layers,
+        title=heading(title, subtitle),
+        width=WIDTH,
+        height=_BAR_HEIGHT * len(rows) if lying else HEIGHT,
+        config=config(),
+    )

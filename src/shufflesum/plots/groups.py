@@ -1,0 +1,181 @@
+"""Means of groups, side by side: heat maps, lines with bands, or a bar for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shufflesum.errors import ParameterError
+from shufflesum.estimate import GroupEstimate
+from shufflesum.plots._altair import alt
+from shufflesum.plots.bars import MOST_BARS, bar_chart
+from shufflesum.plots.look import BLACK, BLUE, TEXT_SIZE, as_data, config, heading
+
+__all__ = ["group_chart"]
+
+_MOST_PLOTS = 20
+_FEW = 12  # numbers that are points with bars
+_MOST_POINTS = 1000  # of one line
+_MOST_PIXELS = 10_000  # of one heat map
+_HEAT_MAP = 170  # its longer side
+
+_Floats = NDArray[np.float64]
+_Panels = dict[str, _Floats]
+
+if TYPE_CHECKING:
+    _Plot = alt.Chart | alt.LayerChart
+
+
+def group_chart(
+    estimate: GroupEstimate, *, truth: ArrayLike | None = None, title: str, subtitle: str = "", level: float = 0.95
+) -> alt.LayerChart | alt.ConcatChart:
+    """The mean of each group with its interval, one small plot for each, all on one scale.
+
+    Matrices are heat maps of the means, with half the width of the interval written above, other arrays lines with
+    bands or, if short, points with bars; single numbers are the bars of one plot. Of many groups the largest are
+    shown, and the subtitle says so. Groups too small for a mean are named, and left empty.
+    """
+    mean = estimate.mean
+    panels = {"mean": mean, **dict(zip(("lower", "upper"), estimate.confidence_interval(level), strict=True))}
+    if truth is not None:
+        panels["truth"] = np.asarray(truth, dtype=np.float64)
+        if panels["truth"].shape != mean.shape:
+            raise ParameterError(
+                "wrong-shape", f"truth has shape {panels['truth'].shape}, the means {mean.shape}; they must be equal"
+            )
+    single = mean[0].size == 1
+    most = MOST_BARS if single else _MOST_PLOTS
+    shown = np.arange(len(mean))
+    notes = [subtitle] if subtitle else []
+    if len(mean) > most:
+        shown = np.sort(np.argsort(-estimate.counts, kind="stable")[:most])
+        notes.append(f"{most} of {len(mean):,} groups are shown, the largest")
+    panels = {name: values[shown] for name, values in panels.items()}
+    names = [estimate.names[place] for place in shown.tolist()]
+    if single:
+        return bar_chart(_bars(names, panels), axis="Mean", level=level, title=title, subtitle=notes)
+    sizes = [
+        "too few users" if few else f"{size:,.0f} users"
+        for few, size in zip(estimate.too_few[shown].tolist(), estimate.counts[shown].tolist(), strict=True)
+    ]
+    if mean.ndim == 3 and min(mean.shape[1:]) > 1 and _FEW < mean[0].size <= _MOST_PIXELS:
+        plots = _heat_maps(names, sizes, panels)
+        columns = 5 if truth is None else 4
+        notes.append(f"Above each group its size, and half the width of its {100 * level:.4g} % intervals, on average")
+    else:
+        plots = _lines(names, sizes, panels, estimate.columns)
+        columns = 3
+        notes.append(
+            f"With {100 * level:.4g} % intervals; above each group its size"
+            + ("; black: the truth" if truth is not None else "")
+        )
+    return alt.ConcatChart(
+        concat=plots, columns=min(columns, len(plots)), title=heading(title, notes), spacing=20, config=config()
+    )
+
+
+def _bars(names: Sequence[str], panels: _Panels) -> list[dict[str, Any]]:
+    columns = {("value" if name == "mean" else name): values.reshape(-1).tolist() for name, values in panels.items()}
+    rows = []
+    for place, label in enumerate(names):
+        row = {name: values[place] for name, values in columns.items()}
+        finite = {name: value if np.isfinite(value) else None for name, value in row.items()}
+        rows.append({"label": label, **finite, "note": "" if np.isfinite(row["value"]) else "too few users"})
+    return rows
+
+
+def _title(name: str, second: str) -> alt.TitleParams:
+    return alt.TitleParams(
+        name, subtitle=second, fontSize=16, subtitleFontSize=13, offset=4, subtitlePadding=2, limit=260
+    )
+
+
+def _heat_maps(names: Sequence[str], sizes: Sequence[str], panels: _Panels) -> list[_Plot]:
+    means = np.concatenate([panels[name].ravel() for name in ("mean", "truth") if name in panels])
+    means = means[np.isfinite(means)]
+    domain = [float(means.min()), float(means.max())] if means.size else [0.0, 1.0]
+    colours = alt.Scale(scheme="viridis", domain=domain)
+    half = (panels["upper"] - panels["lower"]) / 2
+    plots: list[_Plot] = []
+    for place, (name, size) in enumerate(zip(names, sizes, strict=True)):
+        values = panels["mean"][place]
+        seen = bool(np.isfinite(values).all())
+        second = f"{size}, ± {half[place].mean():.3g}" if seen else size
+        plots.append(_heat_map(values, _title(name, second), colours))
+        if "truth" in panels:
+            plots.append(_heat_map(panels["truth"][place], _title(name, "the truth"), colours))
+    return plots
+
+
+def _heat_map(values: _Floats, title: alt.TitleParams, colours: alt.Scale) -> alt.Chart:
+    rows, columns = values.shape
+    side = _HEAT_MAP / max(rows, columns)
+    if not np.isfinite(values).all():
+        empty = alt.MarkDef("rect", color="#EEEEEE")
+        return alt.Chart(as_data([{}]), mark=empty, title=title, width=side * columns, height=side * rows)
+    cells = [{"row": row, "column": column, "value": value} for (row, column), value in np.ndenumerate(values)]
+    legend = alt.Legend(title="Mean", titleFontSize=TEXT_SIZE, gradientLength=_HEAT_MAP)
+    return alt.Chart(as_data(cells), mark="rect", title=title, width=side * columns, height=side * rows).encode(
+        x=alt.X("column:O", axis=None),
+        y=alt.Y("row:O", axis=None),
+        color=alt.Color("value:Q", scale=colours, legend=legend),
+    )
+
+
+def _lines(names: Sequence[str], sizes: Sequence[str], panels: _Panels, columns: Sequence[str] | None) -> list[_Plot]:
+    flat = {name: values.reshape(len(names), -1) for name, values in panels.items()}
+    size = flat["mean"].shape[1]
+    step = -(-size // _MOST_POINTS)
+    few = size <= _FEW
+    inside = np.concatenate([values[np.isfinite(values)] for values in flat.values()])
+    domain = [float(inside.min()), float(inside.max())] if inside.size else [0.0, 1.0]
+    scale = alt.Scale(domain=domain, nice=True, zero=False)
+    order = list(columns) if columns is not None and few else list(range(size))
+    plots: list[_Plot] = []
+    for place, (name, users) in enumerate(zip(names, sizes, strict=True)):
+        rows = [
+            {"coordinate": order[index]}
+            | {series: float(v) if np.isfinite(v := values[place, index]) else None for series, values in flat.items()}
+            for index in range(0, size, step)
+        ]
+        x: alt.X = (
+            alt.X("coordinate:O", title=None, sort=order, axis=alt.Axis(labelAngle=0 if columns is None else -40))
+            if few
+            else alt.X("coordinate:Q", title=None, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=4))
+        )
+        base = alt.Chart().encode(x=x)
+
+        def y(field: str) -> alt.Y:
+            return alt.Y(f"{field}:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
+
+        until = alt.Y2("upper:Q")
+        if few:
+            layers = [
+                base.mark_rule(strokeWidth=3, color=BLUE).encode(y=y("lower"), y2=until),
+                base.mark_point(filled=True, size=80, opacity=1, color=BLUE).encode(y=y("mean")),
+            ]
+        else:
+            layers = [
+                base.mark_area(opacity=0.3, color=BLUE).encode(y=y("lower"), y2=until),
+                base.mark_line(strokeWidth=2, color=BLUE).encode(y=y("mean")),
+            ]
+        if "truth" in flat:
+            mark = (
+                base.mark_tick(thickness=3, size=20, opacity=1, color=BLACK)
+                if few
+                else base.mark_line(strokeWidth=1.5, strokeDash=[5, 4], color=BLACK)
+            )
+            layers.append(mark.encode(y=y("truth")))
+        plots.append(
+            alt.LayerChart(
+                data=as_data(rows),
+                layer=layers,
+                title=_title(name, users),
+                width=240,
+                height=170,
+            )
+        )
+    return plots

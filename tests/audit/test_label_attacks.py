@@ -1,0 +1,116 @@
+"""Audits of plans for labels: the honest pass, with a lower bound near what is certified; sabotage is caught."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import shufflesum as ss
+from shufflesum.audit import audit
+from shufflesum.cells import BLANK
+from shufflesum.protocol import Randomizer
+
+DOMAINS: dict[str, Any] = {
+    "categories": ss.Categories(["red", "green", "blue", "none"]),
+    "categories, replaced": ss.Categories(["red", "green", "blue", "none"]),
+    "two labels": ss.Categories(2),
+    "bins": ss.Categories(bins=[0, 10, 20, 50], other=True),
+    "choices": ss.Choices(6, most=2),
+    "groups": ss.Groups(["a", "b", "c"], 2),
+    "words": ss.Hashed(200, 8, bytes(16)),
+}
+
+
+@cache
+def planned(name: str) -> ss.Plan:
+    mechanism: Any = "replace" if name.endswith("replaced") else "add"
+    return ss.plan(users=3000, shape=DOMAINS[name], epsilon=1.0, delta=1e-6, mechanism=mechanism)
+
+
+def run(plan: ss.Plan, randomize: Any) -> Any:
+    return audit(plan, randomize=randomize, trials=20, seconds=6)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "groups" else ()) for name in DOMAINS]
+)
+def test_the_honest_pass_with_a_lower_bound_near_what_is_certified(name: str) -> None:
+    """False alarms once in a million audits."""
+    plan = planned(name)
+    result = run(plan, Randomizer(plan).randomize)
+    assert result.passed, result.findings
+    assert 0.9 * result.epsilon_upper < result.epsilon_lower <= result.epsilon_upper <= plan.epsilon
+
+
+class LessNoise:
+    """Blanks out a fifth of the noise, whatever it is."""
+
+    def __init__(self, plan: ss.Plan) -> None:
+        self._plan, self._honest, self._rng = plan, Randomizer(plan), np.random.default_rng(1)
+
+    def __call__(self, rows: Any) -> ss.Reports:
+        reports = self._honest.randomize(rows)
+        cells = reports.cells.reshape(-1, self._plan.reports).copy()
+        return ss.Reports(reports.plan_id, self.spoilt(cells, rows).reshape(-1))
+
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        own = self.own(rows)
+        noise = (cells != BLANK) & (np.cumsum(cells != BLANK, axis=1) > own[:, None])
+        cells[noise & (self._rng.uniform(size=cells.shape) < 0.2)] = BLANK
+        return cells
+
+    def own(self, rows: Any) -> NDArray[np.int64]:
+        """How many of a user's reports, the first ones, are true."""
+        domain = self._plan.domain
+        prepared: Any = domain.prepare(domain.rows(rows))
+        if isinstance(domain, ss.Choices):
+            return np.asarray(np.count_nonzero(prepared != BLANK, axis=1))
+        return np.ones(len(prepared), dtype=np.int64)
+
+
+class OneCellWithoutNoise(LessNoise):
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        cells[:, 1:][cells[:, 1:] == 1] = BLANK
+        return cells
+
+
+class SlotsNeverUsed(LessNoise):
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        cells[:, 1:] = BLANK
+        return cells
+
+
+@pytest.mark.parametrize(
+    ("name", "sabotage"),
+    [
+        ("categories", LessNoise),
+        ("two labels", LessNoise),
+        ("choices", LessNoise),
+        ("words", LessNoise),
+        ("categories", OneCellWithoutNoise),
+        ("categories", SlotsNeverUsed),
+        ("words", SlotsNeverUsed),
+    ],
+)
+def test_sabotage_is_caught(name: str, sabotage: type[LessNoise]) -> None:
+    plan = planned(name)
+    result = run(plan, sabotage(plan))
+    assert not result.passed
+
+
+def test_a_hash_that_does_not_depend_on_the_function_is_caught() -> None:
+    plan = planned("words")
+    honest, domain = Randomizer(plan), plan.domain
+    assert isinstance(domain, ss.Hashed)
+
+    def first_function_only(rows: Any) -> ss.Reports:
+        cells = honest.randomize(rows).cells.reshape(-1, plan.reports).copy()
+        buckets = domain.bucket_table(domain.prepare(domain.rows(rows)))[:, 0]
+        cells[:, 0] = cells[:, 0] // domain.layout[1] * domain.layout[1] + buckets
+        return ss.Reports(plan.id, cells.reshape(-1))
+
+    assert not run(plan, first_function_only).passed

@@ -1,0 +1,206 @@
+"""Any text each: the hash is the published one, the same for every way to write a label."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.refusals import refusal
+
+from shufflesum.domain import Hashed, OneCell, domain_from_json
+from shufflesum.errors import DataError, ParameterError, PlanError
+
+KEY = bytes(range(16))
+
+
+def bucket_by_the_book(key: bytes, label: str, function: int, buckets: int) -> int:
+    """HMAC from its definition in RFC 2104, in plain whole numbers."""
+    padded = key + bytes(128 - len(key))
+    inner, outer = (bytes(byte ^ mask for byte in padded) for mask in (0x36, 0x5C))
+    message = struct.pack(">I", function // 16) + label.encode()
+    digest = hashlib.sha512(outer + hashlib.sha512(inner + message).digest()).digest()
+    assert digest == hmac.new(key, message, hashlib.sha512).digest()
+    word = int.from_bytes(digest[4 * (function % 16) :][:4], "big")
+    return word * buckets // 2**32
+
+
+@pytest.mark.parametrize(
+    ("label", "function", "bucket"),
+    [
+        ("apple", 0, 5_348),
+        ("apple", 15, 7_043),
+        ("apple", 16, 7_760),
+        ("caf\u00e9", 63, 27_782),
+        ("https://example.org/", 40, 26_391),
+    ],
+)
+def test_the_hash_is_the_one_written_down(label: str, function: int, bucket: int) -> None:
+    domain = Hashed(50_000, 64, KEY)
+    assert bucket_by_the_book(KEY, label, function, 50_000) == bucket
+    encoded = domain.prepare([label])
+    assert domain.buckets_of(encoded, np.array([function])).tolist() == [bucket]
+    assert domain.bucket_table(encoded)[0, function] == bucket
+
+
+@given(
+    labels=st.lists(st.text(min_size=1, max_size=20).filter(lambda text: bool(text.strip())), min_size=1, max_size=4),
+    buckets=st.integers(2, 2**24),
+    functions=st.integers(1, 40),
+    key=st.binary(min_size=16, max_size=16),
+)
+def test_hashes_agree_with_the_book(labels: list[str], buckets: int, functions: int, key: bytes) -> None:
+    domain = Hashed(buckets, functions, key)
+    encoded = domain.prepare(labels)
+    table = domain.bucket_table(encoded)
+    assert table.dtype == np.uint32
+    expected = [[bucket_by_the_book(key, e.decode(), s, buckets) for s in range(functions)] for e in encoded]
+    assert table.tolist() == expected
+    own = np.arange(len(labels)) * 7 % functions
+    assert domain.buckets_of(encoded, own).tolist() == [row[s] for row, s in zip(expected, own, strict=True)]
+
+
+COLUMNS: dict[str, Any] = {
+    "list": ["caf\u00e9", " tea ", "7"],
+    "apart": ["cafe\u0301", "tea\n", 7],
+    "array": np.array(["caf\u00e9", "tea", "7"]),
+    "pandas": pd.Series(["caf\u00e9", "tea", "7"]),
+    "categorical": pd.Series(["caf\u00e9", "tea", "7"], dtype="category"),
+    "polars": pl.Series(["cafe\u0301", "tea", "7"]),
+    "arrow": pa.array(["cafe\u0301", "tea", "7"]),
+    "dictionary": pa.array(["caf\u00e9", "tea", "7"]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_labels_are_stripped_and_composed_however_they_come(kind: str) -> None:
+    domain = Hashed(10, 2, KEY)
+    rows = domain.rows(COLUMNS[kind])
+    assert domain.prepare(rows) == [b"caf\xc3\xa9", b"tea", b"7"]
+    assert domain.prepare(rows[1:]) == [b"tea", b"7"]
+
+
+def test_numbers_and_truths_are_their_text() -> None:
+    domain = Hashed(10, 2, KEY)
+    assert domain.prepare(np.array([3, -1])) == [b"3", b"-1"]
+    assert domain.prepare(np.array([3.0, 0.5])) == [b"3", b"0.5"]
+    assert domain.prepare(np.array([0.1], np.float32)) == [b"0.1"]
+    assert domain.prepare(np.array([True, False])) == [b"true", b"false"]
+    assert domain.prepare([True, 1]) == [b"true", b"1"]
+
+
+def test_labels_that_collide_under_one_function_part_under_others() -> None:
+    domain = Hashed(2, 64, KEY)
+    table = domain.bucket_table(domain.prepare(["apple", "pear"]))
+    same = int((table[0] == table[1]).sum())
+    # 64 fair coins: outside 8 to 56 with probability below 1e-9 for a key drawn at random.
+    assert 8 <= same <= 56
+
+
+def test_buckets_are_filled_evenly_by_each_function_and_together() -> None:
+    domain = Hashed(16, 32, KEY)
+    table = domain.bucket_table([b"word %d" % i for i in range(4000)])
+    counts = np.stack([np.bincount(column, minlength=16) for column in table.T])
+    # Each is Binomial(4000, 1/16), mean 250, deviation 15.3; seven deviations for 512 of them: below 1e-6.
+    assert np.abs(counts - 250).max() < 7 * 15.4
+    pairs = (table[:, 3] == table[:, 20]).sum()
+    assert abs(int(pairs) - 250) < 7 * 15.4
+
+
+@pytest.mark.parametrize(
+    "domain", [Hashed(), Hashed(100), Hashed(functions=3), Hashed(50_000, 64, KEY), Hashed(2**24, 128, KEY)], ids=str
+)
+def test_hashed_domains_come_back_from_json(domain: Hashed) -> None:
+    assert domain_from_json(json.loads(json.dumps(domain.to_json()))) == domain
+    assert domain.shape == ()
+    assert domain.dimension == 1
+    assert domain.names is None
+    assert domain.curator_weights == (2.0, 4.0)
+
+
+def test_cells_and_neighbours() -> None:
+    assert Hashed(100, 3).cells == 300
+    assert Hashed(100).neighbours == OneCell(100)
+    assert Hashed(100, 3, KEY).to_json() == {"kind": "hashed", "buckets": 100, "functions": 3, "key": KEY.hex()}
+
+
+def test_what_the_planner_has_yet_to_choose_is_asked_for() -> None:
+    for use in (
+        lambda: Hashed().cells,
+        lambda: Hashed().neighbours,
+        lambda: Hashed(10, 2).bucket_table([b"a"]),
+        lambda: Hashed(10, 2).buckets_of([b"a"], np.array([0])),
+    ):
+        with refusal("missing-argument", error=ParameterError):
+            use()
+
+
+@pytest.mark.parametrize("column", [["a", None], ["a", ""], ["a", " "], pa.array(["a", None]), pl.Series(["a", None])])
+def test_missing_labels_are_refused_with_their_row(column: Any) -> None:
+    with refusal("missing-value", "row 31", error=DataError):
+        Hashed(10, 2, KEY).prepare(column, 30)
+    with refusal("missing-value", "row 31", error=DataError):
+        Hashed(10, 2, KEY).prepare(np.array([1.0, np.nan]), 30)
+
+
+@pytest.mark.parametrize("bad", [["b"], b"\xff", "\ud800"], ids=repr)
+def test_what_has_no_text_is_refused_with_its_row(bad: Any) -> None:
+    with refusal("wrong-type", "row 31", error=DataError):
+        Hashed(10, 2, KEY).prepare(["a", bad], 30)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((1,), "out-of-range"),
+        ((2**24 + 1,), "out-of-range"),
+        ((10.0,), "wrong-type"),
+        ((True,), "wrong-type"),
+        ((10, 0), "out-of-range"),
+        ((10, 4097), "out-of-range"),
+        ((2**24, 256), "too-many-cells"),
+        ((10, 2, b"short"), "malformed-key"),
+        ((10, 2, "0" * 16), "malformed-key"),
+    ],
+)
+def test_sizes_and_keys_out_of_range_are_refused(arguments: Any, problem: str) -> None:
+    with refusal(problem, error=ParameterError):
+        Hashed(*arguments)
+
+
+def test_labels_have_neither_a_middle_nor_a_nearest() -> None:
+    domain = Hashed(10, 2, KEY)
+    domain.check_missing("refuse")
+    with refusal("impossible-combination", error=ParameterError):
+        domain.check_missing("midpoint")
+    with refusal("impossible-combination", error=ParameterError):
+        domain.prepare(["a"], clip=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"more": 1}, "malformed"),
+        ({"buckets": "10"}, "malformed"),
+        ({"buckets": True}, "wrong-type"),
+        ({"buckets": 1}, "out-of-range"),
+        ({"key": 3}, "malformed"),
+        ({"key": "zz" * 16}, "malformed-key"),
+        ({"key": "00" * 15}, "malformed-key"),
+        ({"key": " 00" * 16}, "malformed-key"),
+        ({"key": "AB" * 16}, "malformed-key"),
+    ],
+)
+def test_other_json_is_refused(change: dict[str, Any], problem: str) -> None:
+    value = {**Hashed(10, 2, KEY).to_json(), **change}
+    with refusal(problem, error=PlanError):
+        domain_from_json(value)
