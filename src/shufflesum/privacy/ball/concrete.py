@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from shufflesum.privacy.ball.others import law
-from shufflesum.privacy.engine.composition import ComposedLower, Copies, compose_pairs
+from shufflesum.privacy.engine.composition import ComposedLower, Copies, compose_pairs, pure_noise
 from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import MOST_ERROR, grid_of_atoms
 
@@ -32,6 +32,8 @@ def neighbours_below(honest_users: int, coordinates: int, amplitude: float, tau:
     for spread, y in _spreads(coordinates, tau):
         for high in sorted({0, half}):
             upper, lower, error = _worlds(high, honest_users - 1 - high, amplitude, amplitude * y)
+            if not error < _KEPT_ERROR:
+                continue
             # so many that rounding errors stay small: fewer coordinates are neighbours as well
             copies = min(spread * repeated, max(1, int(_KEPT_ERROR / error)))
             finer = _NODES * min(8.0, max(1.0, 64.0 / copies))
@@ -39,7 +41,7 @@ def neighbours_below(honest_users: int, coordinates: int, amplitude: float, tau:
             step = float(np.sqrt(np.dot(upper, losses**2))) / finer
             pairs = ((upper, lower), (lower, upper)) if 2 * high != honest_users - 1 else ((upper, lower),)
             choices += [[(grid_of_atoms(first, second, step, error), copies)] for first, second in pairs]
-    return compose_pairs(choices)
+    return compose_pairs(choices) if choices else ComposedLower((pure_noise(),))
 
 
 def _spreads(coordinates: int, tau: float) -> Iterator[tuple[int, float]]:
@@ -55,4 +57,5 @@ def _worlds(high: int, low: int, amplitude: float, s: float) -> tuple[Floats, Fl
     whole = np.pad(terms / (1.0 + below + above), (int(below == 0.0), int(above == 0.0)))
     one, zero = whole[:-1], whole[1:]
     upper, lower = (0.5 * ((1.0 + sign) * one + (1.0 - sign) * zero) for sign in (s, -s))
-    return upper, lower, widening + 1e-14
+    both = (upper > 1e-290) & (lower > 1e-290)  # an outcome may be left out
+    return upper[both], lower[both], widening + 1e-14

@@ -57,14 +57,16 @@ class Thresholds:
 @lru_cache(maxsize=_REMEMBERED)
 def thresholds(honest_users: int, amplitude: float) -> Thresholds:
     """Lay out the condition for these users and this amplitude."""
-    deviation = 1.0 / math.sqrt(honest_users * (1.0 - amplitude**2))  # roughly that of z; only sets the grid
+    deviation = min(0.25, 1.0 / math.sqrt(honest_users * (1.0 - amplitude**2)))  # about that of z; only sets the grid
     fine = np.arange(0.0, min(_FINE, 1.0 / deviation), _STEP) * deviation
     beyond = max(0, math.ceil(math.log(1.0 / (_FINE * deviation)) / _GROWTH)) if _FINE * deviation < 1.0 else 0
     coarse = _FINE * deviation * np.exp(_GROWTH * np.arange(beyond))
     grid = np.append(np.concatenate([fine, coarse[coarse < 1.0]]), 1.0)
     calls = worst_calls(honest_users, amplitude, grid)
-    calls[-1] = 0.0  # z never exceeds 1
-    kept = min(grid.size, int(np.argmax(calls <= _FLOOR * (1.0 - amplitude))) + 1)
+    if np.isfinite(calls[0]):
+        calls[-1] = 0.0  # z never exceeds 1
+    low = np.flatnonzero(calls <= _FLOOR * (1.0 - amplitude))
+    kept = int(low[0]) + 1 if low.size else grid.size
     grid, calls = grid[:kept], calls[:kept]
     y = grid * amplitude
     first = np.log1p(2.0 * y / (1.0 - y)) - y / (1.0 + y)

@@ -17,7 +17,7 @@ import numpy as np
 
 from shufflesum._compiled import kernel
 from shufflesum._search import bisect
-from shufflesum.privacy.ball.others import cells_of, law
+from shufflesum.privacy.ball.others import MOST_WIDENING, cells_of, law
 from shufflesum.privacy.engine.laws import ROUNDING, Floats
 
 __all__ = ["epsilon_upper", "profile_upper"]
@@ -25,6 +25,7 @@ __all__ = ["epsilon_upper", "profile_upper"]
 ORDERS = np.concatenate([np.arange(1.1, 2.05, 0.1), 3.0 * np.exp(0.08 * np.arange(90))])
 _WORK = 1.5e7  # terms x orders of all laws together
 _MOST_CELLS = 64
+_LONGEST = 6e4  # terms of a law: with so many users the Gaussian bound is better anyway, and moments are left out
 _LARGEST_EXPONENT = 600.0
 
 
@@ -73,10 +74,14 @@ def _raise_curvatures(
 def _curvatures(honest_users: int, amplitude: float) -> Floats:
     """H for each of the orders: the worst over all h, both signs of z."""
     size = 24.0 * math.sqrt(0.25 * honest_users * (1.0 - amplitude**2)) + 90.0
+    if size > _LONGEST:
+        return np.full(ORDERS.size, np.inf)
     most = int(min(_MOST_CELLS, max(4.0, _WORK / (2.0 * size * ORDERS.size))))
     result = np.zeros(ORDERS.size)
     for high, low in cells_of(honest_users, amplitude, most):
         terms, z, below, above, widening, error = law(high, low, amplitude)
+        if not widening < MOST_WIDENING:
+            return np.full(ORDERS.size, np.inf)
         arguments = below + above, widening, error + 8.0 * ROUNDING, amplitude, ORDERS, result
         _raise_curvatures(terms, z, *arguments)
         _raise_curvatures(terms[::-1].copy(), -z[::-1], *arguments)
@@ -104,7 +109,7 @@ def profile_upper(honest_users: int, amplitude: float, squares: float, copies: i
     for order, constant in zip(tilt, fixed + doubt, strict=True):
         exponents = constant - order * epsilons * (1.0 - 16.0 * ROUNDING)
         np.minimum(result, np.exp(np.minimum(exponents, 0.0)), out=result)
-    return result
+    return np.minimum(result + 1e-300, 1.0)
 
 
 def epsilon_upper(honest_users: int, amplitude: float, squares: float, copies: int, delta: float) -> float:
