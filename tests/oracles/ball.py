@@ -1,7 +1,7 @@
 """Vectors in a ball sent as random bits: what neighbours show, counted out. Slow, obvious, for small sizes.
 
-Nothing here is shared with the package. Vectors are given as y, in the box [-1, 1]^d with |y|^2 <= d/tau^2; a user with y
-reports a one in coordinate c with probability (1 + a y_c)/2, and the counts of ones are seen.
+Nothing here is shared with the package. Vectors are given as y, in the box [-1, 1]^d with |y|^2 <= d/tau^2; whoever
+holds y reports a one in coordinate c with probability (1 + a y_c)/2, and the counts of ones are seen.
 """
 
 from __future__ import annotations

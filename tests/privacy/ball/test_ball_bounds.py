@@ -214,9 +214,9 @@ def test_moments_take_over_where_no_gaussian_pair_is_near() -> None:
 
 
 def test_nothing_is_certified_for_bits_that_give_themselves_away() -> None:
-    assert Ball(100, 64, 0.999, 2.0).epsilon_upper(1e-6) == math.inf
-    assert Ball(100, 64, 0.999, 2.0).delta_upper(1.0) == 1.0
-    assert Ball(100, 64, 0.999, 2.0).delta_lower(1.0) > 0.9
+    assert Ball(100, 6400, 0.999, 2.0).epsilon_upper(1e-6) == math.inf
+    assert Ball(100, 6400, 0.999, 2.0).delta_upper(1.0) == 1.0
+    assert Ball(100, 6400, 0.999, 2.0).delta_lower(1.0) > 0.9
 
 
 def test_what_is_no_such_protocol_is_refused() -> None:
@@ -232,7 +232,7 @@ def test_what_is_no_such_protocol_is_refused() -> None:
         (10, 10**7, 0.5, 2.0, 10**6),
     ):
         with refusal("out-of-range", error=ParameterError):
-            Ball(*arguments)  # type: ignore[arg-type]
+            Ball(*arguments)
     with refusal("wrong-type", "honest_users", error=ParameterError):
         Ball(10.5, 8, 0.5, 2.0)  # type: ignore[arg-type]
     ball = Ball(10, 8, 0.5, 2.0)

@@ -25,6 +25,7 @@ from shufflesum.privacy.ball.gaussian import profile_upper
 from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.privacy.engine.composition import check_delta, check_epsilon
 from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_distribution
+from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import dominating
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ __all__ = ["MOST_COPIES", "MOST_USERS", "Ball", "largest_amplitude"]
 
 MOST_USERS = 10**10
 MOST_COPIES = 10**12  # coordinates x bits x rounds
-_CHARGED = 3  # decades below delta: what delta0 may cost of it
+_CHARGED = 2  # decades below delta: what delta0 may cost of it
 _LEAST_CHARGE = 1e-18
 _LEAST_DELTA0 = 1e-26
-_EXPORT_CHARGE = 1e-13
+_EXPORT_CHARGES = tuple(10.0**-decade for decade in range(2, 15))  # each is best near a delta of its own
 _EXPORT_NODES = 20_000
 _LARGEST_LOSS = 300.0  # of an export: what is beyond counts as infinite
 _ULP = 2.0**-52
@@ -115,13 +116,14 @@ class Ball:
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """Return a pessimistic distribution of `dp_accounting` that dominates all rounds together."""
         interval = check_interval(value_discretization_interval)
-        mu = self.mu(_EXPORT_CHARGE)
+        mu = self.mu(_EXPORT_CHARGES[-1])
         reach = min(_LARGEST_LOSS, mu * (0.5 * mu + 9.0) + interval)
         step = interval * 2.0 ** max(0, math.ceil(math.log2(reach / interval / _EXPORT_NODES)))
         nodes = step * np.arange(math.ceil(reach / step) + 1, dtype=np.float64)
         arguments = nodes * (1.0 - 2.0**-51)  # a node's own loss is rounded: charge the smaller side
-        gaussian = profile_upper(mu, arguments) + self._charged(_EXPORT_CHARGE) if math.isfinite(mu) else np.inf
-        heights = np.minimum(gaussian, renyi.profile_upper(*self._moments, arguments))
+        heights = renyi.profile_upper(*self._moments, arguments)
+        for charge in _EXPORT_CHARGES:
+            np.minimum(heights, self._gaussian_profile(arguments, charge), out=heights)
         return to_privacy_loss_distribution(dominating(step, heights, 0.0), interval)
 
     @property
@@ -133,10 +135,13 @@ class Ball:
         return float(renyi.profile_upper(*self._moments, np.array([epsilon]))[0])
 
     def _gaussian_delta(self, epsilon: float, charge: float) -> float:
+        return float(self._gaussian_profile(np.array([epsilon]), charge)[0])
+
+    def _gaussian_profile(self, epsilons: Floats, charge: float) -> Floats:
         mu = self.mu(charge)
         if not math.isfinite(mu):
-            return 1.0
-        return min(1.0, float(profile_upper(mu, np.array([epsilon]))[0]) + self._charged(charge))
+            return np.ones(epsilons.size)
+        return np.minimum(profile_upper(mu, epsilons) + self._charged(charge), 1.0)
 
     def _delta0(self, charge: float) -> float:
         return max(charge / self.copies, _LEAST_DELTA0)
@@ -169,8 +174,9 @@ def largest_amplitude(
 
     def search(falling: Callable[[float], float]) -> float:
         # to first order mu^2 = 4 D r T a^2/(tau^2 n (1 - a^2)); ease = (1 - a)/a
-        squared = tau**2 * honest_users / (4.0 * coordinates * bits * rounds * gaussian_noise(epsilon, delta) ** 2)
-        guess = math.sqrt((1.0 + squared) / squared) - 1.0
+        curator = min(gaussian_noise(epsilon, delta), 1e6)
+        squared = tau**2 * honest_users / (4.0 * coordinates * bits * rounds * curator**2)
+        guess = min(math.sqrt((1.0 + squared) / squared) - 1.0, 2.0**39)
         found = bracket(falling, delta, guess=guess, highest=2.0**39, tolerance=tolerance, spread=1.05)[1]
         if not math.isfinite(found):
             raise PrivacyError(
