@@ -40,11 +40,12 @@ class Thresholds:
     amplitude: float
     grid: Floats
     calls: Floats
+    steepest: Floats  # x a, rounded up
     exponents: Floats  # E
 
     def holds(self, m: float, delta0: float) -> bool:
         """Tell whether the condition certainly holds for all x: up to the last point by cells, beyond by delta0."""
-        spared = delta0 * (1.0 - self.grid * self.amplitude) / (2.0 * self.amplitude) * (1.0 - 8.0 * _ULP)
+        spared = delta0 * (1.0 - self.steepest) / (2.0 * self.amplitude) * (1.0 - 8.0 * _ULP)
         # C is convex with C(1) = 0: where delta0 alone pays for it, it does from there on
         paid = np.flatnonzero(self.calls <= spared)
         if not paid.size:
@@ -68,10 +69,10 @@ def thresholds(honest_users: int, amplitude: float) -> Thresholds:
     low = np.flatnonzero(calls <= _FLOOR * (1.0 - amplitude))
     kept = int(low[0]) + 1 if low.size else grid.size
     grid, calls = grid[:kept], calls[:kept]
-    y = grid * amplitude
+    y = np.minimum(grid * amplitude * (1.0 + 4.0 * _ULP), amplitude)  # E rises with it; at x = 1 it is exact
     first = np.log1p(2.0 * y / (1.0 - y)) - y / (1.0 + y)
-    exponents = np.sqrt(0.5 * ((first / amplitude) ** 2 + (grid / (1.0 + y)) ** 2)) * (1.0 + 32.0 * _ULP)
-    return Thresholds(amplitude, grid, calls, exponents)
+    exponents = np.sqrt(0.5 * ((first / amplitude) ** 2 + (y / amplitude / (1.0 + y)) ** 2)) * (1.0 + 32.0 * _ULP)
+    return Thresholds(amplitude, grid, calls, y, exponents)
 
 
 @lru_cache(maxsize=16 * _REMEMBERED)
