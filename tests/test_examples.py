@@ -23,38 +23,47 @@ from shufflesum.synthetic import heartbeats
 FOLDER = Path(__file__).parent.parent / "examples"
 
 # How many numbers share the predicted squared error: its total over the largest share. Equal for equal bounds; of the
-# matrix's 55 numbers, 45 have squared width 4 and 10 have squared width 1.
+# matrix's 55 numbers, 45 have squared width 4 and 10 have squared width 1; squared errors of groups go with the square
+# of their shares, which are 0.24, 0.57 and 0.19; the 15,625 words share buckets, so they count for less.
 NUMBERS = {
     "data_frames": 100,
+    "group_means": 20 * (0.24**-2 + 0.57**-2 + 0.19**-2) * 0.19**2,
     "histogram": 25,
     "matrix": (45 * 4 + 10) / 4,
     "subspace": 34,
     "tensor": 500,
     "three_roles": 100,
+    "vocabulary": 1000,
 }
 
 _OTHERS = sorted(NUMBERS.keys() - {"three_roles", "matrix"})  # sabotaged in the slow suite only
 
 WRONG_ANALYZER = """
 from dataclasses import replace
+import shufflesum.estimate.hashed as h
 import shufflesum.mechanisms.add.mechanism as a
+import shufflesum.mechanisms.add_slots.mechanism as s
 import shufflesum.mechanisms.replace.mechanism as r
-replaced, added = r.ReplaceMeans, a.AddMeans
+replaced, added, grouped = r.ReplaceMeans, a.AddMeans, a.AddGroupSums
+slots, scores = s.noise_reports, h._Subtraction._score
 def half_replaced(noise_probability, **rest):
     return replaced(noise_probability=noise_probability / 2, **rest)
-def half_added(mechanism, *rest):
-    halves = tuple(int(p * 2**52) / 2**53 for p in mechanism.probabilities)
-    return added(replace(mechanism, probabilities=halves), *rest)
-r.ReplaceMeans, a.AddMeans = half_replaced, half_added
+def half(right):
+    def wrong(mechanism, *rest):
+        halves = tuple(int(p * 2**52) / 2**53 for p in mechanism.probabilities)
+        return right(replace(mechanism, probabilities=halves), *rest)
+    return wrong
+def half_scores(self, block, buckets):
+    counts, heavier = scores(self, block, buckets)
+    return counts + (self.table.sum() - self.subtracted.sum()) / self.table.shape[1] / 2, heavier
+r.ReplaceMeans, a.AddMeans, a.AddGroupSums = half_replaced, half(added), half(grouped)
+s.noise_reports = lambda table, users: slots(table, users) // 2
+h._Subtraction._score = half_scores
 """
 NO_NOISE = """
-import numpy, shufflesum.mechanisms.replace.mechanism as m
-right, noisy = m.ReplaceMeans, m.ReplaceEncoder.__init__
-def noiseless(self, *arguments):
-    noisy(self, *arguments)
-    self._noise_numerator = numpy.uint64(0)
-m.ReplaceEncoder.__init__ = noiseless
-m.ReplaceMeans = lambda noise_probability, **rest: right(noise_probability=0.0, **rest)
+import shufflesum.mechanisms.add_slots.tally as t
+noisy = t.SlotsTally.noise
+t.SlotsTally.noise = lambda self, users: 0 * noisy(self, users)
 """
 
 
@@ -113,7 +122,8 @@ def test_it_runs_prints_what_the_readme_shows_and_errs_as_predicted(example: str
     error, predicted, holding, intervals = figures(printed)
     assert error <= largest_error(predicted, NUMBERS[example])
     # The made-up beats' errors are at least 0.4 of what is predicted (the matrix; the others more): below a tenth
-    # something was not random. The chance is largest for the matrix, about P[chi2(47) < 47.5 / 4] = 4e-8.
+    # something was not random. The chance is largest for the histogram, P[chi2(24) < 24 / 10] = 6e-9 (its errors are
+    # just as predicted), and for the matrix, about P[chi2(47) < 47.5 / 4] = 4e-8.
     assert error >= predicted / 10
     assert holding >= binom.ppf(FALSE_ALARM, intervals, 0.95)
 

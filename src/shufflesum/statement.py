@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 
 from shufflesum._rounding import upwards
+from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import PlanError
 from shufflesum.plans import Plan
 
-__all__ = ["dishonest", "statement"]
+__all__ = ["collected", "dishonest", "statement"]
 
+_LISTED = 20  # of more labels only so many are named
 _LARGEST = 700.0  # the largest epsilon whose exponential is a number here
 
 
@@ -31,8 +34,7 @@ def statement(plan: Plan) -> str:
     )
     return f"""# Privacy statement
 
-Plan {plan.id[:16]}: the mean and sum of arrays of shape {plan.shape} ({plan.dimension:,} numbers a user), from at least
-{plan.users:,} users, in {rounds}.
+{textwrap.fill(f"Plan {plan.id[:16]}: {collected(plan.domain)}, from at least {plan.users:,} users, in {rounds}.", 120)}
 
 ## Who sees what
 
@@ -57,7 +59,7 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 
 - The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}
 - Every user counts once in each round, and each device draws fresh, secret randomness.
-- Bounds and plan were chosen without looking at the data.
+- {_public(plan.domain)} and plan were chosen without looking at the data.
 - {_accountant(plan)}
 
 ## If the shuffler and the analyzer collude
@@ -70,15 +72,61 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 """
 
 
+def collected(domain: Domain) -> str:
+    """What is estimated, in words; of many labels the first ones are named."""
+    named = "" if isinstance(domain, Box) or domain.column is None else f", from column {domain.column!r}"
+    match domain:
+        case Categories() if domain.bins is not None:
+            return f"how many users' numbers lie in each of {_listed(domain.names, 'bins')}{named}"
+        case Categories():
+            return f"how many users hold each of {_listed(domain.names, 'labels')}, one each{named}"
+        case Choices():
+            return f"how many users hold each of {_listed(domain.names, 'labels')}, up to {domain.most} each{named}"
+        case Groups():
+            arrays = f"arrays of shape {domain.box.shape} ({domain.box.dimension:,} numbers a user)"
+            return f"users, mean and sum of {arrays} in each of {_listed(domain.names, 'groups')}{named}"
+        case Hashed():
+            functions, buckets = domain.layout
+            return (
+                f"how many users hold any word that is asked for afterwards, one each, by {functions:,} hash functions "
+                f"with {buckets:,} buckets each{named}"
+            )
+    return f"the mean and sum of arrays of shape {domain.shape} ({domain.dimension:,} numbers a user)"
+
+
+def _listed(names: Sequence[str], what: str) -> str:
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return f"{len(names):,} {what} ({', '.join(names[:_LISTED])}{more})"
+
+
+def _public(domain: Domain) -> str:
+    match domain:
+        case Categories() | Choices():
+            return "Labels"
+        case Groups():
+            return "Groups, bounds"
+        case Hashed():
+            return "Hash functions"
+    return "Bounds"
+
+
 def dishonest(plan: Plan) -> str:
-    """By how much users who send what they like can move a mean, in words."""
+    """By how much users who send what they like can move what is estimated, in words."""
     few = max(1, plan.users // 100)
+    what, one, some = "a mean", upwards(plan.influence(1)), upwards(plan.influence(few))
+    if isinstance(plan.domain, Groups):
+        what = f"the mean of a group (one of {len(plan.domain.labels):,} equally large ones)"
+    elif not isinstance(plan.domain, Box):
+        what = "a count of a word" if isinstance(plan.domain, Hashed) else "the count of a label"
+        one, some = (_users(plan.users * plan.influence(users)) for users in (1, few))
     if plan.one_process:
-        return f"one row moves a mean by {upwards(plan.influence(1))}; nobody sends reports of their own"
-    return (
-        f"one user who sends what they like moves a mean by {upwards(plan.influence(1))}, "
-        f"and 1 % of the users ({few:,}) by {upwards(plan.influence(few))}"
-    )
+        return f"one row moves {what} by {one}; nobody sends reports of their own"
+    return f"one user who sends what they like moves {what} by {one}, and 1 % of the users ({few:,}) by {some}"
+
+
+def _users(count: float) -> str:
+    whole = math.ceil(count * (1 - 1e-9))  # what is whole but for rounding stays so
+    return f"{whole:,} user{'' if whole == 1 else 's'}"
 
 
 def _device(plan: Plan) -> str:

@@ -31,6 +31,7 @@ from shufflesum.batch.files.users import open_users
 from shufflesum.batch.kinds import PLAIN, SEALED
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.targets import PlainTarget, SealedTarget
+from shufflesum.domain import Box
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.wire import TaskError
 
@@ -109,7 +110,7 @@ def test_pieces_respect_files_parts_and_size(tmp_path: Path) -> None:
     folder.mkdir()
     save(folder / "a.npy", np.arange(7.0).reshape(7, 1))
     save(folder / "b.npy", np.arange(7.0, 12.0).reshape(5, 1))
-    pieces = list(open_users(folder).pieces(5, 3))
+    pieces = list(open_users(folder).pieces(Box.of((1,), (0, 12)), 5, 3))
     assert [(p.path.name, p.row_in_file, p.row, len(p.rows)) for p in pieces] == [
         ("a.npy", 0, 0, 3),
         ("a.npy", 3, 3, 2),

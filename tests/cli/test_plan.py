@@ -59,6 +59,9 @@ def test_the_card_says_what_matters(command: Command) -> None:
     for words in ("blank", "sealed", "curator", "1 % of the users (50)", "none if shuffler and analyzer collude"):
         assert words in " ".join(card.split())
     paper = " ".join(command("plan", *TARGET, "--mechanism", "replace").out.split())
+    for words in ("mechanism add.", "Take replace where a device may send only few reports", "under add nothing is"):
+        assert words in " ".join(card.split())
+    assert "mechanism replace. Take add for accuracy close to a trusted curator's." in paper
     assert "blank" not in paper
     assert "curator" in paper
     assert "1 % of the users (50)" in paper
@@ -299,3 +302,24 @@ def test_a_false_claim_gets_no_statement(command: Command, folder: Path) -> None
     done = command("statement", "plan.json")
     assert done.code == 2
     assert lacking(done.err, "[changed-afterwards]", "plan.json") == []
+
+
+@pytest.mark.parametrize(
+    ("numbers", "problem"),
+    [
+        (["--trials", "2.7", "--probabilities", "0.1"], "wrong-type"),
+        (["--trials", "nan", "--probabilities", "0.1"], "wrong-type"),
+        (["--trials", "2", "--probabilities", "inf"], "wrong-type"),
+        (["--trials", "2", "--probabilities", "few"], "wrong-type"),
+        (["--trials", "2,1", "--probabilities", "0.1"], "conflicting-arguments"),
+        (["--trials", "2", "--probabilities", "0.1", "--levels", "3"], "conflicting-arguments"),
+        (["--trials", "2", "--probabilities", "1"], "out-of-range"),
+        (["--trials", "2"], "missing-argument"),
+    ],
+)
+def test_privacy_refuses_what_is_no_noise_by_name(command: Command, numbers: list[str], problem: str) -> None:
+    given = ["privacy", "--users", "500", "--dimension", "2", "--delta", "1e-6"]
+    assert "without the shuffler: none" in command(*given, "--trials", "8", "--probabilities", "0.1").out
+    refused = command(*given, *numbers)
+    assert refused.code != 0
+    assert f"[{problem}]" in refused.err

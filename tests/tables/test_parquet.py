@@ -17,7 +17,9 @@ def opened(
     folder: Path, columns: dict[str, Any], choose: list[str] | None = None, user_column: str | None = None
 ) -> ParquetTable | ListTable:
     arrow_parquet.write_table(pa.table(columns), folder / "x.parquet")
-    return open_parquet(folder / "x.parquet", choose, user_column)
+    table = open_parquet(folder / "x.parquet", choose, user_column)
+    assert isinstance(table, ParquetTable | ListTable)
+    return table
 
 
 def values(table: ParquetTable | ListTable) -> np.ndarray:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.refusals import refusal
 
+from shufflesum import Hashed, Randomizer
 from shufflesum.cells import BLANK, REPORT_BYTES
 from shufflesum.reports import Reports
 from shufflesum.wire import (
@@ -116,7 +117,8 @@ def test_golden_reports_have_their_bytes() -> None:
     np.testing.assert_array_equal(decode_reports(rows, "plan").cells, cells)
 
 
-GOLDEN = pytest.mark.parametrize("name", ["golden", "golden_add"])
+OF_LABELS = ["golden_slots", "golden_hashed", "golden_choices", "golden_groups"]
+GOLDEN = pytest.mark.parametrize("name", ["golden", "golden_add", *OF_LABELS])
 
 
 def golden_task(name: str) -> Task:
@@ -169,6 +171,69 @@ def test_the_golden_upload_of_add_is_digits_noise_and_blanks() -> None:
     sent = cells + golden["noise_cells"]
     sent += [BLANK] * (task.plan.reports - len(sent))
     assert [report["cell"] for report in golden["reports"]] == sent
+
+
+def reference_bucket(key: bytes, label: bytes, function: int, buckets: int) -> int:
+    """The 32-bit word of the function, out of the digest of its block of sixteen, scaled down."""
+    block, place = divmod(function, 16)
+    digest = hmac.digest(key, struct.pack(">I", block) + label, "sha512")
+    (word,) = struct.unpack_from(">I", digest, 4 * place)
+    return int(word) * buckets // 2**32
+
+
+def own_cells(golden: dict[str, Any], domain: dict[str, Any], digits: int) -> list[int]:
+    """What a user's own reports are by the specification, from what the user holds and what was drawn for it."""
+    held = golden["held"]
+    match domain["kind"]:
+        case "categories":
+            return [domain["labels"].index(held) if held in domain["labels"] else len(domain["labels"])]
+        case "choices":
+            return sorted(range(domain["labels"]).index(label) for label in held)
+        case "hashed":
+            key, function = bytes.fromhex(domain["key"]), golden["function"]
+            bucket = reference_bucket(key, held.encode(), function, domain["buckets"])
+            assert bucket == golden["bucket"]
+            return [function * domain["buckets"] + bucket]
+    values = golden["rounded_values"]
+    first = domain["labels"].index(held[0]) * (len(values) * digits + 1)
+    ones = [(place, digit) for place, value in enumerate(values) for digit in range(digits) if value >> digit & 1]
+    return [*(first + place * digits + digit for place, digit in ones), first + len(values) * digits]
+
+
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_the_golden_uploads_of_labels_are_what_is_held_and_noise_and_blanks(name: str) -> None:
+    task, golden = golden_task(name), vector(f"{name}_upload")
+    plan = json.loads(task.plan.to_json())
+    cells = own_cells(golden, plan["domain"], plan["mechanism"].get("digits", 0))
+    assert cells == golden["own_cells"]
+    sent = cells + golden["noise_cells"]
+    assert [report["cell"] for report in golden["reports"]] == sent + [BLANK] * (task.plan.reports - len(sent))
+
+
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_the_library_reports_what_the_golden_uploads_hold(name: str) -> None:
+    """One upload has all own cells, up to the function drawn for a word: of 600 none has it with chance 4e-14."""
+    task, golden = golden_task(name), vector(f"{name}_upload")
+    held = golden["held"]
+    rows = ([held[0]] * 600, [held[1]] * 600) if name == "golden_groups" else [held] * 600
+    sent = Randomizer(task.plan).randomize(rows).cells.reshape(600, -1)
+    having = np.isin(golden["own_cells"], sent[0]) if name != "golden_hashed" else np.isin(golden["own_cells"], sent)
+    assert having.all()
+
+
+def test_the_golden_hashes_are_hmac_sha_512() -> None:
+    golden = vector("golden_hash")
+    domain = Hashed(golden["buckets"], golden["functions"], bytes.fromhex(golden["key"]))
+    labels = domain.prepare(domain.rows([row["given"] for row in golden["labels"]]))
+    for row, label in zip(golden["labels"], labels, strict=True):
+        assert label.hex() == row["utf8"]
+        for block, digest in enumerate(row["digests"]):
+            assert hmac.digest(domain.key or b"", struct.pack(">I", block) + label, "sha512").hex() == digest
+        functions = range(golden["functions"])
+        found = [reference_bucket(domain.key or b"", label, function, golden["buckets"]) for function in functions]
+        assert found == row["buckets"]
+        assert domain.buckets_of([label] * len(functions), np.array(functions)).tolist() == row["buckets"]
+    assert domain.bucket_table(labels).tolist() == [row["buckets"] for row in golden["labels"]]
 
 
 @pytest.mark.parametrize("name", names("bad_upload_*"))

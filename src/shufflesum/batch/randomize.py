@@ -44,11 +44,11 @@ def randomize(
     `progress` is called with the number of rows done so far.
     """
     plan, kind = target.plan, target.kind
-    check_shape(users.path, users.shape, plan)
+    check_shape(users.path, users.shape, plan.domain)
     identity = target.identity(users.names)
     # A piece has at least one row; six of them are on their way at a time, for each worker.
-    workers = workers_within(workers, memory, _WORKER_BYTES + 48 * max(0, plan.dimension - (1 << 20)))
-    rows_per_part = max(1, min(kind.part_reports // plan.reports, _PART_VALUES // plan.dimension))
+    workers = workers_within(workers, memory, _WORKER_BYTES + 48 * max(0, plan.domain.entries - (1 << 20)))
+    rows_per_part = max(1, min(kind.part_reports // plan.reports, _PART_VALUES // plan.domain.entries))
     inputs = describe_inputs(users.paths)
     work = {
         "step": "randomize",
@@ -72,9 +72,8 @@ def randomize(
             whole = min(rows_per_part, users.rows - part * rows_per_part) * plan.reports
             if finished.get(_part_name(part)) == whole:
                 return piece, None
-            rows = piece.rows.reshape(len(piece.rows), *plan.shape)
             try:
-                return piece, encode(randomize_rows(rows, randomizer, piece.row_in_file))
+                return piece, encode(randomize_rows(piece.rows, randomizer, piece.row_in_file))
             except DataError as error:
                 raise DataError(error.problem, f"{piece.path}: {error}") from error
 
@@ -82,7 +81,7 @@ def randomize(
             name, records = part
             return write_part(folder.path, name, records, folder.identity, format)
 
-        pieces = users.pieces(rows_per_part, max(1, kind.piece_reports // plan.reports))
+        pieces = users.pieces(plan.domain, rows_per_part, max(1, kind.piece_reports // plan.reports))
         made = _with_progress(pool.map(make, pieces), progress)
         for _ in pool.map(write, _parts(made, rows_per_part, users.rows), ahead=workers - 1):
             pass

@@ -16,7 +16,7 @@ __all__ = ["COMMANDS", "main"]
 
 # Each command is a module of this package, imported when it is called; so that help imports none, its line is here.
 COMMANDS = {
-    "analyze": "Private mean and sum of shuffled reports.",
+    "analyze": "Private means, counts or group means of shuffled reports.",
     "audit": "Attack the running randomizer and compare with the certified bound.",
     "demo": "Aggregate a synthetic crowd privately and draw the result.",
     "estimate": "Ask a task's analyzer for its estimate.",
@@ -25,7 +25,7 @@ COMMANDS = {
     "privacy": "The certified guarantee of a plan or of given protocol parameters.",
     "randomize": "Users' rows in files to a folder of reports.",
     "reproduce": "Repeat the paper's experiments, and compare with a certified guarantee.",
-    "run": "Private mean and sum of the rows of a file.",
+    "run": "Private means, counts or group means of the rows of a file.",
     "send": "Randomize rows on this machine and send them to a task's shuffler.",
     "serve": "Run a server of a deployment: shuffler or analyzer.",
     "shuffle": "Folders of reports to one in random order.",

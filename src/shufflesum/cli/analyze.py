@@ -1,4 +1,4 @@
-"""`shufflesum analyze`: shuffled reports in, a private mean and sum out."""
+"""`shufflesum analyze`: shuffled reports in; private means, counts or means of groups out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, target_options
+from shufflesum.cli.label_options import candidates_option, read_words
 from shufflesum.cli.options import console, progress_bar, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
+from shufflesum.domain import Box, Groups
 from shufflesum.errors import ParameterError, ReportsError
-from shufflesum.estimate import Estimate
+from shufflesum.estimate import Released
 from shufflesum.plans import Plan
 from shufflesum.release import release
 from shufflesum.reports import Counts
@@ -30,7 +32,7 @@ class _NotYetError(Exception):
     """Too few reports so far, or not all of a batch; nothing is to be written but the state."""
 
 
-@click.command("analyze", short_help="Private mean and sum of shuffled reports.")
+@click.command("analyze", short_help="Private means, counts or group means of shuffled reports.")
 @click.argument("shuffled", type=click.Path(path_type=Path), required=False)
 @target_options
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="With --task: the analyzer's private key.")
@@ -43,6 +45,7 @@ class _NotYetError(Exception):
 @click.option(
     "--without-guarantee", is_flag=True, help="Insist on an estimate where the plan's guarantee cannot be confirmed."
 )
+@candidates_option
 @result_options
 @engine_options
 def command(
@@ -52,6 +55,7 @@ def command(
     key_file: Path | None,
     state_file: Path | None,
     without_guarantee: bool,
+    candidates: Path | None,
     as_json: bool,
     output: Path | None,
     plot: Path | None,
@@ -61,7 +65,7 @@ def command(
     engine: str,
     master: str | None,
 ) -> None:
-    """Estimate mean and sum from SHUFFLED, a folder of shufflesum shuffle or one of its files.
+    """Estimate what the plan is for from SHUFFLED, a folder of shufflesum shuffle or one of its files.
 
     Files that come day by day are counted with --state counts.json, which grows by all of SHUFFLED or by nothing, and
     never takes a file or a batch a second time. As long as it has too few reports there is no estimate, and none where
@@ -71,7 +75,8 @@ def command(
     \b
     Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
     """
-    results = Results(as_json, output, plot, confidence)
+    asked = None if candidates is None else read_words(candidates, "candidates")
+    results = Results(as_json, output, plot, confidence, asked)
     check_engine(engine, master)
     target = load_target(plan_file, task_file, key_file=key_file)
     if (key_file is None) != (task_file is None):
@@ -83,19 +88,21 @@ def command(
             "conflicting-arguments", "sealed reports are opened by --engine local; leave --engine spark out"
         )
     plan = target.plan
+    results.check_plan(plan)
     if shuffled is None and (state_file is None or not state_file.exists()):
         missing = "" if state_file is None else f"{state_file} does not exist; "
         raise ParameterError(
             "missing-argument",
             f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before",
         )
+    inputs = (shuffled, plan_file, task_file, key_file, state_file, candidates)
     work = _Work(engine, master, memory, workers, without_guarantee)
     from shufflesum.batch.once import Counted
 
-    found: Estimate | None = None
+    found: Released | None = None
     with nullcontext() if state_file is None else Counted(state_file, plan) as state:
         try:
-            with results.staged(shuffled, plan_file, task_file, key_file, state_file) as write, warnings_as_notes():
+            with results.staged(*inputs) as write, warnings_as_notes():
                 whole, flaws = True, list[str]()
                 if shuffled is not None:
                     counts, whole = _count(shuffled, target, state, work)
@@ -104,16 +111,22 @@ def command(
                 _note(counts, state)
                 if state is not None and not (counts.users >= plan.users and (whole or without_guarantee)):
                     raise _NotYetError
-                found = release(counts, whole=whole, flaws=flaws, without_guarantee=without_guarantee)
+                found = results.answer(release(counts, whole=whole, flaws=flaws, without_guarantee=without_guarantee))
                 write(found, (shuffled or state_file or Path()).name, None)
         except _NotYetError:
             pass
         if state is not None and shuffled is not None:
             state.save()  # last: if it fails, the same files can be given again
     if found is not None:
-        results.show(found)
+        results.show(found, names=_entry_names(plan))
     else:
         _show_missing(counts, as_json)
+
+
+def _entry_names(plan: Plan) -> tuple[str, ...] | None:
+    """What the plan calls the entries of an array, or of the mean of a group."""
+    domain = plan.domain.box if isinstance(plan.domain, Groups) else plan.domain
+    return domain.names if isinstance(domain, Box) else None
 
 
 @dataclass(frozen=True, slots=True)

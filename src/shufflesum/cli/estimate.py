@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from shufflesum._rounding import upwards
+from shufflesum.cli.label_options import candidates_option, read_words
 from shufflesum.cli.options import console, task_option
-from shufflesum.cli.results import fallback, guarantee_of, print_table
-from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
-from shufflesum.service.client import fetch_estimate
-from shufflesum.tables import StagedOutputs
+from shufflesum.cli.printed import fallback, guarantee_of, print_counts, print_groups, print_table
+from shufflesum.domain import Hashed
+from shufflesum.errors import ParameterError
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
+from shufflesum.plots import DRAWABLE, count_chart, estimate_chart, require_plots, save_chart
+from shufflesum.service.client import estimates_in, fetch_estimate
+from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 from shufflesum.wire import Task
 
-__all__ = ["command", "print_rounds"]
+__all__ = ["command"]
 
-_SHOWN = 12
+_LEVEL = 0.95
+_HINT = "; --json has all"
 
 
 @click.command("estimate", short_help="Ask a task's analyzer for its estimate.")
 @click.argument("url")
 @task_option
+@candidates_option
 @click.option("--json", "as_json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the analyzer's answer (.json).")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help=f"Write the analyzer's answer (.json), or the newest round ({', '.join(WRITABLE[1:])}).",
+)
 @click.option("--plot", type=click.Path(path_type=Path), help=f"Draw the newest round: {', '.join(DRAWABLE)}.")
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
 @click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
 def command(
     url: str,
     task_file: Path,
+    candidates: Path | None,
     as_json: bool,
     output: Path | None,
     plot: Path | None,
@@ -43,65 +53,94 @@ def command(
 ) -> None:
     """Print the estimate of every released round, with its error bars and whether the guarantee holds.
 
+    Under a plan for words, any list of them can be asked for, as often as one likes (--candidates). The longer it is,
+    the better: frequent words that are not on it disturb the others.
+
     \b
     Example: shufflesum estimate --task task.json https://analyzer.example.org
     """
     task = Task.load(task_file)
+    words = _words(task, candidates, plot)
     with StagedOutputs() as outputs:
-        staged = outputs.stage(output, (".json",)) if output else None
+        staged = outputs.stage(output, WRITABLE) if output else None
         if plot:
             require_plots()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
         document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, ca_file=ca)
+        estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
+        for found, estimate in zip(document["rounds"], estimates, strict=True):
+            if isinstance(estimate, WordCounts):
+                found["candidates"] = estimate_to_json(estimate, _LEVEL)
         text = json.dumps(document, allow_nan=False)
-        if staged:
+        if staged and staged.suffix.lower() == ".json":
             outputs.write(staged, text + "\n")
+        elif staged:
+            write_estimate(staged, estimates[-1], _LEVEL)
         if staged_plot:
-            save_chart(_chart(task, document["rounds"][-1]), staged_plot)
+            save_chart(_chart(task, document["rounds"][-1], estimates[-1]), staged_plot)
     if as_json:
         click.echo(text)
-    else:
-        print_rounds(task, document)
-        for path in filter(None, (output, plot)):
-            console.print(f"wrote {path}", markup=False)
+        return
+    for found, estimate in zip(document["rounds"], estimates, strict=True):
+        _print_round(task, found, estimate)
+    for path in filter(None, (output, plot)):
+        console.print(f"wrote {path}", markup=False)
 
 
-def print_rounds(task: Task, document: dict[str, Any]) -> None:
-    """The analyzer's answer for a person."""
-    for found in document["rounds"]:
-        uploads = found.get("uploads", found["users"])
-        of_uploads = f" (of {uploads:,} uploads)" if uploads != found["users"] else ""
-        console.print(
-            f"Task {task.name}, round {found['round']}: {found['users']:,} users{of_uploads}, "
-            f"{found['rejected_reports']:,} reports rejected",
-            style="bold",
-            markup=False,
+def _words(task: Task, candidates: Path | None, plot: Path | None) -> list[str] | None:
+    """The words asked for; refuses them where there are none to ask for, and pictures of none."""
+    hashed = isinstance(task.plan.domain, Hashed)
+    if candidates is not None and not hashed:
+        raise ParameterError(
+            "conflicting-arguments", "--candidates are for plans for words; this task's labels are in its plan"
         )
-        console.print(_promise(task, found["guarantee"]["holds"]), markup=False)
-        arrays = (found["mean"], found["standard_error"], found["confidence_interval"], found["sum"])
-        print_table(*arrays, found["confidence_level"], hint="; --json has all")
+    if plot is not None and hashed and candidates is None:
+        raise ParameterError("missing-argument", "of words only those asked for can be drawn: give --candidates FILE")
+    return None if candidates is None else read_words(candidates, "candidates")
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """A round of the answer, as far as it is drawn."""
-
-    mean: NDArray[np.float64]
-    interval: tuple[NDArray[np.float64], NDArray[np.float64]]
-
-    def confidence_interval(self, _: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.interval
+def _asked(estimate: Released, words: Sequence[str] | None) -> Released:
+    if isinstance(estimate, HashedEstimate) and words is not None:
+        return estimate.counts_of(words)
+    return estimate
 
 
-def _chart(task: Task, found: dict[str, Any]) -> Any:
-    lower, upper = (np.array(end, dtype=np.float64) for end in found["confidence_interval"])
-    promise = guarantee_of(task.plan) if found["guarantee"]["holds"] else "the guarantee no longer holds"
-    return estimate_chart(
-        _Round(np.array(found["mean"], dtype=np.float64), (lower, upper)),
-        title=f"Private mean of {task.name}, round {found['round']}",
-        subtitle=f"{found['users']:,} users, {promise}",
-        level=found["confidence_level"],
+def _print_round(task: Task, found: dict[str, Any], estimate: Released) -> None:
+    """A round of the analyzer's answer for a person."""
+    uploads = found.get("uploads", found["users"])
+    of_uploads = f" (of {uploads:,} uploads)" if uploads != found["users"] else ""
+    console.print(
+        f"Task {task.name}, round {found['round']}: {found['users']:,} users{of_uploads}, "
+        f"{found['rejected_reports']:,} reports rejected",
+        style="bold",
+        markup=False,
     )
+    console.print(_promise(task, found["guarantee"]["holds"]), markup=False)
+    level = found["confidence_level"]
+    match estimate:
+        case CountEstimate() | WordCounts():
+            print_counts(estimate, level, hint=_HINT)
+        case GroupEstimate():
+            print_groups(estimate, level, hint=_HINT)
+        case HashedEstimate():
+            console.print(
+                "any words can be counted now, as often as you like: give --candidates FILE, one on each line"
+            )
+        case Estimate():
+            interval = estimate.confidence_interval(level)
+            names = task.plan.domain.names
+            print_table(estimate.mean, estimate.standard_error, interval, estimate.sum, level, names, hint=_HINT)
+
+
+def _chart(task: Task, found: dict[str, Any], estimate: Released) -> Any:
+    promise = guarantee_of(task.plan) if found["guarantee"]["holds"] else "the guarantee no longer holds"
+    subtitle = f"{found['users']:,} users, {promise}"
+    title = f"{task.name}, round {found['round']}"
+    level = found["confidence_level"]
+    if isinstance(estimate, CountEstimate | WordCounts):
+        return count_chart(estimate, title=f"Private counts of {title}", subtitle=subtitle, level=level)
+    assert isinstance(estimate, Estimate)
+    return estimate_chart(estimate, title=f"Private mean of {title}", subtitle=subtitle, level=level)
 
 
 def _promise(task: Task, holds: bool) -> str:

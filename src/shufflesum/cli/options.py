@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 __all__ = [
+    "columns_option",
     "console",
     "note_missing_header",
     "plan_options",
@@ -78,15 +79,16 @@ def plan_options(function: _F) -> _F:
     return function
 
 
+def columns_option(help_text: str) -> Callable[[_F], _F]:
+    """Columns of numbers, as a list of names."""
+    return click.option("--columns", callback=_column_names, help=help_text)
+
+
 def table_options(function: _F) -> _F:
     """What says which columns and rows of a file are the users' arrays; `columns` becomes a list of names."""
     for option in reversed(
         (
-            click.option(
-                "--columns",
-                callback=_column_names,
-                help="Columns to use: names or positions, separated by commas; ranges as 0:100.",
-            ),
+            columns_option("Columns of numbers to use: names or positions, separated by commas; ranges as 0:100."),
             click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]"),
             click.option("--array", help="The array of an .npz file that holds several."),
             click.option(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import click
 
-from shufflesum._rounding import downwards, upwards
-from shufflesum.cli.options import console, plan_options, warnings_as_notes
-from shufflesum.cli.results import fallback
-from shufflesum.errors import ParameterError, ShufflesumError
-from shufflesum.planning import alternatives, plan_for_error, published_plan
+from shufflesum._rounding import upwards
+from shufflesum.cli.card import card
+from shufflesum.cli.label_options import LabelOptions, label_options
+from shufflesum.cli.options import columns_option, console, plan_options, warnings_as_notes
+from shufflesum.domain import Box, Categories, Choices, Groups, Hashed
+from shufflesum.errors import ParameterError
+from shufflesum.planning import Shape, alternatives, plan_for_error
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
-from shufflesum.statement import dishonest
 from shufflesum.tables import StagedOutputs
 
 __all__ = ["command"]
@@ -27,6 +26,10 @@ __all__ = ["command"]
 @click.option("--users", type=int, metavar="N", help="The smallest batch that may be released.")
 @click.option("--dimension", type=int, metavar="D", help="Numbers in each user's array, if it is a vector.")
 @click.option("--shape", metavar="D,D,...", help="Instead: the shape of each user's array, such as 28,28.")
+@columns_option("What the numbers are called: names, separated by commas; files must have just these columns.")
+@label_options
+@click.option("--words", is_flag=True, help="Users hold any words, without a list of them.")
+@click.option("--column", metavar="NAME", help="What the column of labels or words is called in files.")
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, required=True, help="The guarantee's delta.")
 @plan_options
@@ -35,7 +38,8 @@ __all__ = ["command"]
     "--target-error",
     type=float,
     metavar="X",
-    help="Squared error of the mean, summed over coordinates: finds the least --users, or --epsilon, within 0.5%.",
+    help="Squared error of the mean, summed over coordinates, of frequencies summed over labels, of one word's "
+    "frequency: finds the least --users, or --epsilon, within 0.5%.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan file (.json).")
@@ -44,6 +48,15 @@ def command(
     users: int | None,
     dimension: int | None,
     shape: str | None,
+    columns: list[str] | None,
+    words: bool,
+    column: str | None,
+    labels: str | None,
+    bins: str | None,
+    other: bool,
+    most: int | None,
+    buckets: int | None,
+    functions: int | None,
     epsilon: float | None,
     delta: float,
     target_error: float | None,
@@ -57,9 +70,17 @@ def command(
     \b
     Example: shufflesum plan --users 50000 --dimension 100 --epsilon 1 --delta 1e-6 -o plan.json
              shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
+             shufflesum plan --users 50000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 -o plan.json
+
+    --labels alone counts one label a user, with --most S up to S labels, with --dimension or --shape it is for means of
+    numbers in groups. --bins counts numbers in bins, --words any words.
     """
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-    given |= {"shape": _shape(dimension, shape), "delta": delta}
+    options = LabelOptions(labels, bins, other, most, buckets, functions)
+    held = _held(options, words, dimension, shape, columns, column)
+    given |= {"shape": held, "delta": delta}
+    if columns is not None and not isinstance(held, Groups):
+        given["columns"] = columns
     with StagedOutputs() as outputs, warnings_as_notes():
         staged = outputs.stage(output, (".json",)) if output else None
         if plot:
@@ -86,11 +107,40 @@ def command(
                 console.print(f"wrote {path}", markup=False)
 
 
-def _shape(dimension: int | None, shape: str | None) -> int | list[int]:
+def _held(
+    options: LabelOptions,
+    words: bool,
+    dimension: int | None,
+    shape: str | None,
+    columns: list[str] | None,
+    column: str | None,
+) -> Shape:
+    """What users hold, by the options that were given: numbers, labels, or both."""
+    numbers = dimension is not None or shape is not None or columns is not None
+    kind = options.implied if not words else ("words", None)
+    if kind is None:
+        if column is not None:
+            raise ParameterError("conflicting-arguments", "--column is for labels; give --columns for numbers")
+        return _shape(dimension, shape, columns)
+    if kind[0] == "categories" and numbers and options.bins is None:
+        kind = "group_by", None
+    elif numbers:
+        raise ParameterError(
+            "conflicting-arguments",
+            "--dimension, --shape and --columns are for numbers; beside --labels they mean groups, and nothing else",
+        )
+    box = Box.of(_shape(dimension, shape, columns), (0, 1), columns) if numbers else None
+    return options.domain(kind[0], column, box)
+
+
+def _shape(dimension: int | None, shape: str | None, columns: list[str] | None) -> int | list[int]:
+    if dimension is None and shape is None and columns:
+        return len(columns)
     if (dimension is None) == (shape is None):
         raise ParameterError(
             "conflicting-arguments",
-            "give either --dimension D or --shape D,D,...: how many numbers each user's array has",
+            "give either --dimension D or --shape D,D,...: how many numbers each user's array has; or --labels for "
+            "labels, --words for words",
         )
     if dimension is not None:
         return dimension
@@ -100,73 +150,6 @@ def _shape(dimension: int | None, shape: str | None) -> int | list[int]:
         raise ParameterError(
             "wrong-type", f"--shape is {shape!r}; write whole numbers with commas, such as 28,28"
         ) from None
-
-
-def card(plan: Plan, spread: float | None = None) -> str:
-    """The plan for a person."""
-    error = plan.expected_error
-    per_coordinate = math.sqrt(error.total / plan.dimension)
-    rounds = "" if plan.rounds == 1 else f", over {plan.rounds:,} rounds"
-    honest = "" if plan.honest_fraction == 1 else f", {plan.honest_users:,} of them honest"
-    split = f"{error.sampling:.3g} sampling + {error.rounding:.3g} rounding + {error.noise:.3g} noise"
-    guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
-    lines = {
-        "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
-        "each sends": [*textwrap.wrap(plan.mechanism.describe(plan.domain), 88), sent(plan)],
-        "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
-        "error": [
-            f"{per_coordinate:.3g} per coordinate (root mean square, worst data)",
-            f"squared, all coordinates: {error.total:.4g} = {split}",
-            f"{upwards(error.total / plan.curator_error)} times that of a curator whom everybody trusts",
-        ],
-        "dishonest": textwrap.wrap(f"at most, {dishonest(plan)}", 88),
-        "the paper": textwrap.wrap(_published(plan), 88),
-        "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
-    }
-    if spread is not None:
-        expected = plan.error_at_spread(spread)
-        lines["error"].append(
-            f"where users differ by {spread:g}: {math.sqrt(expected.total / plan.dimension):.3g} per coordinate, "
-            f"{expected.total:.4g} squared"
-        )
-    if plan.delta * plan.users >= 1:
-        lines["guarantee"].append(
-            f"a delta of 1/users ({downwards(1 / plan.users)}) or more lets somebody be laid open: lower it"
-        )
-    if plan.worse_than_guessing:
-        lines["error"].append("so guessing the middle of the bounds can do better: see the note")
-    text = [f"[bold]Plan {plan.id[:16]}[/bold]"]
-    for label, (first, *more) in lines.items():
-        text += [f"  {label:<12} {first}", *(f"{'':15}{line}" for line in more)]
-    return "\n".join(text)
-
-
-def sent(plan: Plan) -> str:
-    """How much leaves a device."""
-    if plan.one_process:
-        return "one process holds all data and draws all noise: nothing is sent"
-    blanks = f", about {plan.blanks:,.0f} of them blank" if plan.blanks else ""
-    size = plan.bytes_per_user
-    return f"{plan.reports:,} reports a user and round{blanks}: {size['raw']:,} bytes ({size['sealed']:,} sealed)"
-
-
-def _published(plan: Plan) -> str:
-    """What the published formulas make of the same target, at their best."""
-    if plan.accountant == "paper":
-        return "this is its own formula"
-    # The published constants jump at epsilon = 1, so above it the formula just below 1 may ask for less noise.
-    targets = {plan.epsilon, min(plan.epsilon, math.nextafter(1.0, 0.0))}
-    theirs, refusal = [], "there is nothing to compare"
-    for epsilon in targets:
-        try:
-            theirs.append(published_plan(plan, epsilon))
-        except ShufflesumError as error:
-            refusal = str(error).split(",")[0]
-    if not theirs:
-        return f"offers nothing here: {refusal}"
-    best = min(theirs, key=lambda other: other.expected_error.total)
-    times = best.expected_error.total / plan.expected_error.total
-    return f"{best.mechanism.describe(best.domain)}: {times:.3g} times our squared error"
 
 
 def _draw(plan: Plan, path: Path) -> None:
@@ -181,10 +164,21 @@ def _draw(plan: Plan, path: Path) -> None:
     chart = error_chart(
         parts,
         title="Predicted error by what a user sends",
-        subtitle=f"{plan.users:,} users, {plan.dimension:,} coordinates, epsilon {upwards(plan.epsilon)}, "
+        subtitle=f"{plan.users:,} users, {_size(plan)}, epsilon {upwards(plan.epsilon)}, "
         f"delta {upwards(plan.delta)}; worst data, certified noise",
     )
     save_chart(chart, path)
+
+
+def _size(plan: Plan) -> str:
+    match plan.domain:
+        case Categories() | Choices():
+            return f"{plan.dimension:,} labels"
+        case Groups():
+            return f"{len(plan.domain.labels):,} groups of {plan.domain.box.dimension:,} coordinates"
+        case Hashed():
+            return "any words"
+    return f"{plan.dimension:,} coordinates"
 
 
 def _label(option: Plan) -> str:

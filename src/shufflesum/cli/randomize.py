@@ -1,4 +1,4 @@
-"""`shufflesum randomize`: files of users' vectors in, a folder of reports for the shuffler out."""
+"""`shufflesum randomize`: files of users' data in, a folder of reports for the shuffler out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
+from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
 from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
+from shufflesum.tables import table_selection
 
 if TYPE_CHECKING:
     from shufflesum.batch.files import Dataset
@@ -32,6 +34,7 @@ __all__ = ["command"]
     show_default=True,
     help="NaN and empty cells: refuse the file, or put the middle of the bounds there.",
 )
+@label_column_options
 @table_options
 @click.option("--format", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
 @click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
@@ -44,6 +47,10 @@ def command(
     output: Path,
     clip: bool,
     missing: Any,
+    categories: str | None,
+    choices: str | None,
+    group_by: str | None,
+    words: str | None,
     columns: list[str] | None,
     header: bool | None,
     array: str | None,
@@ -59,14 +66,19 @@ def command(
 
     Files are CSV, Parquet, .npy or .npz, in a folder all of one kind. With --task each report is sealed, so that only
     the analyzer can read it. The folder is for the shuffler alone: in it, a user's reports are still together. A run
-    that was interrupted goes on where it was when the same command is given again.
+    that was interrupted goes on where it was when the same command is given again. Labels are in the column that the
+    plan names, in the only one there is, or in the one that --categories, --choices, --group-by or --words says.
 
     \b
     Example: shufflesum randomize beats.parquet --plan plan.json -o reports
+             shufflesum randomize survey.csv --plan plan.json --categories answer -o reports
     """
     check_engine(engine, master)
     target = load_target(plan_file, task_file, round_number=round_number)
     plan = target.plan
+    column = column_for(
+        plan.domain, chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
+    )
     if engine == "spark":
         if task_file is not None or restart or format != "parquet" or header is not None or array is not None:
             raise ParameterError(
@@ -85,6 +97,7 @@ def command(
                 clip=clip,
                 missing=missing,
                 columns=columns,
+                label_column=column,
                 user_column=user_column,
             )
             _say(output, dataset, plan)
@@ -93,7 +106,8 @@ def command(
     from shufflesum.batch.randomize import randomize
 
     with warnings_as_notes(), taking_up(output, restart=restart):
-        rows = open_users(users, columns=columns, header=header, user_column=user_column, array=array)
+        selection = table_selection(plan.domain, column=column, columns=columns)
+        rows = open_users(users, header=header, user_column=user_column, array=array, **selection)
         with progress_bar("rows", rows.rows) as progress:
             dataset = randomize(
                 rows,

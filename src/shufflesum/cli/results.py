@@ -7,27 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
-import numpy as np
-from numpy.typing import ArrayLike
-from rich.markup import escape
-from rich.table import Table as RichTable
 
-from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
+from shufflesum.cli.printed import guarantee_of, print_estimate, shown_whole
+from shufflesum.domain import Hashed
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimate import Estimate
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
 from shufflesum.plans import Plan
-from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.plots import DRAWABLE, count_chart, estimate_chart, require_plots, save_chart
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 
-__all__ = ["Results", "fallback", "guarantee_of", "print_estimate", "print_table", "result_options"]
+__all__ = ["Results", "result_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _Names = tuple[str, ...] | None
-_SHOWN = 12
 
 
 def result_options(function: _F) -> _F:
@@ -45,12 +41,13 @@ def result_options(function: _F) -> _F:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The options of `result_options`, checked."""
+    """The options of `result_options`, checked, and the words that are asked about, if any are."""
 
     as_json: bool
     output: Path | None
     plot: Path | None
     confidence: float
+    candidates: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a level that is none."""
@@ -59,8 +56,19 @@ class Results:
                 "out-of-range", f"--confidence is {self.confidence}; it must lie strictly between 0 and 1"
             )
 
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse words under a plan that lists its labels, and a picture of words that nobody named."""
+        if self.candidates is not None and not isinstance(plan.domain, Hashed):
+            raise ParameterError(
+                "conflicting-arguments", f"--candidates is for words, and the plan is for {type(plan.domain).__name__}"
+            )
+        if self.candidates is None and isinstance(plan.domain, Hashed) and self.plot is not None:
+            raise ParameterError(
+                "missing-argument", "--plot draws the counts of words: give a file of them, --candidates words.txt"
+            )
+
     @contextmanager
-    def staged(self, *inputs: Path | None) -> Iterator[Callable[[Estimate, str, _Names], None]]:
+    def staged(self, *inputs: Path | None) -> Iterator[Callable[[Released, str, _Names], None]]:
         """A function that writes and draws an estimate of something, with labels; files appear when the block ends.
 
         That they can be written is seen to at once, and that they are none of the inputs.
@@ -73,22 +81,21 @@ class Results:
                 require_plots()
             staged_plot = outputs.stage(self.plot, DRAWABLE) if self.plot else None
 
-            def write(estimate: Estimate, what: str, labels: _Names = None) -> None:
+            def write(estimate: Released, what: str, labels: _Names = None) -> None:
                 if staged_output:
                     write_estimate(staged_output, estimate, self.confidence, labels)
                 if staged_plot:
-                    chart = estimate_chart(
-                        estimate,
-                        title=f"Private mean of {what}",
-                        subtitle=f"{estimate.users:,} users, "
-                        + (guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"),
-                        level=self.confidence,
-                    )
-                    save_chart(chart, staged_plot)
+                    save_chart(_chart(estimate, what, self.confidence), staged_plot)
 
             yield write
 
-    def show(self, estimate: Estimate, labels: _Names = None, names: _Names = None) -> None:
+    def answer(self, estimate: Released) -> Released:
+        """The estimate, or the counts of the words that are asked about."""
+        if isinstance(estimate, HashedEstimate) and self.candidates is not None:
+            return estimate.counts_of(self.candidates)
+        return estimate
+
+    def show(self, estimate: Released, labels: _Names = None, names: _Names = None) -> None:
         """Print the estimate: for a program with labels, or for a person with names."""
         if self.as_json:
             document = {
@@ -98,11 +105,25 @@ class Results:
             click.echo(json.dumps(document, allow_nan=False))
             return
         print_estimate(estimate, self.confidence, names)
-        if self.output is None and estimate.mean.size > _SHOWN:
-            console.print("-o OUT writes all coordinates")
+        if self.output is None and not shown_whole(estimate):
+            console.print("-o OUT writes all of them")
         for path in (self.output, self.plot):
             if path:
                 console.print(f"wrote {path}", markup=False)
+
+
+def _chart(estimate: Released, what: str, level: float) -> Any:
+    promise = guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"
+    subtitle = f"{estimate.users:,} users, {promise}"
+    match estimate:
+        case CountEstimate() | WordCounts():
+            return count_chart(estimate, title=f"Private counts of {what}", subtitle=subtitle, level=level)
+        case GroupEstimate():
+            title = f"Private means of the groups of {what}"
+            return estimate_chart(estimate, title=title, subtitle=subtitle, level=level)
+        case Estimate():
+            return estimate_chart(estimate, title=f"Private mean of {what}", subtitle=subtitle, level=level)
+    raise ParameterError("missing-argument", "there is nothing to draw: name words with --candidates words.txt")
 
 
 def _keep_inputs(output: Path | None, *inputs: Path | None) -> None:
@@ -111,56 +132,3 @@ def _keep_inputs(output: Path | None, *inputs: Path | None) -> None:
             raise FileError(
                 "conflicting-arguments", f"{output}: is an input, and would be replaced; choose another output file"
             )
-
-
-def guarantee_of(plan: Plan) -> str:
-    """Never without the conditions it rests on, where they are not the usual ones."""
-    rounds = "" if plan.rounds == 1 else f" over {plan.rounds:,} rounds"
-    honest = "" if plan.honest_fraction == 1 else f" if {plan.honest_users:,} users are honest"
-    return f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)}{rounds}{honest}"
-
-
-def fallback(plan: Plan) -> str:
-    """What is left of the guarantee without a shuffler."""
-    return "none" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
-
-
-def print_estimate(estimate: Estimate, level: float, names: tuple[str, ...] | None = None) -> None:
-    """A few lines and a small table for a person."""
-    plan = estimate.plan
-    console.print(f"[bold]{estimate.users:,} users[/bold], each sending {plan.mechanism.describe(plan.domain)}")
-    if estimate.broken is None:
-        console.print(
-            f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); "
-            f"if the shuffler colludes: {fallback(plan)}"
-        )
-    else:
-        console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")
-    interval = estimate.confidence_interval(level)
-    print_table(estimate.mean, estimate.standard_error, interval, estimate.sum, level, names)
-
-
-def print_table(
-    mean: ArrayLike,
-    standard_error: ArrayLike,
-    interval: Sequence[ArrayLike],
-    total: ArrayLike,
-    level: float,
-    names: Sequence[str] | None = None,
-    *,
-    hint: str = "",
-) -> None:
-    """An estimate as a table for a person: all coordinates, or some of many."""
-    columns = [np.asarray(column, dtype=np.float64).reshape(-1) for column in (mean, standard_error, *interval, total)]
-    size = len(columns[0])
-    table = RichTable(box=None, header_style="bold")
-    for title in ("coordinate", "mean", "standard error", f"{100 * level:g}% interval", "sum"):
-        table.add_column(title, justify="left" if title == "coordinate" else "right")
-    shown = range(size) if size <= _SHOWN else [round(i * (size - 1) / 9) for i in range(10)]
-    for i in shown:
-        label = escape(names[i]) if names and len(names) == size else str(i)
-        middle, error, lower, upper, whole = (column[i] for column in columns)
-        table.add_row(label, f"{middle:.5g}", f"{error:.2g}", f"{lower:.5g} to {upper:.5g}", f"{whole:.6g}")
-    console.print(table)
-    if len(shown) < size:
-        console.print(f"{len(shown)} of {size:,} coordinates shown{hint}")

@@ -1,4 +1,4 @@
-"""`shufflesum run`: a file of users' vectors in, a private mean and sum out."""
+"""`shufflesum run`: a file of users' data in; private means, counts or means of groups out."""
 
 from __future__ import annotations
 
@@ -8,20 +8,34 @@ from typing import Any
 import click
 
 from shufflesum.aggregation import aggregate_batches
+from shufflesum.cli.label_options import (
+    Chosen,
+    LabelOptions,
+    candidates_option,
+    chosen_column,
+    column_for,
+    label_column_options,
+    label_options,
+    read_words,
+)
 from shufflesum.cli.options import note_missing_header, plan_options, progress_bar, table_options, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
+from shufflesum.domain import Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.tables import Table, check_shape, open_table
+from shufflesum.tables import Table, check_shape, column_names, open_table, rows_of, table_selection
 
 __all__ = ["command"]
 
 
-@click.command("run", short_help="Private mean and sum of the rows of a file.")
+@click.command("run", short_help="Private means, counts or group means of the rows of a file.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, help="The guarantee's delta.")
+@label_column_options
+@label_options
+@candidates_option
 @plan_options
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
 @click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
@@ -37,6 +51,17 @@ __all__ = ["command"]
 @result_options
 def command(
     file: Path,
+    categories: str | None,
+    choices: str | None,
+    group_by: str | None,
+    words: str | None,
+    labels: str | None,
+    bins: str | None,
+    other: bool,
+    most: int | None,
+    buckets: int | None,
+    functions: int | None,
+    candidates: Path | None,
     plan_file: Path | None,
     columns: list[str] | None,
     header: bool | None,
@@ -53,46 +78,78 @@ def command(
     """Aggregate the rows of FILE privately; each row is one user.
 
     FILE is a CSV, a Parquet file, a .npy (memory-mapped, any shape) or an .npz. The guarantee is for one row: if people
-    have several rows, name the column that tells them apart with --user-column. Bounds are public: choose them from
-    what the values can be, not by looking at the data.
+    have several rows, name the column that tells them apart with --user-column. Bounds and labels are public: choose
+    them from what can be, not by looking at the data.
 
     \b
     Example: shufflesum run beats.csv --epsilon 1 --delta 1e-6 --bounds 0 1 --plot beats.png
+             shufflesum run survey.csv --categories answer --labels yes,no,unsure --epsilon 1 --delta 1e-6
+             shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0 100 --epsilon 1 --delta 1e-6
+             shufflesum run queries.csv --words query --candidates words.txt --epsilon 1 --delta 1e-6
     """
-    results = Results(as_json, output, plot, confidence)
-    with results.staged(file, plan_file) as write, warnings_as_notes():
-        table = open_table(file, columns=columns, header=header, user_column=user_column, array=array)
-        plan = _plan_for(file, table, plan_file, plan_arguments)
-        batches = (batch.reshape(len(batch), *plan.shape) for batch in table.batches())
-        labels = table.names if len(plan.shape) == 1 else None
+    asked = None if candidates is None else read_words(candidates, "candidates")
+    results = Results(as_json, output, plot, confidence, asked)
+    chosen = chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
+    options = LabelOptions(labels, bins, other, most, buckets, functions)
+    if chosen is None and plan_file is None:  # a file of one column needs no name for it
+        chosen = options.implied or (None if asked is None else ("words", None))
+    given = {name: value for name, value in plan_arguments.items() if value is not None}
+    with results.staged(file, plan_file, candidates) as write, warnings_as_notes():
+        planned = None if plan_file is None else _planned(plan_file, given, options)
+        domain = (chosen and options.domain(chosen[0])) if planned is None else planned.domain
+        column = None if domain is None else column_for(domain, chosen)
+        selection = {"columns": columns} if domain is None else table_selection(domain, column=column, columns=columns)
+        table = open_table(file, header=header, user_column=user_column, array=array, **selection)
+        plan = _plan_for(file, table, chosen, options, given) if planned is None else planned
+        _check_table(file, table, plan)
+        if isinstance(plan.domain, Hashed) and asked is None:
+            raise ParameterError(
+                "missing-argument",
+                "--candidates is missing: a file of the words to count, one a line; the users' words are not listed "
+                "anywhere",
+            )
+        results.check_plan(plan)
         with progress_bar("rows", table.rows) as progress:
+            batches = rows_of(table, plan.domain)
             estimate = aggregate_batches(batches, plan, clip=clip, missing=missing, progress=progress)
-        write(estimate, file.name, labels)
-    note_missing_header(table.names, file, header)
-    results.show(estimate, labels, table.names)
+        names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Box) else None
+        found = results.answer(estimate)
+        write(found, file.name, names)
+    note_missing_header(column_names(table), file, header)
+    results.show(found, names, table.names)
 
 
-def _plan_for(file: Path, table: Table, plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
-    given = {name: value for name, value in arguments.items() if value is not None}
-    if plan_file is None:
-        for name in ("epsilon", "delta"):
-            if name not in given:
-                raise ParameterError(
-                    "missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan"
-                )
-        return make_plan(users=table.rows, shape=table.shape, one_process=True, **given)
-    if given:
-        extra = next(iter(given)).replace("_", "-")
+def _plan_for(file: Path, table: Table, chosen: Chosen | None, options: LabelOptions, given: dict[str, Any]) -> Plan:
+    """A plan for just this file; it knows what the columns are called."""
+    for name in ("epsilon", "delta"):
+        if name not in given:
+            raise ParameterError("missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan")
+    names = table.names or ()
+    named = names if names and all(names) and len(set(names)) == len(names) else None
+    if chosen is None:
+        return make_plan(users=table.rows, shape=table.shape, columns=named, one_process=True, **given)
+    numbers = Box.of(() if table.shape == (1,) else table.shape, (0, 1), named)
+    column = table.label_name or (named[0] if named else None)  # what is counted in bins is a column of numbers
+    domain = options.domain(chosen[0], column, numbers)
+    check_shape(file, table.shape, domain)
+    return make_plan(users=table.rows, shape=domain, one_process=True, **given)
+
+
+def _planned(plan_file: Path, given: dict[str, Any], options: LabelOptions) -> Plan:
+    """The plan of a file, and nothing beside it that it fixes."""
+    for extra in [f"--{name.replace('_', '-')}" for name in given] + options.given:
         raise ParameterError(
             "conflicting-arguments",
-            f"--{extra} cannot be given with --plan, which fixes it already; leave one of them out",
+            f"{extra} cannot be given with --plan, which fixes it already; leave one of them out",
         )
-    plan = Plan.load(plan_file)
+    return Plan.load(plan_file)
+
+
+def _check_table(file: Path, table: Table, plan: Plan) -> None:
     if table.rows < plan.users:
         raise DataError(
             "too-few-users",
             f"the file has {table.rows} rows, but the plan needs at least {plan.users} users; "
             "add rows, or give a --plan for fewer users",
         )
-    check_shape(file, table.shape, plan)
-    return plan
+    check_shape(file, table.shape, plan.domain)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from numpy.typing import NDArray
 
+from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
 from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, task_option
+from shufflesum.domain import Domain, Rows
+from shufflesum.domain.choices import ListRows
+from shufflesum.domain.groups import GroupRows
+from shufflesum.domain.label_columns import Words, value_at
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError
-from shufflesum.tables import Table, check_shape, open_table
+from shufflesum.tables import Table, check_shape, column_names, open_table, rows_of, table_selection
 from shufflesum.wire import Task
 
 __all__ = ["command"]
@@ -25,6 +28,7 @@ __all__ = ["command"]
 @click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
 @click.option("--user", help="With --row: whose row it is, among the contributions.  [row N]")
 @click.option("--round", "round_number", type=int, help="The round to contribute to.  [the open one]")
+@label_column_options
 @table_options
 @click.option(
     "--tokens",
@@ -46,6 +50,10 @@ def command(
     row: int | None,
     user: str | None,
     round_number: int | None,
+    categories: str | None,
+    choices: str | None,
+    group_by: str | None,
+    words: str | None,
     columns: list[str] | None,
     header: bool | None,
     array: str | None,
@@ -69,8 +77,11 @@ def command(
     if user is not None and row is None:
         raise ParameterError("missing-argument", "--user names one person; give --row N with it")
     task = Task.load(task_file)
-    table = open_table(file, columns=columns, header=header, array=array, user_column=user_column)
-    check_shape(file, table.shape, task.plan)
+    domain = task.plan.domain
+    chosen = chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
+    selection = table_selection(domain, column=column_for(domain, chosen), columns=columns)
+    table = open_table(file, header=header, array=array, user_column=user_column, **selection)
+    check_shape(file, table.shape, domain)
     tokens = None if tokens_file is None else _read_tokens(tokens_file, table.rows, row)
     labels = [label for users in table.users() for label in users.to_pylist()]
     if user_column is None:
@@ -86,12 +97,12 @@ def command(
                 if count := client.acknowledged(labels, round_number):
                     click.echo(f"note: {count:,} of the {table.rows:,} rows count in round {round_number}", err=True)
                 raise
-            note_missing_header(table.names, file, header)
+            note_missing_header(column_names(table), file, header)
             return
-        vector = _row(table, row).reshape(task.plan.shape)  # first, because it refuses a row that is not there
+        value = _row(table, domain, row)  # first, because it refuses a row that is not there
         token = None if tokens is None else tokens[-1]
-        client.upload(vector, user=user or labels[row], round_number=round_number, token=token)
-    note_missing_header(table.names, file, header)
+        client.upload(value, user=user or labels[row], round_number=round_number, token=token)
+    note_missing_header(column_names(table), file, header)
     console.print(f"row {row} was accepted for round {round_number}")
 
 
@@ -101,10 +112,10 @@ def _send_all(
     task = client.task
     sent = earlier = done = 0
     with progress_bar("rows", table.rows) as progress:
-        for rows in table.batches():
+        for rows in rows_of(table, task.plan.domain):
             here = slice(done, done + len(rows))
             receipts = client.upload_many(
-                rows.reshape(len(rows), *task.plan.shape),
+                rows,
                 labels[here],
                 round_number=round_number,
                 tokens=None if tokens is None else tokens[here],
@@ -124,11 +135,27 @@ def _send_all(
     console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")
 
 
-def _row(table: Table, row: int) -> NDArray[Any]:
+def _row(table: Table, domain: Domain, row: int) -> Any:
+    """What one user holds: an array, a label, a list of labels, or a group and an array."""
     if row >= table.rows:
         raise ParameterError("out-of-range", f"--row is {row}; the file has rows 0 to {table.rows - 1}")
-    rows: Iterator[NDArray[Any]] = (one for batch in table.batches() for one in batch)
-    return next(islice(rows, row, None))
+    first = 0
+    for rows in rows_of(table, domain):
+        if row < first + len(rows):
+            return _value(rows, row - first)
+        first += len(rows)
+    raise FileError("changed-meanwhile", f"row {row} is gone; the file must not change while it is read")
+
+
+def _value(rows: Rows, row: int) -> Any:
+    match rows:
+        case GroupRows():
+            return _value(rows.labels, row), _value(rows.arrays, row)
+        case ListRows():
+            return [value_at(rows.labels, place) for place in range(*rows.starts[row : row + 2].tolist())]
+        case Words():
+            return value_at(rows, row)
+    return rows[row : row + 1][0]
 
 
 def _read_tokens(path: Path, rows: int, row: int | None) -> list[str]:

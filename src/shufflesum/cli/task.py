@@ -13,7 +13,7 @@ import click
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
-from shufflesum.cli.results import fallback
+from shufflesum.cli.printed import fallback
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
 from shufflesum.tables import StagedOutputs

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain._arrays import Rows, real_array, users_rows
 from shufflesum.domain.box import Missing
-from shufflesum.domain.label_columns import LabelRows, shown, value_at
+from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json, shown, value_at
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import MISSING, UNKNOWN, Label, Labels
 from shufflesum.domain.neighbours import Neighbours, OneCell
@@ -63,6 +63,8 @@ class Categories:
     """Without `other`; of bins their names."""
     bins: tuple[float, ...] | None
     other: bool
+    column: str | None
+    """What the column of labels is called, for tables that must have it."""
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class Categories:
         *,
         bins: Sequence[float] | None = None,
         other: bool = False,
+        column: str | None = None,
     ) -> None:
         if (labels is None) == (bins is None):
             raise ParameterError(
@@ -90,6 +93,7 @@ class Categories:
         object.__setattr__(self, "labels", listed)
         object.__setattr__(self, "bins", edges)
         object.__setattr__(self, "other", bool(other))
+        object.__setattr__(self, "column", checked_column(column))
 
     @property
     def cells(self) -> int:
@@ -189,17 +193,18 @@ class Categories:
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal categories."""
         what = {"labels": self.labels.to_json()} if self.bins is None else {"bins": list(self.bins)}
-        return {"kind": "categories", **what, "other": self.other}
+        named = {} if self.column is None else {"column": self.column}
+        return {"kind": "categories", **what, "other": self.other, **named}
 
     @classmethod
     def from_json(cls, value: object) -> Categories:
         """Undo `to_json`; raises `PlanError` for anything else."""
         try:
             match value:
-                case {"kind": "categories", "labels": labels, "other": bool(other), **rest} if not rest:
-                    return cls(Labels.from_json(labels), other=other)
-                case {"kind": "categories", "bins": list(bins), "other": bool(other), **rest} if not rest:
-                    return cls(bins=bins, other=other)
+                case {"kind": "categories", "labels": labels, "other": bool(other), **rest}:
+                    return cls(Labels.from_json(labels), other=other, column=column_from_json(rest))
+                case {"kind": "categories", "bins": list(bins), "other": bool(other), **rest}:
+                    return cls(bins=bins, other=other, column=column_from_json(rest))
         except ParameterError as error:
             raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
         raise PlanError(

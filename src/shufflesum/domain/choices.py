@@ -15,7 +15,17 @@ from shufflesum.cells import BLANK
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import check_cells, refuse_midpoint
 from shufflesum.domain.frames import library_of, table_columns
-from shufflesum.domain.label_columns import LabelRows, Words, array_rows, is_missing, list_rows, shown, value_at
+from shufflesum.domain.label_columns import (
+    LabelRows,
+    Words,
+    array_rows,
+    checked_column,
+    column_from_json,
+    is_missing,
+    list_rows,
+    shown,
+    value_at,
+)
 from shufflesum.domain.label_frames import frame_lists, label_rows
 from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import Neighbours, SomeCells
@@ -51,13 +61,16 @@ class Choices:
 
     labels: Labels
     most: int
+    column: str | None
+    """What the column of lists is called, for tables that must have it."""
 
-    def __init__(self, labels: int | Iterable[Label] | Labels, *, most: int) -> None:
+    def __init__(self, labels: int | Iterable[Label] | Labels, *, most: int, column: str | None = None) -> None:
         listed = labels if isinstance(labels, Labels) else Labels(labels)
         check_cells("Choices", len(listed))
         check_size("most", most, 1, len(listed))
         object.__setattr__(self, "labels", listed)
         object.__setattr__(self, "most", int(most))
+        object.__setattr__(self, "column", checked_column(column))
 
     @property
     def cells(self) -> int:
@@ -153,15 +166,16 @@ class Choices:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal choices."""
-        return {"kind": "choices", "labels": self.labels.to_json(), "most": self.most}
+        named = {} if self.column is None else {"column": self.column}
+        return {"kind": "choices", "labels": self.labels.to_json(), "most": self.most, **named}
 
     @classmethod
     def from_json(cls, value: object) -> Choices:
         """Undo `to_json`; raises `PlanError` for anything else."""
         try:
             match value:
-                case {"kind": "choices", "labels": labels, "most": int(most), **rest} if not rest:
-                    return cls(Labels.from_json(labels), most=most)
+                case {"kind": "choices", "labels": labels, "most": int(most), **rest}:
+                    return cls(Labels.from_json(labels), most=most, column=column_from_json(rest))
         except ParameterError as error:
             raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
         raise PlanError("malformed", f'choices must be {{"kind": "choices", "labels", "most"}}, not {shown(value)}')

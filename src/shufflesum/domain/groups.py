@@ -13,7 +13,7 @@ from shufflesum.domain._arrays import Floats, Rows
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import check_cells
-from shufflesum.domain.label_columns import LabelRows, shown
+from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json, shown
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import Neighbours, TwoGroups
@@ -50,6 +50,8 @@ class Groups:
 
     labels: Labels
     box: Box
+    column: str | None
+    """What the column of groups is called, for tables that must have it."""
 
     def __init__(
         self,
@@ -57,11 +59,14 @@ class Groups:
         shape: int | Sequence[int] | Structure | Box = (),
         bounds: tuple[ArrayLike, ArrayLike] | Bounds = (0, 1),
         columns: Sequence[str] | None = None,
+        *,
+        column: str | None = None,
     ) -> None:
         listed = labels if isinstance(labels, Labels) else Labels(labels)
         check_cells("Groups", len(listed))
         object.__setattr__(self, "labels", listed)
         object.__setattr__(self, "box", shape if isinstance(shape, Box) else Box.of(shape, bounds, columns))
+        object.__setattr__(self, "column", checked_column(column))
 
     @classmethod
     def of(
@@ -70,13 +75,15 @@ class Groups:
         shape: int | Sequence[int] | Structure | Box,
         bounds: tuple[ArrayLike, ArrayLike] | Bounds,
         columns: Sequence[str] | None = None,
+        *,
+        column: str | None = None,
     ) -> Groups:
         """Build from what a caller of `plan` gives."""
-        return cls(labels, shape, bounds, columns)
+        return cls(labels, shape, bounds, columns, column=column)
 
     def with_bounds(self, bounds: tuple[ArrayLike, ArrayLike] | Bounds) -> Groups:
         """The same groups of arrays of the same shape, within these bounds."""
-        return Groups(self.labels, self.box.structure, bounds, self.box.columns)
+        return Groups(self.labels, self.box.structure, bounds, self.box.columns, column=self.column)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -154,15 +161,16 @@ class Groups:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal groups."""
-        return {"kind": "groups", "labels": self.labels.to_json(), "box": self.box.to_json()}
+        named = {} if self.column is None else {"column": self.column}
+        return {"kind": "groups", "labels": self.labels.to_json(), "box": self.box.to_json(), **named}
 
     @classmethod
     def from_json(cls, value: object) -> Groups:
         """Undo `to_json`; raises `PlanError` for anything else."""
         try:
             match value:
-                case {"kind": "groups", "labels": labels, "box": box, **rest} if not rest:
-                    return cls(Labels.from_json(labels), Box.from_json(box))
+                case {"kind": "groups", "labels": labels, "box": box, **rest}:
+                    return cls(Labels.from_json(labels), Box.from_json(box), column=column_from_json(rest))
         except ParameterError as error:
             raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
         raise PlanError("malformed", f'groups must be {{"kind": "groups", "labels", "box"}}, not {shown(value)}')

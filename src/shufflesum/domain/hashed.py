@@ -20,7 +20,16 @@ from shufflesum._checks import check_size
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import refuse_midpoint
-from shufflesum.domain.label_columns import LabelRows, Words, no_label, shown, text_of, value_at
+from shufflesum.domain.label_columns import (
+    LabelRows,
+    Words,
+    checked_column,
+    column_from_json,
+    no_label,
+    shown,
+    text_of,
+    value_at,
+)
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.neighbours import Neighbours, OneCell
 from shufflesum.errors import DataError, ParameterError, PlanError
@@ -46,9 +55,12 @@ class Hashed:
     buckets: int | None = None
     functions: int | None = None
     key: bytes | None = None
+    column: str | None = None
+    """What the column of words is called, for tables that must have it."""
 
     def __post_init__(self) -> None:
-        """Check the numbers and the key."""
+        """Check the numbers, the key and the name."""
+        checked_column(self.column)
         if self.buckets is not None:
             check_size("buckets", self.buckets, 2, MOST_BUCKETS)
             object.__setattr__(self, "buckets", int(self.buckets))
@@ -162,7 +174,8 @@ class Hashed:
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal domain; the key in hexadecimal."""
         key = None if self.key is None else self.key.hex()
-        return {"kind": "hashed", "buckets": self.buckets, "functions": self.functions, "key": key}
+        named = {} if self.column is None else {"column": self.column}
+        return {"kind": "hashed", "buckets": self.buckets, "functions": self.functions, "key": key, **named}
 
     @classmethod
     def from_json(cls, value: object) -> Hashed:
@@ -175,8 +188,8 @@ class Hashed:
                     "functions": int() | None as functions,
                     "key": str() | None as key,
                     **rest,
-                } if not rest:
-                    return cls(buckets, functions, None if key is None else _key_from_hex(key))
+                }:
+                    return cls(buckets, functions, None if key is None else _key_from_hex(key), column_from_json(rest))
         except ParameterError as error:
             raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
         raise PlanError(

@@ -17,12 +17,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.errors import DataError
+from shufflesum.errors import DataError, ParameterError, PlanError
 
 __all__ = [
     "LabelRows",
     "Words",
     "array_rows",
+    "checked_column",
+    "column_from_json",
     "is_missing",
     "list_rows",
     "no_label",
@@ -182,6 +184,20 @@ def object_rows(blocks: Iterable[Sequence[Any]], size: int) -> Words:
             here[:] = np.fromiter(map(seen.__getitem__, hashable), np.int64, len(values))
         start += len(values)
     return Words(places, tuple(seen))
+
+
+def checked_column(column: object) -> str | None:
+    """The name of the column that labels come from, if it has one."""
+    if column is not None and not (isinstance(column, str) and column):
+        raise ParameterError("wrong-type", f"column is {shown(column)}; give the name of the column of labels")
+    return column
+
+
+def column_from_json(rest: dict[Any, Any]) -> str | None:
+    """The name in what is left of a domain's JSON, which may be nothing else."""
+    if rest.keys() - {"column"} or (rest and not isinstance(rest["column"], str)):
+        raise PlanError("malformed", f"a domain of labels has at most the name of their column left: {shown(rest)}")
+    return rest.get("column")
 
 
 def no_label(value: object, row: int, what: str) -> DataError:

@@ -138,7 +138,9 @@ def domain_of(shape: Shape, bounds: tuple[ArrayLike, ArrayLike] | None, columns:
                 )
         return shape
     if isinstance(shape, Groups):
-        named = shape if columns is None else Groups(shape.labels, shape.box.structure, shape.box.bounds, columns)
+        named = shape
+        if columns is not None:
+            named = Groups(shape.labels, shape.box.structure, shape.box.bounds, columns, column=shape.column)
         return named if bounds is None else named.with_bounds(bounds)
     return Box.of(shape, (0.0, 1.0) if bounds is None else bounds, columns)
 

@@ -27,6 +27,8 @@ class MappedTable:
 
     array: NDArray[Any]
     names: None = None
+    label_name: None = None
+    as_labels: bool = False
 
     @property
     def rows(self) -> int:
@@ -39,10 +41,10 @@ class MappedTable:
         return self.array.shape[1:]
 
     def batches(self) -> Iterator[NDArray[Any]]:
-        """Slices of consecutive rows; already the right type, they are views of the map."""
+        """Slices of consecutive rows; already the right type, as labels always are, they are views of the map."""
         step = _rows_per_batch(self.array.shape, self.array.dtype)
         for start in range(0, self.rows, step):
-            yield _as_float(self.array[start : start + step])
+            yield _handed_out(self.array[start : start + step], self.as_labels)
 
     def users(self) -> Iterator[Any]:
         """Nothing: such files say nothing about whose row it is."""
@@ -59,6 +61,8 @@ class ArchiveTable:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     names: None = None
+    label_name: None = None
+    as_labels: bool = False
 
     def batches(self) -> Iterator[NDArray[Any]]:
         """Read the member from its start; the archive's checksum is verified at its end."""
@@ -72,7 +76,8 @@ class ArchiveTable:
                     data = stream.read(count * row_bytes)
                     if len(data) < count * row_bytes:
                         raise _damaged(self.path, f"it ends within row {start + len(data) // row_bytes}")
-                    yield _as_float(np.frombuffer(data, self.dtype).reshape(count, *self.shape))
+                    block = np.frombuffer(data, self.dtype).reshape(count, *self.shape)
+                    yield _handed_out(block, self.as_labels)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
             raise _damaged(self.path, error) from error
 
@@ -81,8 +86,8 @@ class ArchiveTable:
         return iter(())
 
 
-def open_npy(path: Path) -> MappedTable:
-    """Open a .npy file of shape (users, *shape) without reading its data."""
+def open_npy(path: Path, *, as_labels: bool = False) -> MappedTable:
+    """Open a .npy file of shape (users, *shape) without reading its data; labels may be text and keep their type."""
     if zipfile.is_zipfile(path):
         raise FileError("other-format", f"{path}: this is an .npz archive under another name; rename it to end in .npz")
     try:
@@ -91,11 +96,11 @@ def open_npy(path: Path) -> MappedTable:
         raise
     except Exception as error:  # a damaged header is parsed as Python text and can fail in any way
         raise _damaged(path, error) from error
-    _check(str(path), array.shape, array.dtype)
-    return MappedTable(array)
+    _check(str(path), array.shape, array.dtype, as_labels)
+    return MappedTable(array, as_labels=as_labels)
 
 
-def open_npz(path: Path, name: str | None) -> ArchiveTable | MappedTable:
+def open_npz(path: Path, name: str | None, *, as_labels: bool = False) -> ArchiveTable | MappedTable:
     """Open the one array of an .npz file, or the named one of several."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -106,15 +111,15 @@ def open_npz(path: Path, name: str | None) -> ArchiveTable | MappedTable:
         raise
     except Exception as error:  # as for .npy
         raise _damaged(path, error) from error
-    _check(f"{path}, array {member.removesuffix('.npy')!r}", shape, dtype)
+    _check(f"{path}, array {member.removesuffix('.npy')!r}", shape, dtype, as_labels)
     if fortran_order and len(shape) > 1:
         # Column by column on disk: no row is complete before the last column, so there is nothing to stream.
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return MappedTable(arrays[member.removesuffix(".npy")])
+                return MappedTable(arrays[member.removesuffix(".npy")], as_labels=as_labels)
         except (zipfile.BadZipFile, zlib.error, ValueError, EOFError) as error:
             raise _damaged(path, error) from error
-    return ArchiveTable(path, member, shape[0], shape[1:], dtype)
+    return ArchiveTable(path, member, shape[0], shape[1:], dtype, as_labels=as_labels)
 
 
 def _choose_member(path: Path, members: list[str], name: str | None) -> str:
@@ -138,8 +143,12 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
     return shape, fortran_order, dtype
 
 
-def _check(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if dtype.kind not in "biuf":
+def _check(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], as_labels: bool) -> None:
+    if as_labels and dtype.kind not in "biufSU":
+        raise FileError(
+            "wrong-type", f"{where}: holds values of type {dtype}; labels are text, whole numbers, or true and false"
+        )
+    if not as_labels and dtype.kind not in "biuf":
         raise FileError(
             "not-numbers",
             f"{where}: holds values of type {dtype}; allowed are floats, integers and booleans: "
@@ -159,6 +168,12 @@ def _check(where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
 def _rows_per_batch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     # Counted in the type that is handed out: bytes widened to float64 are eight times as many.
     return max(1, _BATCH_BYTES // (max(_float_type(dtype).itemsize, dtype.itemsize) * math.prod(shape[1:])))
+
+
+def _handed_out(block: NDArray[Any], as_labels: bool) -> NDArray[Any]:
+    if as_labels:
+        return np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("=")).view(np.ndarray)
+    return _as_float(block)
 
 
 def _float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

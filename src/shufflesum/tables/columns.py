@@ -1,4 +1,4 @@
-"""Which columns of a CSV or Parquet file are data, and which one names the user."""
+"""Which columns of a file are numbers, which one holds labels, and which one names the user."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shufflesum.errors import FileError, ParameterError
+from shufflesum.domain.frames import PANDAS_INDEX
+from shufflesum.errors import DataError, FileError, ParameterError
 
-__all__ = ["ColumnChoice", "choose_columns", "is_position"]
+__all__ = ["ColumnChoice", "LabelColumn", "choose_columns", "is_position"]
 
 _POSITION = re.compile(r"\d+")
 _RANGE = re.compile(r"(\d*):(\d*)")
@@ -16,10 +17,26 @@ _RANGE = re.compile(r"(\d*):(\d*)")
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
-    """Positions in the file: the data columns in the order asked for, and the user column if there is one."""
+    """Positions in the file: numbers in the order asked for, and the columns of users and of labels where there are."""
 
     data: tuple[int, ...]
     user: int | None
+    label: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumn:
+    """The column of labels: as somebody names it, as the plan calls it, or else the only one there is.
+
+    `lists` says that a user has several labels, `numbers` that columns of numbers stand beside it. `option` is what
+    names the column on the command line.
+    """
+
+    option: str
+    column: str | None = None
+    planned: str | None = None
+    lists: bool = False
+    numbers: bool = False
 
 
 def is_position(text: str) -> bool:
@@ -32,38 +49,103 @@ def choose_columns(
     available: Sequence[str] | int,
     columns: Sequence[str] | None,
     user_column: str | None,
+    labels: LabelColumn | None = None,
+    planned: Sequence[str] | None = None,
 ) -> ColumnChoice:
     """Find the columns asked for among the available ones: their names, or their number if they have none.
 
     Named columns are chosen by name, nameless ones by position, both also by a range of positions such as
-    ``0:100``. All columns but the user column are data unless ``columns`` says otherwise.
+    ``0:100``. All columns but those of users and labels are numbers unless ``columns`` says otherwise. What a plan
+    calls its columns (``planned``) is taken unasked, and no other is; files without names pass.
     """
     names = None if isinstance(available, int) else tuple(available)
     width = available if isinstance(available, int) else len(available)
     user = None if user_column is None else _find(where, names, width, user_column, "--user-column")
+    label = None if labels is None else _label_position(where, names, width, labels, user)
+    if labels is not None and not labels.numbers:
+        if columns is not None:
+            raise ParameterError(
+                "conflicting-arguments", f"--columns is for numbers; name the column of labels with {labels.option}"
+            )
+        return ColumnChoice((), user, label)
+    if columns is None and planned is not None and names is not None:
+        _refuse_others(where, planned, names)
+        columns = planned
     if columns is None:
-        data = tuple(position for position in range(width) if position != user)
+        data = tuple(position for position in range(width) if position not in (user, label))
         if not data:
-            raise FileError("no-columns", f"{where}: no data column is left beside the user column {user_column!r}")
-        return ColumnChoice(data, user)
+            beside = user_column if user is not None else names[label or 0] if names else label
+            raise FileError("no-columns", f"{where}: no data column is left beside column {beside!r}")
+        return ColumnChoice(data, user, label)
     if not columns:
         raise ParameterError(
             "missing-argument", "--columns is empty; name at least one column, or leave it out to take all of them"
         )
+    chosen = _numbers(where, names, width, columns, {user: "user", label: "label"})
+    if planned is not None and names is not None and tuple(names[position] for position in chosen) != tuple(planned):
+        raise DataError(
+            "other-columns",
+            f"{where}: --columns are not those of the plan, in its order: {_some(tuple(planned))}; "
+            "leave it out, or give another plan",
+        )
+    return ColumnChoice(chosen, user, label)
+
+
+def _numbers(
+    where: str, names: tuple[str, ...] | None, width: int, columns: Sequence[str], taken: dict[int | None, str]
+) -> tuple[int, ...]:
+    """The positions of columns of numbers, each once, none of them taken for something else."""
     chosen: list[int] = []
     for text in columns:
         chosen.extend(_find_range(where, names, width, text))
     for position in chosen:
-        if position == user:
+        if position in taken:
+            column = repr(names[position]) if names else str(position)
             raise ParameterError(
                 "conflicting-arguments",
-                f"--columns includes the user column {user_column!r}, which is not data; leave it out",
+                f"--columns includes the {taken[position]} column {column}, which holds no numbers; leave it out",
             )
     if len(set(chosen)) < len(chosen):
         twice = next(position for position in chosen if chosen.count(position) > 1)
         label = repr(names[twice]) if names else str(twice)
         raise ParameterError("conflicting-arguments", f"--columns names column {label} twice; name each column once")
-    return ColumnChoice(tuple(chosen), user)
+    return tuple(chosen)
+
+
+def _label_position(
+    where: str, names: tuple[str, ...] | None, width: int, labels: LabelColumn, user: int | None
+) -> int:
+    name = labels.column
+    if labels.planned is not None and names is not None:
+        _refuse_others(where, [labels.planned], names if name is None else [name])
+        name = labels.planned
+    if name is not None:
+        position = _find(where, names, width, name, labels.option)
+        if position == user:
+            raise ParameterError(
+                "conflicting-arguments", f"{labels.option} names the user column {name!r}, which is not data"
+            )
+        return position
+    hidden = {} if names is None else {place for place, text in enumerate(names) if PANDAS_INDEX.fullmatch(text)}
+    others = [position for position in range(width) if position != user and position not in hidden]
+    if len(others) != 1 or labels.numbers:
+        raise ParameterError(
+            "missing-argument",
+            f"{where}: has {len(others)} columns"
+            + (f" ({_some(names)})" if names else "")
+            + f"; say which one holds the labels: {labels.option} COLUMN",
+        )
+    return others[0]
+
+
+def _refuse_others(where: str, planned: Sequence[str], names: Sequence[str]) -> None:
+    lacking = next((name for name in planned if name not in names), None)
+    if lacking is not None:
+        raise DataError(
+            "other-columns",
+            f"{where}: the plan is for column {lacking!r}, but there is {_some(tuple(names))}; give the right file, or "
+            "a plan for these columns",
+        )
 
 
 def _find_range(where: str, names: tuple[str, ...] | None, width: int, text: str) -> Sequence[int]:

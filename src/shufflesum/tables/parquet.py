@@ -1,4 +1,4 @@
-"""Parquet files: numeric columns, or one column of lists of numbers."""
+"""Parquet files: columns of numbers or one of lists of numbers, a column of labels, or both."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from shufflesum.domain.frame_columns import arrow_floats, arrow_lists, is_arrow_list, is_arrow_number
 from shufflesum.domain.frames import PANDAS_INDEX
 from shufflesum.errors import FileError
-from shufflesum.tables.columns import choose_columns
+from shufflesum.tables.columns import ColumnChoice, LabelColumn, choose_columns
+from shufflesum.tables.labels import as_labels, check_label_type, is_text
 from shufflesum.tables.users import as_text, refuse_repeated_users
 
-__all__ = ["ListTable", "ParquetTable", "open_parquet"]
+__all__ = ["LabelTable", "ListTable", "ParquetTable", "open_parquet"]
 
 _BATCH_BYTES = 8 << 20
 _USERS_PER_BATCH = 1 << 16
+_LABELS_PER_BATCH = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +33,73 @@ class ParquetTable:
     rows: int
     dtype: np.dtype[Any]
     user_column: str | None = None
+    label_name: None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one user's array: one value per chosen column."""
         return (len(self.names),)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return self.names
+
+    @property
+    def rows_per_batch(self) -> int:
+        """How many rows at once are not too much."""
+        return max(1, _BATCH_BYTES // (8 * len(self.names)))
+
     def batches(self) -> Iterator[NDArray[Any]]:
         """Read the file from its start."""
-        step = max(1, _BATCH_BYTES // (8 * len(self.names)))
-        for batch in _stream(self.path, self.names, step):
-            block = np.empty((len(batch), len(self.names)), self.dtype)
-            for index, name in enumerate(self.names):
-                block[:, index] = arrow_floats(batch.column(name))
-            yield block
+        return map(self.block, _stream(self.path, self.names, self.rows_per_batch))
+
+    def block(self, batch: Any, first_row: int = 0) -> NDArray[Any]:
+        """The numbers in a record batch."""
+        block = np.empty((len(batch), len(self.names)), self.dtype)
+        for index, name in enumerate(self.names):
+            block[:, index] = arrow_floats(batch.column(name))
+        return block
+
+    def users(self) -> Iterator[Any]:
+        """Who each row is of, as text."""
+        return map(as_text, _users(self.path, self.user_column))
+
+
+@dataclass(frozen=True, slots=True)
+class LabelTable:
+    """A column of labels, and the numbers beside it where there are some."""
+
+    path: Path
+    label_name: str
+    rows: int
+    lists: bool = False
+    numbers: ParquetTable | ListTable | None = None
+    user_column: str | None = None
+    coded: tuple[str, ...] = ()
+    """The column of labels where it is text, which files keep as dictionaries: only different labels are looked at."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the numbers beside a label."""
+        return () if self.numbers is None else self.numbers.shape
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the columns of numbers."""
+        return () if self.numbers is None else self.numbers.names
+
+    def batches(self) -> Iterator[Any]:
+        """Read the file from its start."""
+        if self.numbers is None:
+            for batch in _stream(self.path, (self.label_name,), _LABELS_PER_BATCH, self.coded):
+                yield as_labels(batch.column(0), lists=self.lists)
+            return
+        first_row = 0
+        columns = (self.label_name, *self.numbers.columns)
+        for batch in _stream(self.path, columns, self.numbers.rows_per_batch, self.coded):
+            yield batch.column(self.label_name), self.numbers.block(batch, first_row)
+            first_row += len(batch)
 
     def users(self) -> Iterator[Any]:
         """Who each row is of, as text."""
@@ -61,61 +116,98 @@ class ListTable:
     length: int
     user_column: str | None = None
     names: None = None
+    label_name: None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one user's array: the length of every list."""
         return (self.length,)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return (self.column,)
+
+    @property
+    def rows_per_batch(self) -> int:
+        """How many rows at once are not too much."""
+        return max(1, _BATCH_BYTES // (8 * self.length))
+
     def batches(self) -> Iterator[NDArray[Any]]:
         """Read the file from its start; refuses a list of another length."""
+        rows = 0
+        for batch in _stream(self.path, self.columns, self.rows_per_batch):
+            yield self.block(batch, rows)
+            rows += len(batch)
+
+    def block(self, batch: Any, first_row: int = 0) -> NDArray[Any]:
+        """The lists in a record batch, whose first row is this one of the file."""
         from pyarrow import compute
 
-        rows = 0
-        for batch in _stream(self.path, (self.column,), max(1, _BATCH_BYTES // (8 * self.length))):
-            lists = batch.column(self.column)
-            lengths = compute.list_value_length(lists).fill_null(self.length).to_numpy(zero_copy_only=False)
-            wrong = np.flatnonzero(lengths != self.length)
-            if wrong.size:
-                raise FileError(
-                    "wrong-shape",
-                    f"{self.path}, column {self.column!r}: row {rows + wrong[0]} (counted from 0) has "
-                    f"{lengths[wrong[0]]} values, earlier rows have {self.length}; all must be equally long",
-                )
-            rows += len(lists)
-            yield np.require(arrow_lists(lists, self.length), requirements="W")  # as kernels are compiled
+        lists = batch.column(self.column)
+        lengths = compute.list_value_length(lists).fill_null(self.length).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(lengths != self.length)
+        if wrong.size:
+            raise FileError(
+                "wrong-shape",
+                f"{self.path}, column {self.column!r}: row {first_row + wrong[0]} (counted from 0) has "
+                f"{lengths[wrong[0]]} values, earlier rows have {self.length}; all must be equally long",
+            )
+        return np.require(arrow_lists(lists, self.length), requirements="W")  # as kernels are compiled
 
     def users(self) -> Iterator[Any]:
         """Who each row is of, as text."""
         return map(as_text, _users(self.path, self.user_column))
 
 
-def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | None) -> ParquetTable | ListTable:
+def open_parquet(
+    path: Path,
+    columns: Sequence[str] | None,
+    user_column: str | None,
+    labels: LabelColumn | None = None,
+    planned: Sequence[str] | None = None,
+) -> ParquetTable | ListTable | LabelTable:
     """Choose the columns from the file's schema, and check the users if their column is named."""
-    import pyarrow as pa
-
-    types = pa.types
     with _opened(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
     if rows == 0:
-        raise FileError("no-rows", f"{path}: has no rows; it must hold one row of numbers per user")
-    choice = choose_columns(str(path), schema.names, columns, user_column)
+        raise FileError("no-rows", f"{path}: has no rows; it must hold one row per user")
+    choice = choose_columns(str(path), schema.names, columns, user_column, labels, planned)
+    if user_column is not None:
+        refuse_repeated_users(str(path), user_column, _users(path, user_column))
+    if labels is None or choice.label is None:
+        return _numbers(path, schema, rows, choice, columns, user_column)
+    name = schema.names[choice.label]
+    _refuse_ambiguous(path, schema, name)
+    check_label_type(f"{path}: column {name!r}", schema.field(name).type, lists=labels.lists)
+    numbers = _numbers(path, schema, rows, choice, columns, user_column) if labels.numbers else None
+    coded = (name,) if is_text(schema.field(name).type) else ()
+    return LabelTable(path, name, rows, labels.lists, numbers, user_column, coded)
+
+
+def _numbers(
+    path: Path,
+    schema: Any,
+    rows: int,
+    choice: ColumnChoice,
+    columns: Sequence[str] | None,
+    user_column: str | None,
+) -> ParquetTable | ListTable:
+    """Columns of numbers, or one of lists of numbers."""
+    import pyarrow as pa
+
+    types = pa.types
     # pandas keeps its row labels under such names; they are data only if asked for.
     data = [p for p in choice.data if columns is not None or not PANDAS_INDEX.fullmatch(schema.names[p])]
     fields = [schema.field(position) for position in data]
     for field in fields:
-        if schema.names.count(field.name) > 1:
-            raise FileError(
-                "ambiguous-column", f"{path}: several columns are named {field.name!r}; rename all but one of them"
-            )
+        _refuse_ambiguous(path, schema, field.name)
         if not (is_arrow_number(field.type) or is_arrow_list(field.type)):
             raise FileError(
                 "not-numbers",
                 f"{path}: column {field.name!r} has type {field.type}; allowed are numbers and lists "
                 "of numbers: convert it, or choose other columns with --columns",
             )
-    if user_column is not None:
-        refuse_repeated_users(str(path), user_column, _users(path, user_column))
     lists = [field for field in fields if is_arrow_list(field.type)]
     if not fields:
         raise FileError(
@@ -134,26 +226,32 @@ def open_parquet(path: Path, columns: Sequence[str] | None, user_column: str | N
     return ParquetTable(path, tuple(field.name for field in fields), rows, dtype, user_column)
 
 
+def _refuse_ambiguous(path: Path, schema: Any, name: str) -> None:
+    if schema.names.count(name) > 1:
+        raise FileError("ambiguous-column", f"{path}: several columns are named {name!r}; rename all but one of them")
+
+
 def _users(path: Path, user_column: str | None) -> Iterator[Any]:
     if user_column is not None:
         for batch in _stream(path, (user_column,), _USERS_PER_BATCH):
             yield batch.column(0)
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path, coded: Sequence[str] = ()) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        return parquet.ParquetFile(path, memory_map=True)
+        return parquet.ParquetFile(path, memory_map=True, read_dictionary=list(coded))
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
 
 
-def _stream(path: Path, names: Sequence[str], rows_at_once: int) -> Iterator[Any]:
+def _stream(path: Path, names: Sequence[str], rows_at_once: int, coded: Sequence[str] = ()) -> Iterator[Any]:
+    """Record batches of these columns; `coded` columns of text come as the dictionaries that they are in the file."""
     import pyarrow as pa
 
-    with _opened(path) as file:
+    with _opened(path, coded) as file:
         try:
             yield from file.iter_batches(batch_size=rows_at_once, columns=list(names))
         except (pa.ArrowException, OSError) as error:

@@ -1,29 +1,26 @@
-"""Files of users' arrays, read in batches: CSV, Parquet, .npy and .npz behind one interface."""
+"""Files of users' data, read in batches: CSV, Parquet, .npy and .npz behind one interface."""
 
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
-from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError
-from shufflesum.plans import Plan
+from shufflesum.errors import FileError, MissingExtraError, ParameterError
 from shufflesum.tables.arrays import open_npy, open_npz
+from shufflesum.tables.columns import LabelColumn
 from shufflesum.tables.delimited import open_csv
 from shufflesum.tables.parquet import open_parquet
 
-__all__ = ["READABLE", "Table", "check_shape", "open_table"]
+__all__ = ["READABLE", "Table", "column_names", "open_table"]
 
 READABLE = (".csv", ".parquet", ".npy", ".npz")
 
 
 class Table(Protocol):
-    """The users' arrays in a file: one row is one user."""
+    """The users' data in a file, one row for each: numbers, labels, or both."""
 
     @property
     def rows(self) -> int:
@@ -31,16 +28,22 @@ class Table(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one user's array."""
+        """The shape of one user's array of numbers."""
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns, where the file has some."""
+        """The names of the columns of numbers, where the file has some."""
 
-    def batches(self) -> Iterator[NDArray[Any]]:
-        """Arrays (m, *shape) of float32 or float64, in the file's order; each call starts from the first row.
+    @property
+    def label_name(self) -> str | None:
+        """The name of the column of labels, where it has one."""
 
-        Missing values are NaN. Values are not checked here: that is the domain's work.
+    def batches(self) -> Iterator[Any]:
+        """Rows in the file's order; each call starts from the first row.
+
+        Numbers are arrays (m, *shape) of float32 or float64, missing values NaN. Labels are columns (m,) of Arrow or
+        NumPy, lists of labels Arrow columns of lists or arrays of two axes. Both together are a pair of the two. Values
+        are not checked here: that is the domain's work.
         """
 
     def users(self) -> Iterator[Any]:
@@ -54,14 +57,16 @@ def open_table(
     header: bool | None = None,
     user_column: str | None = None,
     array: str | None = None,
+    labels: LabelColumn | None = None,
+    planned: Sequence[str] | None = None,
 ) -> Table:
-    """Open a file of users' arrays by its suffix: .csv, .parquet, .npy or .npz.
+    """Open a file of users' data by its suffix: .csv, .parquet, .npy or .npz.
 
     ``columns`` chooses data columns of a CSV or Parquet file (names, positions where there are no names,
     ranges of positions such as ``0:100``). ``header`` overrides the guess that a first CSV line of numbers is
     data. ``user_column`` names the column that tells users apart: it is no data, and a user with two rows is
-    refused. ``array`` chooses one of several arrays in an .npz file. An option that means nothing for
-    the format is refused.
+    refused. ``array`` chooses one of several arrays in an .npz file. ``labels`` says which column holds labels,
+    and ``planned`` what a plan calls the columns of numbers. An option that means nothing for the format is refused.
     """
     path = Path(path)
     if path.is_dir():
@@ -76,6 +81,9 @@ def open_table(
             "unknown-file-type", f"{path}: files ending in {kind!r} cannot be read; allowed are {', '.join(READABLE)}"
         )
     given = {"--columns": columns, "--header": header, "--user-column": user_column, "--array": array}
+    if labels is not None:
+        given[labels.option] = labels.column if kind in (".npy", ".npz") else None
+        _refuse_without_columns(path, kind, labels)
     useful = {
         ".csv": {"--columns", "--header", "--user-column"},
         ".parquet": {"--columns", "--user-column"},
@@ -93,15 +101,15 @@ def open_table(
             problem = "is not a regular file" if path.exists() else "does not exist"
             raise FileError("unreadable", f"{path}: {problem}; give the path of a {', '.join(READABLE)} file")
         if path.stat().st_size == 0:
-            raise FileError("no-rows", f"{path}: is empty; it must hold one row of numbers per user")
+            raise FileError("no-rows", f"{path}: is empty; it must hold one row per user")
         if kind == ".npy":
-            return open_npy(path)
+            return open_npy(path, as_labels=labels is not None)
         if kind == ".npz":
-            return open_npz(path, array)
+            return open_npz(path, array, as_labels=labels is not None)
         _require_arrow(kind)
         if kind == ".csv":
-            return open_csv(path, columns, header, user_column)
-        return open_parquet(path, columns, user_column)
+            return open_csv(path, columns, header, user_column, labels, planned)
+        return open_parquet(path, columns, user_column, labels, planned)
     except FileError:
         raise
     except OSError as error:
@@ -110,14 +118,18 @@ def open_table(
         ) from error
 
 
-def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], plan: Plan) -> None:
-    """Refuse rows that are neither arrays of the plan nor, as long as one, its entries in a row."""
-    entries = math.prod(plan.shape)
-    if shape not in (plan.shape, (entries,)):
-        raise DataError(
-            "wrong-shape",
-            f"{where}: a row has shape {shape}, but the plan is for {plan.shape} ({entries} values); "
-            "choose --columns, or the right --plan or --task",
+def column_names(table: Table) -> tuple[str, ...] | None:
+    """The names of all columns that are read, that of labels first, where the file has some."""
+    if table.names is None and table.label_name is None:
+        return None
+    return (*(() if table.label_name is None else (table.label_name,)), *(table.names or ()))
+
+
+def _refuse_without_columns(path: Path, kind: str, labels: LabelColumn) -> None:
+    if labels.numbers and kind in (".npy", ".npz"):
+        raise ParameterError(
+            "impossible-combination",
+            f"{path}: {labels.option} needs columns, which {kind} files have not: use CSV or Parquet",
         )
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -380,17 +377,6 @@ def test_a_cluster_needs_a_place_for_what_was_drawn(batch: Batch, monkeypatch: p
     monkeypatch.setattr(batch.users.sparkSession.sparkContext, "master", "spark://cluster:7077")
     with refusal("missing-argument", error=ParameterError):
         spark.randomize(batch.users, PLAN)
-
-
-@pytest.mark.slow
-def test_the_example_job_runs_and_errs_as_predicted() -> None:
-    example = Path(__file__).parents[3] / "examples" / "spark_job.py"
-    done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "guarantee: epsilon 1.0, delta 1e-06" in done.stdout
-    found = re.search(r"squared error (\S+), expected at worst (\S+)$", done.stdout, flags=re.MULTILINE)
-    assert found is not None
-    assert float(found[2]) / 10 <= float(found[1]) <= 1.01 * largest_error(float(found[2]), 100)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.refusals import refusal
 from tests.service.analyzer.remote import (
+    KEY,
     SECRET,
     TASK,
     USERS,
@@ -24,10 +25,12 @@ from tests.service.analyzer.remote import (
 )
 from tests.service.postgres import Postgres
 
+from shufflesum import AddSlots, Hashed, Plan
 from shufflesum.errors import ParameterError
 from shufflesum.release import release
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.tables import open_tables
+from shufflesum.testing import no_guarantee
 from shufflesum.wire import SEALED_BYTES, Opener, generate_private_key
 
 
@@ -166,6 +169,13 @@ def test_the_wrong_key_is_noticed_before_anything_is_served(store: str) -> None:
     other = generate_private_key()
     with refusal("other-key", error=ParameterError):
         AnalyzerServer(TASK, Opener(other, processes=1), open_tables(store, TASK), secret=SECRET)
+
+
+def test_a_table_that_no_answer_carries_is_refused_at_once(store: str) -> None:
+    words = Hashed(buckets=2**24, functions=5, key=bytes(16))
+    task = task_of(Plan(words, AddSlots(1, 0.5), no_guarantee(USERS)))
+    with refusal("too-many-cells", str(5 * 2**24), error=ParameterError):
+        AnalyzerServer(task, Opener(KEY, processes=1), open_tables(store, task), secret=SECRET)
 
 
 def test_a_database_that_crashed_means_not_yet_and_comes_back_without_help(postgres: Postgres) -> None:

@@ -36,15 +36,20 @@ class Shuffler:
 
     def reports(self, task: Task) -> list[list[tuple[int, int]]]:
         """What is in each upload, which only a test may know."""
+        values = replace_of(task.plan).values
+        return [[(cell // values, cell % values) for cell in cells] for cells in self.cells(task)]
+
+    def cells(self, task: Task) -> list[list[int]]:
+        """The same as the numbers of cells, rising, blanks last."""
         return [sorted(_open(task, body)) for body in self.bodies]
 
 
-def _open(task: Task, body: bytes) -> list[tuple[int, int]]:
+def _open(task: Task, body: bytes) -> list[int]:
     upload = Upload.decode(body, task)
     reports, rejected = task.open_reports(upload.sealed, upload.round_number, Opener(KEY, processes=1))
     assert rejected == 0
-    values = replace_of(task.plan).values
-    return [(cell // values, cell % values) for cell in reports.cells.tolist()]
+    cells: list[int] = reports.cells.tolist()
+    return cells
 
 
 @contextmanager

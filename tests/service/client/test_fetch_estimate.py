@@ -1,32 +1,31 @@
 from __future__ import annotations
 
+import base64
 import math
+import zlib
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.refusals import refusal
-from tests.service.client.stand_in import Shuffler
+from tests.service.client.stand_in import Shuffler, task_for
 
-from shufflesum.service.client import (
-    RefusedError,
-    fetch_estimate,
-)
+from shufflesum import Categories, Choices, Groups, Hashed
+from shufflesum.domain import Domain
+from shufflesum.estimate import CountEstimate, GroupEstimate, HashedEstimate, estimate_of
+from shufflesum.mechanisms import Add, AddSlots, Mechanism
+from shufflesum.plans import Plan
+from shufflesum.service.client import RefusedError, estimates_in, fetch_estimate
+from shufflesum.service.http.rounds import round_to_json
+from shufflesum.testing import no_guarantee
 from shufflesum.wire import Task
 
 
-def answer_of(task: Task, **changes: Any) -> dict[str, Any]:
+def answer_of(task: Task, reports: Any = None, **changes: Any) -> dict[str, Any]:
     """An answer as an analyzer's; None takes something out of its only round."""
-    found = {
-        "round": 1,
-        "users": 1,
-        "rejected_reports": 0,
-        "mean": [0.5, None, 0.5],
-        "sum": [0.5, None, 0.5],
-        "standard_error": [0.1, None, 0.1],
-        "confidence_interval": [[0.3, None, 0.3], [0.7, None, 0.7]],
-        "confidence_level": 0.95,
-        "guarantee": {"holds": True},
-    } | changes
+    counts = np.arange(task.plan.cells) % 7 if reports is None else np.asarray(reports)
+    found = round_to_json(estimate_of(task.plan, 50, 0, counts.astype(np.int64)), 0.95)
+    found |= {"round": 1, "uploads": 50, "guarantee": {"holds": True}, **changes}
     return {"task": task.id, "rounds": [{key: value for key, value in found.items() if value is not None}]}
 
 
@@ -48,16 +47,72 @@ def test_an_answer_that_is_no_estimate_is_refused(shuffler: Shuffler, task: Task
     [
         {"mean": [0.5]},
         {"mean": ["a", "b", "c"]},
+        {"mean": [0.5, 0.5, 0.5]},
         {"sum": None},
         {"standard_error": [math.nan, 0.1, 0.1]},
         {"confidence_interval": [[0.3, 0.3, 0.3]]},
         {"confidence_interval": 7},
         {"users": "many"},
+        {"users": 0},
+        {"users": 51},
+        {"rejected_reports": -1},
+        {"confidence_level": 1.0},
         {"guarantee": {}},
         {"guarantee": {"holds": "yes"}},
+        {"table": None},
+        {"table": 7},
+        {"table": {"bytes": 4}},
+        {"table": {"bytes": 3, "zlib": ""}},
+        {"table": {"bytes": 4, "zlib": "no base64"}},
+        {"table": {"bytes": 4, "zlib": base64.b64encode(bytes(132)).decode()}},
+        {"table": {"bytes": 4, "zlib": base64.b64encode(zlib.compress(bytes(131))).decode()}},
+        {"table": {"bytes": 4, "zlib": base64.b64encode(zlib.compress(bytes(10**8))).decode()}},
+        {"table": {"bytes": 8, "zlib": base64.b64encode(zlib.compress(b"\xff" * 264)).decode()}},
+        {"table": {"bytes": 4, "zlib": base64.b64encode(zlib.compress(b"\1\0\0\0" * 33)).decode()}},
     ],
 )
 def test_an_estimate_that_is_not_whole_is_refused(shuffler: Shuffler, task: Task, changes: dict[str, Any]) -> None:
     shuffler.document = answer_of(task, **changes)
+    with refusal("bad-answer", error=RefusedError):
+        fetch_estimate(task, shuffler.url)
+
+
+SLOTS = AddSlots(2, 0.25)
+LABELS: list[tuple[Domain, Mechanism, type]] = [
+    (Categories(["yes", "no", "unsure"], other=True), SLOTS, CountEstimate),
+    (Choices(["a", "b", "c"], most=2), Add(1, (1,), (0.25,), 4), CountEstimate),
+    (Groups(["at", "de"], 2, bounds=(0, 3)), Add(2, (1, 1, 1), (0.25, 0.25, 0.25), 4), GroupEstimate),
+    (Hashed(buckets=10, functions=3, key=bytes(16)), SLOTS, HashedEstimate),
+]
+
+
+@pytest.mark.parametrize(("domain", "mechanism", "kind"), LABELS)
+def test_an_answer_becomes_an_estimate_again(
+    shuffler: Shuffler, domain: Domain, mechanism: Mechanism, kind: type
+) -> None:
+    task = task_for(shuffler, plan=Plan(domain, mechanism, no_guarantee(1)))
+    table = np.random.default_rng(1).integers(0, 2**34, task.plan.cells)  # more than four bytes hold
+    shuffler.document = answer_of(task, table)
+    document = fetch_estimate(task, shuffler.url)
+    assert document == shuffler.document
+    (estimate,) = estimates_in(task, document).values()
+    assert type(estimate) is kind
+    assert (estimate.users, estimate.rejected, estimate.plan) == (50, 0, task.plan)
+    assert np.array_equal(estimate.table, table)
+
+
+@pytest.mark.parametrize(("domain", "mechanism"), [case[:2] for case in LABELS[:3]])
+@pytest.mark.parametrize("name", ["counts", "count_interval", "labels", "groups"])
+def test_labels_and_counts_that_do_not_follow_from_the_table_are_refused(
+    shuffler: Shuffler, domain: Domain, mechanism: Mechanism, name: str
+) -> None:
+    task = task_for(shuffler, plan=Plan(domain, mechanism, no_guarantee(1)))
+    answer = answer_of(task, 40 + np.arange(task.plan.cells))
+    (found,) = answer["rounds"]
+    if name not in found:
+        assert name == ("labels" if isinstance(domain, Groups) else "groups")
+        return
+    found[name] = found[name][::-1]
+    shuffler.document = answer
     with refusal("bad-answer", error=RefusedError):
         fetch_estimate(task, shuffler.url)

@@ -1,4 +1,4 @@
-"""The users' arrays in one file or in a folder of files, as one sequence of rows."""
+"""The users' data in one file or in a folder of files, as one sequence of rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from shufflesum.batch.once import refuse_same_files
-from shufflesum.errors import FileError
-from shufflesum.tables import READABLE, Table, open_table
+from shufflesum.domain import Domain, Rows
+from shufflesum.errors import DataError, FileError
+from shufflesum.tables import READABLE, LabelColumn, Table, column_names, open_table, rows_of
 from shufflesum.tables.users import refuse_repeated_users
 
 __all__ = ["Piece", "Users", "open_users"]
@@ -25,7 +24,7 @@ class Piece:
     path: Path
     row_in_file: int
     row: int
-    rows: NDArray[Any]
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +42,28 @@ class Users:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one user's array."""
+        """The shape of one user's array of numbers."""
         return self.tables[0][1].shape
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns, where the files have some."""
-        return self.tables[0][1].names
+        """The names of the columns, that of labels first, where the files have some."""
+        return column_names(self.tables[0][1])
 
     @property
     def paths(self) -> list[Path]:
         """The files, in order."""
         return [path for path, _ in self.tables]
 
-    def pieces(self, multiple: int, most: int) -> Iterator[Piece]:
-        """All rows in order, at most so many at a time; no piece goes beyond a multiple of so many rows."""
+    def pieces(self, domain: Domain, multiple: int, most: int) -> Iterator[Piece]:
+        """All rows in order, as a domain takes them, at most so many at a time; see `tables.check_shape`.
+
+        No piece goes beyond a multiple of so many rows.
+        """
         row = 0
         for path, table in self.tables:
             row_in_file = 0
-            for batch in table.batches():
+            for batch in _named(path, rows_of(table, domain)):
                 start = 0
                 while start < len(batch):
                     stop = min(len(batch), start + most, start + multiple - row % multiple)
@@ -76,6 +78,8 @@ def open_users(
     header: bool | None = None,
     user_column: str | None = None,
     array: str | None = None,
+    labels: LabelColumn | None = None,
+    planned: Sequence[str] | None = None,
 ) -> Users:
     """Open a file that `tables.open_table` reads, or a folder of such files of one kind, in the order of their names.
 
@@ -89,9 +93,8 @@ def open_users(
         )
     files = _visible(path) if path.is_dir() else [path]
     refuse_same_files(files)
-    tables = tuple(
-        (file, open_table(file, columns=columns, header=header, user_column=user_column, array=array)) for file in files
-    )
+    asked: dict[str, Any] = {"columns": columns, "header": header, "user_column": user_column, "array": array}
+    tables = tuple((file, open_table(file, labels=labels, planned=planned, **asked)) for file in files)
     first_path, first = tables[0]
     for other_path, other in tables[1:]:
         if other.shape != first.shape:
@@ -100,14 +103,21 @@ def open_users(
                 f"{other_path}: its rows have shape {other.shape}, those of {first_path.name} {first.shape}; all files "
                 "of a folder must have the same",
             )
-        if other.names != first.names:
+        if column_names(other) != column_names(first):
             raise FileError(
                 "mixed-files", f"{other_path}: its columns are not named, or ordered, as those of {first_path.name}"
             )
     if user_column is not None and len(tables) > 1:
         refuse_repeated_users(str(path), user_column, (chunk for _, table in tables for chunk in table.users()))
-    selection = {"columns": columns, "header": header, "user_column": user_column, "array": array}
-    return Users(path, tables, selection)
+    return Users(path, tables, asked | {"labels": None if labels is None else labels.column})
+
+
+def _named(path: Path, batches: Iterator[Rows]) -> Iterator[Rows]:
+    """The batches; what is wrong with a whole one is said with the file's name."""
+    try:
+        yield from batches
+    except DataError as error:
+        raise DataError(error.problem, f"{path}: {error}") from error
 
 
 def _visible(folder: Path) -> list[Path]:

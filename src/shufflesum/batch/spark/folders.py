@@ -19,6 +19,7 @@ from shufflesum.batch.memory import DEFAULT_MEMORY
 from shufflesum.batch.once import Released
 from shufflesum.batch.shuffle.sources import FileSource, folders_of, open_source, refuse_changed, refuse_copied_reports
 from shufflesum.batch.shuffle.uploads import holds_uploads
+from shufflesum.batch.spark.columns import users_columns
 from shufflesum.batch.spark.frames import identity_of, quoted, report_schema
 from shufflesum.batch.spark.jobs import PARTS, exact_path, materialise, spark_job
 from shufflesum.batch.spark.roles import count, not_empty, randomized, shuffled_to
@@ -30,7 +31,6 @@ from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.tables.columns import choose_columns
 
 __all__ = ["analyze_folder", "count_folder", "randomize_folder", "read", "shuffle_folder", "write"]
 
@@ -62,6 +62,7 @@ def randomize_folder(
     clip: bool = False,
     missing: Missing = "refuse",
     columns: Sequence[str] | None = None,
+    label_column: str | None = None,
     user_column: str | None = None,
 ) -> Dataset:
     """`randomize` from a Parquet file, or a folder of such, to a new folder of reports; drawn once, written once.
@@ -69,13 +70,14 @@ def randomize_folder(
     `columns` are names or ranges of positions such as 0:100. With `user_column`, a user with two rows is refused.
     """
     frame = users_of(session(master), Path(users))
-    choice = choose_columns(str(users), frame.columns, columns, user_column)
-    names = [frame.columns[place] for place in choice.data]
-    identity = Identity.for_plan(plan, names)
+    chosen = users_columns(
+        frame, str(users), plan.domain, columns=columns, label_column=label_column, user_column=user_column
+    )
+    identity = Identity.for_plan(plan, chosen.columns)
     with staged_folder(output, identity) as folder:
         if user_column is not None:
             refuse_repeated_users(frame, str(users), user_column)
-        drawn = randomized(frame, plan, identity, clip=clip, missing=missing, columns=names)
+        drawn = randomized(chosen, plan, identity, clip=clip, missing=missing)
         not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
     return open_dataset(output, stage="reports")
 

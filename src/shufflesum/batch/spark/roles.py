@@ -1,4 +1,4 @@
-"""The three roles on Spark's data frames: users' vectors to reports, to shuffled reports, to an estimate.
+"""The three roles on Spark's data frames: users' data to reports, to shuffled reports, to an estimate.
 
 Reports are written down as soon as they are drawn, and again when they are shuffled, before anything depends on them:
 tasks that Spark runs twice can neither lose nor repeat nor redraw a report. `jobs` says how.
@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.spark import tasks
-from shufflesum.batch.spark.frames import check_frame, identity_of, over_reports, quoted, report_schema
+from shufflesum.batch.spark.columns import users_columns
+from shufflesum.batch.spark.frames import identity_of, over_reports, report_schema
 from shufflesum.batch.spark.jobs import PARTS, materialise, remove, spark_job, working_folder
 from shufflesum.batch.targets import PlainTarget
 from shufflesum.domain import Missing
@@ -42,15 +42,17 @@ def randomize(
     clip: bool = False,
     missing: Missing = "refuse",
     columns: Sequence[str] | None = None,
+    label_column: str | None = None,
 ) -> DataFrame:
     """Reports of all rows, each row one user, drawn once and kept until Spark ends.
 
-    The columns (all, unless named) are numbers in the order of the plan's entries, or one is an array of them. The
-    result is for the shuffler alone. It lies in a folder of the checkpoint directory, which a cluster must have
-    (`sparkContext.setCheckpointDir`); only its owner may read it.
+    The columns (all, unless named) are numbers in the order of the plan's entries, or one is an array of them. Labels
+    are in `label_column`, in the column that the plan names, or in the only one: text, whole numbers, or true and
+    false; arrays of them for `Choices`. The result is for the shuffler alone. It lies in a folder of the checkpoint
+    directory, which a cluster must have (`sparkContext.setCheckpointDir`); only its owner may read it.
     """
-    identity = Identity.for_plan(plan, columns or frame.columns)
-    drawn = randomized(frame, plan, identity, clip=clip, missing=missing, columns=columns)
+    users = users_columns(frame, "the DataFrame", plan.domain, columns=columns, label_column=label_column)
+    drawn = randomized(users, plan, Identity.for_plan(plan, users.columns), clip=clip, missing=missing)
     with working_folder(frame.sparkSession) as folder:
         return not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
 
@@ -96,36 +98,9 @@ def analyze(frame: DataFrame, plan: Plan, *, without_guarantee: bool = False) ->
     return release(counts, whole=whole, without_guarantee=without_guarantee)
 
 
-def randomized(
-    frame: DataFrame, plan: Plan, identity: Identity, *, clip: bool, missing: Missing, columns: Sequence[str] | None
-) -> DataFrame:
-    """The users' reports, not drawn yet: each time they are asked for they are others."""
-    check_frame(frame)
+def randomized(users: DataFrame, plan: Plan, identity: Identity, *, clip: bool, missing: Missing) -> DataFrame:
+    """The reports of users in columns that were checked, not drawn yet: whenever asked for they are others."""
     Randomizer(plan, clip=clip, missing=missing)  # refuses here what every task would refuse
-    with spark_job(frame.sparkSession):
-        users = frame if columns is None else frame.select(*[F.col(quoted(name)) for name in columns])
-        fields = users.schema.fields
-    lists = [field for field in fields if isinstance(field.dataType, ArrayType)]
-    for field in fields:
-        kind = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
-        if not isinstance(kind, NumericType | BooleanType):
-            raise DataError(
-                "not-numbers",
-                f"column {field.name!r} has type {field.dataType.simpleString()}; allowed are numbers and one array of "
-                "numbers: convert it, or choose other columns (columns=, --columns)",
-            )
-    if lists and len(fields) > 1:
-        raise DataError(
-            "wrong-shape",
-            f"column {lists[0].name!r} holds arrays and there are {len(fields) - 1} other columns; choose it alone "
-            "(columns=, --columns), or leave it out",
-        )
-    if not lists and len(fields) != math.prod(plan.shape):
-        raise DataError(
-            "wrong-shape",
-            f"a row has {len(fields)} columns, but the plan is for {math.prod(plan.shape)} values, shape {plan.shape}; "
-            "choose the columns (columns=, --columns), or the right plan",
-        )
     draw = partial(tasks.randomize_partition, plan=plan, identity=identity, clip=clip, missing=missing)
     return users.mapInArrow(draw, report_schema(identity))
 
@@ -154,5 +129,5 @@ def shuffled_to(frame: DataFrame, before: Identity, after: Identity, folder: str
 def not_empty(frame: DataFrame, rows: int) -> DataFrame:
     """Refuse users of whom there is none."""
     if rows == 0:
-        raise DataError("no-rows", "there are no rows; one row of numbers for each of at least one user is expected")
+        raise DataError("no-rows", "there are no rows; one row for each of at least one user is expected")
     return frame

@@ -20,7 +20,7 @@ from shufflesum.batch.identity import Identity
 from shufflesum.batch.kinds import Items
 from shufflesum.batch.shuffle.scatter import permute, scatter
 from shufflesum.batch.targets import PlainTarget, count_records, randomize_rows
-from shufflesum.domain import Missing
+from shufflesum.domain import Domain, Groups, Missing
 from shufflesum.errors import DataError, FileError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer
@@ -89,11 +89,18 @@ def randomize_partition(
             for start in range(0, len(users), rows_at_once):
                 part = users.slice(start, rows_at_once)
                 try:
-                    reports = randomize_rows(part, randomizer, row)
+                    reports = randomize_rows(_rows(part, plan.domain), randomizer, row)
                 except DataError as error:
                     raise DataError(error.problem, f"{where}: {error}") from error
                 row += len(part)
                 yield from _for_spark(target.encode(reports), identity)
+
+
+def _rows(records: Any, domain: Domain) -> Any:
+    """What a domain takes: all columns, or with groups the first, of labels, and the others apart."""
+    if not isinstance(domain, Groups):
+        return records
+    return records.column(0), records.select(records.schema.names[1:])
 
 
 def reports_of_files(

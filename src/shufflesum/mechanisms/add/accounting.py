@@ -49,7 +49,7 @@ def _changed(mechanism: Add, neighbours: Neighbours, honest: int, rounds: int) -
             pairs = [dimension * rounds] * mechanism.digits + [rounds]
             return tuple(Group(*each, copies, "paired") for each, copies in zip(noise, pairs, strict=True))
     sizes = _sizes(mechanism, neighbours)
-    return tuple(Group(*each, size * rounds) for each, size in zip(noise, sizes, strict=True))
+    return tuple(Group(*each, size * rounds, at_once=size) for each, size in zip(noise, sizes, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

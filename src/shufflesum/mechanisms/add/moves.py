@@ -28,7 +28,7 @@ _DRAWN = 1 / 3  # in one process, where trials cost bits, and nobody sends repor
 _CHARGED = 0.01  # the part of delta that the cap may cost
 _FINE = 0.01  # rounding at so small a part of the noise asks for no further digit
 _FEW_COUNTS = 20  # a cell with a smaller variance is far from normal
-_MOST_REPORTS = 64  # for each coordinate, before a planner chooses something else unasked
+_MOST_REPORTS = 1 << 20  # of a user, before a planner chooses something else unasked: 54 MB, sealed
 _SPARE_BITS = 1 << 33  # a gigabyte of random bits takes less than a second
 _DOUBLINGS = 8  # of the trials, where the guess was far too low
 _TOLERANCE = 1e-4  # relative, of the noise
@@ -75,7 +75,7 @@ class AddMoves:
         dimension, users = self.domain.dimension, self.guarantee.users
         if self.one_process:
             return 2 * users * dimension * sum(mechanism.trials) <= 16 * users * dimension + _SPARE_BITS
-        return mechanism.reports(self.domain) <= dimension * _MOST_REPORTS
+        return mechanism.reports(self.domain) <= _MOST_REPORTS
 
     @property
     def _changed(self) -> float:

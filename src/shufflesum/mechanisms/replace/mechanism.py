@@ -193,10 +193,14 @@ class Replace(Mechanism):
     def influence(self, domain: Domain, users: int, dishonest: int) -> float:
         """All reports of the dishonest in one coordinate, at the value that everybody else is farthest from.
 
-        Of m reports of theirs and c of others, the mean moves by m/(m + c) of a debiased report's range.
+        Of m reports of theirs and c of others, the mean moves by m/(m + c) of a debiased report's range. Where c is
+        left to chance, it is taken five deviations below its mean.
         """
-        sent = dishonest * self.coordinates
-        others = (users - dishonest) * float(np.min(self.sampling_probabilities(domain)))
+        if dishonest == 0:
+            return 0.0
+        sent, chance = dishonest * self.coordinates, float(np.min(self.sampling_probabilities(domain)))
+        mean = (users - dishonest) * chance
+        others = max(0.0, mean - 5 * math.sqrt(mean * (1 - chance)))
         return sent / (sent + others) / (1 - self.noise_probability)
 
     def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> ReplaceAttack:

@@ -1,7 +1,7 @@
 """The bounds of the mechanism `add`: counts of cells with binomial noise of their own.
 
-`cell` (one noisy count), `paired` (two that move against each other), `composed` (a table of them), `cap` (how much
-room noise reports need).
+`cell` (one noisy count), `oneway` (several that move the same way), `paired` (two that move against each other),
+`block` (several that each move as they like), `composed` (a table of them), `cap` (how much room noise reports need).
 """
 
 from __future__ import annotations

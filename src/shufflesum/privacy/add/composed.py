@@ -2,14 +2,16 @@
 
 Replacing a user's data changes each count by -1, 0 or 1, and the noise is independent from cell to cell and round to
 round. A cell that does not change reveals nothing; one that does is N + 1 against N, or N against N + 1. Where
-directions are free, as the data have it, each factor is dominated by the larger of both profiles, and the table by the
-product (docs/privacy.md); lower bounds let all cells go one way: a user whose digits are all 0 against all 1. Where at
-most so many counts go up and as many down, the product of just these is the worst case, above and below.
+directions are free, as the data have it, each block of equal cells of a round is dominated by the largest profile over
+how many go up, and the table by the product (docs/privacy.md); lower bounds let all cells go one way: a user whose
+digits are all 0 against all 1. Where at most so many counts go up and as many down, the product of just these is the
+worst case, above and below.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
@@ -19,7 +21,8 @@ import numpy as np
 from shufflesum._checks import check_choice
 from shufflesum._search import bisect
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.add import cell
+from shufflesum.privacy.add import cell, scores
+from shufflesum.privacy.add.block import blocks_of, divided
 from shufflesum.privacy.add.paired import Paired
 from shufflesum.privacy.engine.composition import (
     MOST_COMPOSITIONS,
@@ -47,8 +50,10 @@ Directions = Literal["free", "paired"]
 
 MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers
 _MOST_VARIANCE = 1e12  # of one cell: its law is then listed over tens of millions of counts
+_LEANING = 1e-3  # below, both directions of a count show nearly the same: their larger profile does for each
 _ANSWERS = 256  # composed bounds that are remembered
-_NODES = 40  # of the lower bounds' grid per deviation: cheap, because atoms are listed one by one
+_SPARSE = 3e-3  # deviation of a loss, above which sums of several counts are looked at from below, too
+_NODES = 40.0  # of the lower bounds' grid per deviation: cheap, because atoms are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,15 @@ class Group:
     """So many cells with Binomial(trials, probability) noise each, over all rounds; trials are of honest users.
 
     With `paired` directions `copies` counts pairs of cells: neighbours raise at most so many counts of the group and
-    lower at most so many others. With `free` ones each of `copies` cells goes up or down, or neither.
+    lower at most so many others. With `free` ones each of `copies` cells goes up or down, or neither; `at_once` of
+    them are released in one round, that is with data that cannot depend on any of the others.
     """
 
     trials: int
     probability: float
     copies: int
     directions: Directions = "free"
+    at_once: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what is no noise, and what cannot be composed."""
@@ -87,20 +94,29 @@ class Group:
                 "out-of-range",
                 f"coordinates x rounds = {self.copies}: must lie in 1..{MOST_COMPOSITIONS}; change the shape or rounds",
             )
+        if self.at_once < 1 or self.copies % self.at_once:
+            raise ParameterError(
+                "out-of-range",
+                f"at_once is {self.at_once}; {self.copies} cells must be some rounds of so many",
+            )
 
     @property
-    def factor(self) -> Equal:
+    def factors(self) -> list[Equal]:
         """The group as factors of a composition from above."""
         trials, probability = self.trials, self.probability
         if self.directions == "paired":
-            return Paired(trials, probability, self.copies)
-        return Factor(
+            return [Paired(trials, probability, self.copies)]
+        single = Factor(
             profile=lambda epsilons: cell.profile_upper(trials, probability, epsilons),
             deviation=cell.deviation(trials, probability),
             highest=cell.highest_loss(trials, probability),
             copies=self.copies,
             limit=cell.infinite_loss(trials, probability),
         )
+        leaning = abs(1.0 - 2.0 * probability) * single.deviation  # roughly how skewed the loss of one count is
+        if self.at_once == 1 or leaning < _LEANING:
+            return [single]
+        return [*blocks_of(trials, probability, self.at_once, single)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +155,7 @@ class Cells:
 
     def upper(self, *, interval: float | None = None) -> ComposedUpper:
         """Bound the noise without a cap from above, for every data set."""
-        return compose_profiles([group.factor for group in self.groups], interval=interval)
+        return compose_profiles([factor for group in self.groups for factor in group.factors], interval=interval)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """Return a pessimistic distribution of `dp_accounting` that dominates the table, cap and all."""
@@ -207,22 +223,35 @@ def _with_charge(losses: GridLosses, overflow: float) -> GridLosses:
 def _lower(groups: tuple[Group, ...]) -> ComposedLower:
     """What a user shows whose counts all go up, or all down; of paired ones as many up as down."""
     deviations = [cell.deviation(group.trials, group.probability) for group in groups]
-    # few outcomes are not smooth: a finer grid then keeps more of them apart, but often merges worse; the better counts
-    finer = _NODES * min(8.0, 64.0 / sum(group.copies for group in groups))
-    grids = [_NODES, finer] if finer > _NODES else [_NODES]
 
-    def moved(up: bool, nodes: float) -> list[Copies]:
+    def moved(up: bool, nodes: float, below: Callable[[Group, float, float], list[Copies]]) -> list[Copies]:
         unit = min(deviations) / nodes
         steps = [unit * 2.0 ** math.floor(math.log2(deviation / nodes / unit)) for deviation in deviations]
         return [
-            (cell.losses_below(group.trials, chance, step), group.copies)
+            copies
             for group, step in zip(groups, steps, strict=True)
             for rises, chance in ((True, group.probability), (False, 1.0 - group.probability))
             if rises is up or group.directions == "paired"
+            for copies in below(group, chance, step)
         ]
 
+    # few outcomes are not smooth: a finer grid then keeps more of them apart, but often merges worse; sums of several
+    # are smoother, but rounded first; the best counts
+    finer = _NODES * min(8.0, 64.0 / sum(group.copies for group in groups))
+    looks = [(_NODES, _one_by_one)]
+    looks += [(finer, _one_by_one)] if finer > _NODES else []
+    looks += [(_NODES / 2, _summed)] if max(deviations) > _SPARSE else []
     mirrored = all(group.directions == "paired" for group in groups)
-    return compose_pairs([moved(up, nodes) for up in ((True,) if mirrored else (True, False)) for nodes in grids])
+    return compose_pairs([moved(up, *look) for up in ((True,) if mirrored else (True, False)) for look in looks])
+
+
+def _one_by_one(group: Group, chance: float, step: float) -> list[Copies]:
+    return [(cell.losses_below(group.trials, chance, step), group.copies)]
+
+
+def _summed(group: Group, chance: float, step: float) -> list[Copies]:
+    sizes = divided(group.copies)
+    return [(scores.losses_below(group.trials, chance, size, step), copies) for size, copies in sizes]
 
 
 def choices(*, trials: int, probability: float, labels: int, most: int, rounds: int = 1) -> tuple[Group, ...]:
@@ -234,4 +263,4 @@ def choices(*, trials: int, probability: float, labels: int, most: int, rounds: 
     pairs = max(0, min(most, labels - most))
     free = min(labels, 2 * most) - 2 * pairs
     paired = (Group(trials, probability, pairs * rounds, "paired"),) if pairs else ()
-    return (*paired, Group(trials, probability, free * rounds)) if free else paired
+    return (*paired, Group(trials, probability, free * rounds, at_once=free)) if free else paired

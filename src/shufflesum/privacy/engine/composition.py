@@ -183,7 +183,8 @@ def compose_pairs(alternatives: Iterable[Sequence[Copies]]) -> ComposedLower:
 
 
 def _plain_after(single: GridLosses) -> int:
-    mean = float(np.dot(single.upper_masses(), single.losses()))
+    """After how many copies there is nothing left to tell: by their losses, or because one of them is infinite."""
+    mean = max(float(np.dot(single.upper_masses(), single.losses())), single.infinite)
     return max(1, int(_PLAIN_LOSS / mean)) if mean > _PLAIN_LOSS / MOST_COMPOSITIONS else MOST_COMPOSITIONS
 
 

@@ -28,11 +28,11 @@ from shufflesum.release import release
 from shufflesum.reports import Counts, Reports
 from shufflesum.service.http.app import create_app
 from shufflesum.service.http.problems import Refusal
+from shufflesum.service.http.rounds import MOST_CELLS_ANSWERED, round_to_json
 from shufflesum.service.http.secret import check_bearer
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import StoreError
 from shufflesum.service.stores.tables import CountedBatch, TableStore, WrongBatchError
-from shufflesum.tables import estimate_to_json
 from shufflesum.wire import SEALED_BYTES, Opener, Task, UploadError
 
 __all__ = ["AnalyzerServer"]
@@ -61,6 +61,12 @@ class AnalyzerServer:
                 "nothing-but-noise",
                 "every report of the task's plan is noise and there is nothing to estimate; plan with more users or a "
                 "larger epsilon",
+            )
+        if task.plan.cells > MOST_CELLS_ANSWERED:
+            raise ParameterError(
+                "too-many-cells",
+                f"the task's plan has {task.plan.cells} cells, and an answer carries a table of at most "
+                f"{MOST_CELLS_ANSWERED}; plan with fewer labels, buckets, functions or levels",
             )
         self._task = task
         self._opener = opener
@@ -214,11 +220,10 @@ class AnalyzerServer:
 
     def _document(self, batch: CountedBatch, estimate: Estimate, holds: bool) -> dict[str, Any]:
         plan = self._task.plan
-        document = estimate_to_json(estimate, level=_LEVEL)
         return {
             "round": batch.round_number,
             "uploads": batch.users,
-            **document,
+            **round_to_json(estimate, _LEVEL),
             "guarantee": {
                 "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else None,
                 "delta": plan.delta,

@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from shufflesum.estimate import Released
 from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
 from shufflesum.service.http.addresses import why_unreachable
+from shufflesum.service.http.rounds import round_from_json
 from shufflesum.wire import Task
 
-__all__ = ["fetch_estimate"]
+__all__ = ["estimates_in", "fetch_estimate"]
 
 
 def fetch_estimate(
     task: Task, url: str, *, allow_plain_http: bool = False, ca_file: str | Path | None = None
 ) -> dict[str, Any]:
-    """The analyzer's answer for a task: every released round's estimate. `RefusedError` tells why there is none."""
+    """The analyzer's answer for a task: every released round's estimate. `RefusedError` tells why there is none.
+
+    `estimates_in` makes estimates of it, as the library's, which can be asked for more.
+    """
     with web_client(url, allow_plain_http=allow_plain_http, ca_file=ca_file) as http:
         import httpx
 
@@ -37,25 +40,24 @@ def fetch_estimate(
     try:
         document: dict[str, Any] = answer.json(parse_constant=_refuse_constant)
         rounds = document["rounds"]
-        known = document["task"] == task.id and rounds and all(_is_estimate(found, task) for found in rounds)
-    except (ValueError, KeyError, TypeError):
+        known = document["task"] == task.id and rounds and all(_is_round(found, task) for found in rounds)
+    except (ValueError, KeyError, TypeError, AttributeError):
         known = False
     if not known:
         raise RefusedError("bad-answer", f"{url} did not answer as an analyzer of task {task.id[:12]}", final=True)
     return document
 
 
+def estimates_in(task: Task, document: dict[str, Any]) -> dict[int, Released]:
+    """The estimate of each round, from an answer of `fetch_estimate`."""
+    return {found["round"]: round_from_json(task.plan, found) for found in document["rounds"]}
+
+
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _is_estimate(found: dict[str, Any], task: Task) -> bool:
-    """Whether a round of an answer has all that is shown of it."""
-    arrays = [found["mean"], found["sum"], found["standard_error"], *found["confidence_interval"]]
-    numbers = [found["round"], found["users"], found["rejected_reports"], found["confidence_level"]]
-    return (
-        len(arrays) == 5
-        and all(np.array(array, dtype=np.float64).shape == task.plan.shape for array in arrays)
-        and all(isinstance(number, int | float) for number in numbers)
-        and isinstance(found["guarantee"]["holds"], bool)
-    )
+def _is_round(found: dict[str, Any], task: Task) -> bool:
+    """Whether a round of an answer has all that is shown of it, and all of it follows from its table."""
+    round_from_json(task.plan, found)
+    return type(found["round"]) is int and isinstance(found["guarantee"]["holds"], bool)

@@ -1,25 +1,149 @@
-"""Any array of the right shape, moved into a task's structure: nobody's data must keep them from taking part."""
+"""Anything of the right kind, moved into a task's domain: nobody's data must keep them from taking part.
+
+Numbers are moved to the nearest bound, arrays into their structure, labels into `other` where the plan has it. A label
+that has no place in the plan is refused, before anything is sent.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Domain, Span, Symmetric
+from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Missing, Rows, Span, Symmetric, real_array
+from shufflesum.domain.choices import ListRows
+from shufflesum.domain.groups import GroupRows
+from shufflesum.domain.label_columns import value_at
+from shufflesum.errors import DataError
 
-__all__ = ["fitting"]
+__all__ = ["Fitting"]
 
 _FAR = 1e100  # stands for infinity where coordinates are mixtures of entries
 
 
-def fitting(domain: Domain) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """What moves any array of the right shape into the structure: the nearest, or about the nearest, that is in it."""
-    structure = domain.structure
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """How one user's data are moved into a domain; `clip` and `missing` are for the randomizer."""
+
+    clip: bool
+    missing: Missing
+    only: Callable[[Any], Any]
+    """What `domain.rows` takes for one user, from what that user holds."""
+    move: Callable[[Any], Any]
+    """One row of `domain.rows`, as a slice, into the domain."""
+    check: Callable[[Any], object]
+    """Refuses rows of `domain.rows` that cannot be moved there, for all users at once."""
+
+    @staticmethod
+    def of(domain: Domain) -> Fitting:
+        """The way into this domain."""
+        match domain:
+            case Box():
+                structured = _into_structure(domain)
+                return Fitting(True, _missing(domain), _one_array, lambda rows: structured(rows)[np.newaxis], _nothing)
+            case Groups():
+                return _of_groups(domain)
+            case Choices():
+                return Fitting(
+                    False, "refuse", _one, lambda rows: _at_most(domain, rows), lambda rows: _codes(domain, rows)
+                )
+            case Categories() if domain.bins is not None:
+                clip = not domain.other  # which takes in what is in no bin
+                return Fitting(clip, "refuse", _one_number, _same, lambda rows: domain.prepare(rows, clip=clip))
+            case Categories():
+                return Fitting(False, "refuse", _one, _same, lambda rows: _checked(domain, rows))
+            case _:
+                return Fitting(False, "refuse", _one, _same, domain.prepare)
+
+
+def _of_groups(domain: Groups) -> Fitting:
+    structured = _into_structure(domain.box)
+
+    def only(held: Any) -> Any:
+        if not isinstance(held, tuple | list) or len(held) != 2:
+            raise DataError("wrong-type", f"{str(held)[:60]} is not a pair (group, array), which this task asks for")
+        return [held[0]], _one_array(held[1])
+
+    def move(rows: GroupRows) -> GroupRows:
+        return GroupRows(rows.labels, structured(rows.arrays)[np.newaxis])
+
+    def check(rows: GroupRows) -> object:
+        return domain.labels.known(rows.labels, what="groups")
+
+    return Fitting(True, _missing(domain.box), only, move, check)
+
+
+def _nothing(_: Rows) -> None:
+    """Whatever an array holds, there is a nearest one in the box."""
+
+
+def _same(rows: Rows) -> Rows:
+    return rows
+
+
+def _one(held: Any) -> list[Any]:
+    return [held]
+
+
+def _one_number(held: Any) -> Any:
+    return _one_array(np.nan if held is None else held)
+
+
+def _one_array(held: Any) -> NDArray[Any]:
+    return real_array(held, DataError, "vector")[np.newaxis]
+
+
+def _missing(box: Box) -> Missing:
+    return "refuse" if box.structure.mixes else "midpoint"
+
+
+def _checked(domain: Categories, rows: Any) -> None:
+    codes = domain.prepare(rows)
+    if ((codes < 0) | (codes >= domain.cells)).any():  # integers come as they are
+        domain.refuse(codes)
+
+
+def _codes(domain: Choices, rows: Any) -> NDArray[Any]:
+    """All labels of these users, row after row; refuses the first that is not in the plan."""
+    if not isinstance(rows, ListRows):
+        return np.nonzero(rows)[1]
+    first, last = int(rows.starts[0]), int(rows.starts[-1])
+    if first == last:
+        return np.empty(0, dtype=np.int64)
+    labels = rows.labels[first:last]
+    codes = domain.labels.codes(labels, what="choices")
+    if (codes < 0).any():
+        place = int(np.flatnonzero(codes < 0)[0])
+        row = int(np.searchsorted(rows.starts, first + place, side="right")) - 1
+        domain.labels.refuse(value_at(labels, place), row)
+    return codes
+
+
+def _at_most(domain: Choices, rows: Any) -> NDArray[np.bool_]:
+    """Of too many labels as many as the plan allows, at random; of a list that is missing none."""
+    chosen = np.unique(_codes(domain, rows)).tolist()
+    if len(chosen) > domain.most:
+        chosen = secrets.SystemRandom().sample(chosen, domain.most)
+    ticked = np.zeros((1, domain.cells), dtype=np.bool_)
+    ticked[0, chosen] = True
+    return ticked
+
+
+def _into_structure(box: Box) -> Callable[[Any], NDArray[np.float64]]:
+    """From the only row of a slice to the nearest, or about the nearest, array of the structure."""
+    structure = box.structure
+
+    def array(rows: Any) -> NDArray[np.float64]:
+        return np.asarray(real_array(rows, DataError, "arrays")[0], dtype=np.float64)
+
     if isinstance(structure, Symmetric):
 
-        def mirrored(row: NDArray[np.float64]) -> NDArray[np.float64]:
+        def mirrored(rows: Any) -> NDArray[np.float64]:
+            row = array(rows)
             filled = np.where(np.isnan(row), row.T, row)
             with np.errstate(invalid="ignore"):
                 return filled / 2 + filled.T / 2
@@ -28,9 +152,9 @@ def fitting(domain: Domain) -> Callable[[NDArray[np.float64]], NDArray[np.float6
     if isinstance(structure, Span):
         inverse = np.linalg.pinv(structure.vectors.reshape(structure.dimension, -1))
 
-        def projected(row: NDArray[np.float64]) -> NDArray[np.float64]:
-            entries = np.clip(np.nan_to_num(row, nan=0.0), -_FAR, _FAR).reshape(-1)
-            return structure.restore(np.clip(entries @ inverse, domain.lower, domain.lower + domain.width))
+        def projected(rows: Any) -> NDArray[np.float64]:
+            entries = np.clip(np.nan_to_num(array(rows), nan=0.0), -_FAR, _FAR).reshape(-1)
+            return structure.restore(np.clip(entries @ inverse, box.lower, box.lower + box.width))
 
         return projected
-    return lambda row: row
+    return array

@@ -1,7 +1,7 @@
 """Sending: randomize on the user's own machine, seal, and send until the shuffler has it.
 
-Taking part must not depend on the data, so values out of bounds are clipped and missing ones put in the middle. An
-upload is among the contributions before it is first sent, and only ever sent again with the same bytes.
+Taking part must not depend on the data, so they are moved into the plan's domain (`fitting`). An upload is among the
+contributions before it is first sent, and only ever sent again with the same bytes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum.domain import real_array
-from shufflesum.errors import DataError, ParameterError, ShufflesumError
+from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer
-from shufflesum.reports import Reports
 from shufflesum.service.client.contributions import Contributions, default_contributions
-from shufflesum.service.client.fitting import fitting
+from shufflesum.service.client.fitting import Fitting
 from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
 from shufflesum.service.http.addresses import NOT_TRUSTED, why_unreachable
 from shufflesum.wire import Task, TaskError, Upload
@@ -58,7 +53,7 @@ class Receipt:
 
 
 class Client:
-    """Sends users' arrays to a task's shuffler, privately and once each.
+    """Sends users' arrays or labels to a task's shuffler, privately and once each.
 
     `contributions` is where they are remembered (a file in the user's data folder unless given), `timeout` how many
     seconds to try before giving up, `ca_file` a file of certificates to trust instead of the system's. Plain HTTP
@@ -90,22 +85,22 @@ class Client:
             if isinstance(contributions, Contributions)
             else Contributions(contributions or default_contributions(), clock)
         )
-        domain = task.plan.domain
-        self._fit = fitting(domain)
-        self._randomizer = Randomizer(task.plan, clip=True, missing="refuse" if domain.structure.mixes else "midpoint")
+        self._fitting = Fitting.of(task.plan.domain)
+        self._randomizer = Randomizer(task.plan, clip=self._fitting.clip, missing=self._fitting.missing)
 
     def upload(
-        self, vector: ArrayLike, *, user: str = "me", round_number: int | None = None, token: str | None = None
+        self, held: Any, *, user: str = "me", round_number: int | None = None, token: str | None = None
     ) -> Receipt:
-        """Randomize one user's array, seal it and send it; returns once the shuffler has it for good.
+        """Randomize what one user holds, seal it and send it; returns once the shuffler has it for good.
 
+        That is an array, or what else the task asks for: a label, a list of labels, a pair of group and array, a word.
+        It is moved into the plan's domain; a label that has no place there is refused, and nothing is sent.
         Without a `round_number` it goes to the round that is open. Refused with `ContributedError` if this user has
         contributed to that round. If an earlier attempt was not acknowledged, its bytes are sent again, whatever
-        `vector` says now.
+        `held` says now.
         """
-        array = real_array(vector, DataError, "vector")[np.newaxis]
         tokens = None if token is None else [token]
-        (receipt,) = self.upload_many(array, [user], round_number=round_number, tokens=tokens)
+        (receipt,) = self.upload_many(self._fitting.only(held), [user], round_number=round_number, tokens=tokens)
         if receipt.contribution == "earlier":
             raise ContributedError(
                 "contributed",
@@ -116,7 +111,7 @@ class Client:
 
     def upload_many(
         self,
-        arrays: ArrayLike,
+        arrays: Any,
         users: Sequence[str],
         *,
         round_number: int | None = None,
@@ -124,6 +119,9 @@ class Client:
         progress: Callable[[int], None] | None = None,
     ) -> list[Receipt]:
         """One upload for each row of `arrays`; users who have contributed are passed over (`earlier`).
+
+        Rows may also be labels, lists of labels, or a pair of groups and arrays, as for `Randomizer.randomize`. A label
+        that has no place in the plan is refused before anything is sent.
 
         The first refusal ends it with an error; what was sent is remembered, so that a second call goes on from there.
         """
@@ -145,6 +143,7 @@ class Client:
                 raise ParameterError(
                     "malformed", f"the token {token[:80]!r} is none; give one line of a file of shufflesum tokens"
                 )
+        self._fitting.check(rows)
         receipts: list[Receipt] = []
         with ThreadPoolExecutor(min(_SENDERS, len(rows))) as senders:
             for start in range(0, len(rows), _CHUNK):
@@ -191,14 +190,14 @@ class Client:
     def _send_chunk(
         self,
         senders: ThreadPoolExecutor,
-        rows: NDArray[Any],
+        rows: Any,
         users: Sequence[str],
         tokens: Sequence[str | None],
         round_number: int,
     ) -> list[Receipt]:
         known = self._contributions.known(self.task, users, round_number)
         fresh = [i for i, user in enumerate(users) if user not in known]
-        sealed = {users[i]: self._seal(rows[i], round_number) for i in fresh}
+        sealed = {users[i]: self._seal(rows[i : i + 1], round_number) for i in fresh}
         to_send = known | self._contributions.claim(self.task, round_number, sealed)
         stop = threading.Event()
         jobs = [
@@ -223,12 +222,9 @@ class Client:
             raise failures[0]
         return [Receipt(user, round_number, made.get(user, "earlier")) for user in users]
 
-    def _seal(self, row: NDArray[Any], round_number: int) -> bytes:
-        return Upload.seal(self.task, self._randomize(row), round_number).encode()
-
-    def _randomize(self, row: NDArray[Any]) -> Reports:
-        array = real_array(row, DataError, "arrays").astype(np.float64)
-        return self._randomizer.randomize(self._fit(array)[np.newaxis])
+    def _seal(self, row: Any, round_number: int) -> bytes:
+        reports = self._randomizer.randomize(self._fitting.move(row))
+        return Upload.seal(self.task, reports, round_number).encode()
 
     def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Contribution:
         """Post the same bytes until they are acknowledged; a failure stops all others that have not begun."""

@@ -1,0 +1,168 @@
+"""Estimates as a few lines and a small table for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from shufflesum._rounding import upwards
+from shufflesum.cli.options import console
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
+from shufflesum.plans import Plan
+
+__all__ = [
+    "fallback",
+    "guarantee_of",
+    "print_counts",
+    "print_estimate",
+    "print_groups",
+    "print_table",
+    "shown_whole",
+]
+
+_SHOWN = 12  # rows of a table; of more, ten are shown
+_SOME = 10
+
+
+def guarantee_of(plan: Plan) -> str:
+    """Never without the conditions it rests on, where they are not the usual ones."""
+    rounds = "" if plan.rounds == 1 else f" over {plan.rounds:,} rounds"
+    honest = "" if plan.honest_fraction == 1 else f" if {plan.honest_users:,} users are honest"
+    return f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)}{rounds}{honest}"
+
+
+def fallback(plan: Plan) -> str:
+    """What is left of the guarantee without a shuffler."""
+    return "none" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
+
+
+def print_estimate(estimate: Released, level: float, names: tuple[str, ...] | None = None) -> None:
+    """A few lines and a small table."""
+    plan = estimate.plan
+    console.print(f"[bold]{estimate.users:,} users[/bold], each sending {plan.mechanism.describe(plan.domain)}")
+    if estimate.broken is None:
+        console.print(
+            f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); "
+            f"if the shuffler colludes: {fallback(plan)}"
+        )
+    else:
+        console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")
+    match estimate:
+        case CountEstimate() | WordCounts():
+            print_counts(estimate, level)
+        case GroupEstimate():
+            print_groups(estimate, level, names)
+        case HashedEstimate():
+            console.print("the counts of any words can be asked for: give a file of them, --candidates words.txt")
+        case Estimate():
+            interval = estimate.confidence_interval(level)
+            print_table(estimate.mean, estimate.standard_error, interval, estimate.sum, level, names)
+
+
+def shown_whole(estimate: Released) -> bool:
+    """Whether a person sees all of it."""
+    match estimate:
+        case CountEstimate() | WordCounts():
+            return len(estimate.counts) <= _SHOWN
+        case HashedEstimate():
+            return True
+        case Estimate():
+            return bool(estimate.mean.size <= _SHOWN)
+    return True
+
+
+def print_table(
+    mean: ArrayLike,
+    standard_error: ArrayLike,
+    interval: Sequence[ArrayLike],
+    total: ArrayLike,
+    level: float,
+    names: Sequence[str] | None = None,
+    *,
+    hint: str = "",
+) -> None:
+    """Means as a table: all coordinates, or some of many."""
+    columns = [np.asarray(column, dtype=np.float64).reshape(-1) for column in (mean, standard_error, *interval, total)]
+    size = len(columns[0])
+    table = _table("coordinate", "mean", "standard error", f"{100 * level:g}% interval", "sum")
+    shown = range(size) if size <= _SHOWN else [round(i * (size - 1) / (_SOME - 1)) for i in range(_SOME)]
+    for i in shown:
+        label = escape(names[i]) if names and len(names) == size else str(i)
+        middle, error, lower, upper, whole = (column[i] for column in columns)
+        table.add_row(label, f"{middle:.5g}", f"{error:.2g}", _interval(lower, upper), f"{whole:.6g}")
+    console.print(table)
+    if len(shown) < size:
+        console.print(f"{len(shown)} of {size:,} coordinates shown{hint}")
+
+
+def print_counts(estimate: CountEstimate | WordCounts, level: float, *, hint: str = "") -> None:
+    """All labels in their order, or the most frequent of many; and which places are certain."""
+    counts, size = estimate.counts, len(estimate.counts)
+    lower, upper = estimate.count_interval(level)
+    table = _table("label", "count", "standard error", f"{100 * level:g}% interval", "share")
+    shown: NDArray[np.intp] = np.arange(size) if size <= _SHOWN else np.argsort(-counts, kind="stable")[:_SOME]
+    for i in shown.tolist():
+        table.add_row(
+            escape(estimate.names[i]),
+            f"{counts[i]:,.1f}",
+            f"{estimate.count_standard_error[i]:.2g}",
+            f"{lower[i]:,.1f} to {upper[i]:,.1f}",
+            f"{100 * estimate.frequencies[i]:.2f}%",
+        )
+    console.print(table)
+    if len(shown) < size:
+        console.print(f"the {len(shown)} largest of {size:,} counts shown{hint}")
+    console.print(estimate.top(min(_SOME, size), level).statement, markup=False)
+
+
+def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | None = None, *, hint: str = "") -> None:
+    """Users and means of each group; of long arrays the users alone."""
+    groups = len(estimate.names)
+    means, errors = (_by_group(values, groups) for values in (estimate.mean, estimate.standard_error))
+    lower, upper = (_by_group(end, groups) for end in estimate.confidence_interval(level))
+    entries = means.shape[1]
+    listed = min(groups, _SHOWN)
+    each = entries if groups * entries <= 2 * _SHOWN else min(entries, 2 * _SHOWN // listed)
+    many = entries > 1
+    table = _table("group", "users", "+-", *(["entry"] if many else []), "mean", "+-", f"{100 * level:g}% interval")
+    for group in range(listed):
+        users = f"{estimate.counts[group]:,.0f}", f"{estimate.count_standard_error[group]:.2g}"
+        for entry in range(each):
+            row = [escape(estimate.names[group]), *users] if entry == 0 else ["", "", ""]
+            if estimate.too_few[group]:
+                table.add_row(*row, *([""] if many else []), "too few users")
+                break
+            if many:
+                row.append(escape(names[entry]) if names and len(names) == entries else str(entry))
+            found = means[group, entry], errors[group, entry]
+            table.add_row(
+                *row, f"{found[0]:.5g}", f"{found[1]:.2g}", _interval(lower[group, entry], upper[group, entry])
+            )
+    console.print(table)
+    if listed < groups or each < entries:
+        console.print(f"{listed} of {groups:,} groups, {each} of {entries:,} entries of their means shown{hint}")
+    if estimate.too_few.any():
+        console.print(
+            f"{int(estimate.too_few.sum())} of {groups:,} groups have too few users for a mean: their size cannot be "
+            "told from 0"
+        )
+
+
+def _by_group(values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
+    return np.asarray(values, dtype=np.float64).reshape(groups, -1)
+
+
+def _interval(lower: float, upper: float) -> str:
+    return f"{lower:.5g} to {upper:.5g}"
+
+
+def _table(first: str, *others: str) -> RichTable:
+    table = RichTable(box=None, header_style="bold")
+    table.add_column(first)
+    for title in others:
+        table.add_column(title, justify="right")
+    return table
