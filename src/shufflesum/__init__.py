@@ -13,6 +13,7 @@ from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.reports import Reports
+from shufflesum.rounds import RoundsUsed
 
 __all__ = [
     "Add",
@@ -31,6 +32,7 @@ __all__ = [
     "Randomizer",
     "Replace",
     "Reports",
+    "RoundsUsed",
     "ShufflesumError",
     "Span",
     "Symmetric",
