@@ -104,9 +104,9 @@ def take_all(path: Path, plan: Plan, locked: bool) -> None:
         time.sleep(0.005)
         replace_file(*given)
 
-    setattr(rounds_module, "replace_file", slowly)
+    vars(rounds_module).update(replace_file=slowly)
     if not locked:
-        setattr(rounds_module, "try_lock", lambda *_: True)
+        vars(rounds_module).update(try_lock=lambda *_: True)
     rounds = RoundsUsed(path, plan)
     try:
         while True:
