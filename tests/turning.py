@@ -43,4 +43,5 @@ def turned_rows() -> NDArray[np.float64]:
     """Users in the ball, around a vector with no small entry: the wrong signs cannot pass for the right ones."""
     generator = np.random.default_rng(3)
     middle = 0.8 * generator.choice([-1.0, 1.0], 48) / np.sqrt(48)
-    return middle + 0.1 * generator.normal(size=(500, 48)) / np.sqrt(48)
+    rows: NDArray[np.float64] = middle + 0.1 * generator.normal(size=(500, 48)) / np.sqrt(48)
+    return rows
