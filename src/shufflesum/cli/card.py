@@ -13,7 +13,7 @@ from shufflesum.domain import Box, Categories, Choices, Groups, Hashed
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Replace
 from shufflesum.mechanisms.add_slots.error import ASSUMED_LAW
-from shufflesum.planning import published_plan
+from shufflesum.planning import box_is_better, published_plan
 from shufflesum.plans import Plan
 from shufflesum.statement import collected, dishonest
 
@@ -55,6 +55,8 @@ def card(plan: Plan, spread: float | None = None) -> str:
         lines["guarantee"].append(
             f"a delta of 1/users ({downwards(1 / plan.users)}) or more lets somebody be laid open: lower it"
         )
+    if box_is_better(plan):
+        lines["error"].append("bounds on each number, and mechanism add, would do better for so few of them")
     if plan.worse_than_guessing:
         lines["error"].append(f"so guessing {_guess(plan)} can do better: see the note")
     text = [f"[bold]Plan {plan.id[:16]}[/bold]"]

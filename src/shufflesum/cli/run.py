@@ -24,6 +24,7 @@ from shufflesum.domain import Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
+from shufflesum.rounds import RoundsUsed
 from shufflesum.tables import Table, check_shape, column_names, open_table, rows_of, table_selection
 
 __all__ = ["command"]
@@ -38,6 +39,11 @@ __all__ = ["command"]
 @candidates_option
 @plan_options
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
+@click.option(
+    "--rounds-file",
+    type=click.Path(path_type=Path),
+    help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
+)
 @click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
 @click.option(
     "--missing",
@@ -63,6 +69,7 @@ def command(
     functions: int | None,
     candidates: Path | None,
     plan_file: Path | None,
+    rounds_file: Path | None,
     columns: list[str] | None,
     header: bool | None,
     array: str | None,
@@ -94,7 +101,7 @@ def command(
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
         chosen = options.implied or (None if asked is None else ("words", None))
     given = {name: value for name, value in plan_arguments.items() if value is not None}
-    with results.staged(file, plan_file, candidates) as write, warnings_as_notes():
+    with results.staged(file, plan_file, candidates, rounds_file) as write, warnings_as_notes():
         planned = None if plan_file is None else _planned(plan_file, given, options)
         domain = (chosen and options.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
@@ -109,14 +116,25 @@ def command(
                 "anywhere",
             )
         results.check_plan(plan)
+        number = 1 if rounds_file is None else _next_round(rounds_file, plan, plan_file)
         with progress_bar("rows", table.rows) as progress:
             batches = rows_of(table, plan.domain)
-            estimate = aggregate_batches(batches, plan, clip=clip, missing=missing, progress=progress)
+            estimate = aggregate_batches(
+                batches, plan, clip=clip, missing=missing, progress=progress, round_number=number
+            )
         names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
     note_missing_header(column_names(table), file, header)
     results.show(found, names, table.names)
+
+
+def _next_round(rounds_file: Path, plan: Plan, plan_file: Path | None) -> int:
+    if plan_file is None:
+        raise ParameterError(
+            "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
+        )
+    return RoundsUsed(rounds_file, plan).begin()
 
 
 def _plan_for(file: Path, table: Table, chosen: Chosen | None, options: LabelOptions, given: dict[str, Any]) -> Plan:

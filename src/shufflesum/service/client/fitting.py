@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Missing, Rows, Span, Symmetric, real_array
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Missing, Rows, Span, Symmetric, real_array
 from shufflesum.domain.choices import ListRows
 from shufflesum.domain.groups import GroupRows
 from shufflesum.domain.label_columns import value_at
@@ -45,6 +45,8 @@ class Fitting:
             case Box():
                 structured = _into_structure(domain)
                 return Fitting(True, _missing(domain), _one_array, lambda rows: structured(rows)[np.newaxis], _nothing)
+            case Ball():  # a vector that is too long is scaled down where it is randomized
+                return Fitting(True, "refuse", _one_update(domain), _same, _nothing)
             case Groups():
                 return _of_groups(domain)
             case Choices():
@@ -75,6 +77,10 @@ def _of_groups(domain: Groups) -> Fitting:
         return domain.labels.known(rows.labels, what="groups")
 
     return Fitting(True, _missing(domain.box), only, move, check)
+
+
+def _one_update(domain: Ball) -> Callable[[Any], NDArray[Any]]:
+    return lambda held: domain.flatten(held)[np.newaxis]
 
 
 def _nothing(_: Rows) -> None:
