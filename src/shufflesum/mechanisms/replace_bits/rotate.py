@@ -19,7 +19,7 @@ __all__ = ["LEVEL_BITS", "hadamard", "rotated", "squares_allowed"]
 
 LEVEL_BITS = 15
 _ONE = 1 << LEVEL_BITS
-_IN_CACHE = 1 << 13  # numbers that a core's first cache holds: these are transformed before others are looked at
+_IN_CACHE = 1 << 11  # numbers that a core's first cache holds well: these are transformed before others
 _SHRINKS = 10
 
 
