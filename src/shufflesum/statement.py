@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from shufflesum._rounding import upwards
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import PlanError
 from shufflesum.plans import Plan
 
@@ -74,7 +74,7 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 
 def collected(domain: Domain) -> str:
     """What is estimated, in words; of many labels the first ones are named."""
-    named = "" if isinstance(domain, Box) or domain.column is None else f", from column {domain.column!r}"
+    named = "" if isinstance(domain, Ball | Box) or domain.column is None else f", from column {domain.column!r}"
     match domain:
         case Categories() if domain.bins is not None:
             return f"how many users' numbers lie in each of {_listed(domain.names, 'bins')}{named}"
@@ -91,7 +91,8 @@ def collected(domain: Domain) -> str:
                 f"how many users hold any word that is asked for afterwards, one each, by {functions:,} hash functions "
                 f"with {buckets:,} buckets each{named}"
             )
-    return f"the mean and sum of arrays of shape {domain.shape} ({domain.dimension:,} numbers a user)"
+    within = f", of a norm of at most {domain.radius:g}" if isinstance(domain, Ball) else ""
+    return f"the mean and sum of arrays of shape {domain.shape} ({domain.dimension:,} numbers a user){within}"
 
 
 def _listed(names: Sequence[str], what: str) -> str:
@@ -107,6 +108,8 @@ def _public(domain: Domain) -> str:
             return "Groups, bounds"
         case Hashed():
             return "Hash functions"
+        case Ball():
+            return "Radius, centre"
     return "Bounds"
 
 
@@ -116,7 +119,7 @@ def dishonest(plan: Plan) -> str:
     what, one, some = "a mean", upwards(plan.influence(1)), upwards(plan.influence(few))
     if isinstance(plan.domain, Groups):
         what = f"the mean of a group (one of {len(plan.domain.labels):,} equally large ones)"
-    elif not isinstance(plan.domain, Box):
+    elif not isinstance(plan.domain, Ball | Box):
         what = "a count of a word" if isinstance(plan.domain, Hashed) else "the count of a label"
         one, some = (_users(plan.users * plan.influence(users)) for users in (1, few))
     if plan.one_process:

@@ -20,7 +20,19 @@ from shufflesum.privacy import Guarantee
 from shufflesum.privacy.add import MOST_TRIALS
 from shufflesum.testing import SeededSource
 
-__all__ = ["BALL", "BOX", "CASES", "GUARANTEE", "PARAMETERS", "SOME", "Case", "sent_by", "some_labels", "some_rows", "table_of"]
+__all__ = [
+    "BALL",
+    "BOX",
+    "CASES",
+    "GUARANTEE",
+    "PARAMETERS",
+    "SOME",
+    "Case",
+    "sent_by",
+    "some_labels",
+    "some_rows",
+    "table_of",
+]
 
 SOME: dict[str, Mechanism] = {
     "replace": Replace(2, 3, 0.25),

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.printed import fallback
-from shufflesum.domain import Box, Categories, Choices, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Groups, Hashed
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Replace
 from shufflesum.mechanisms.add_slots.error import ASSUMED_LAW
@@ -31,7 +31,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
     rounds = "" if plan.rounds == 1 else f", over {plan.rounds:,} rounds"
     honest = "" if plan.honest_fraction == 1 else f", {plan.honest_users:,} of them honest"
     guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
-    numbers = isinstance(plan.domain, Box)
+    numbers = isinstance(plan.domain, Ball | Box)
     lines = {
         "collects": [] if numbers else _wrapped(collected(plan.domain)),
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
@@ -39,7 +39,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
         "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
         "error": _error(plan),
         "dishonest": _wrapped(f"at most, {dishonest(plan)}"),
-        "the paper": _wrapped(_published(plan)) if numbers else [],
+        "the paper": _wrapped(_published(plan)) if isinstance(plan.domain, Box) else [],
         "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
         "mechanism": _wrapped(f"{plan.mechanism.word}. {_WHICH}") if isinstance(plan.domain, Box | Categories) else [],
     }

@@ -11,6 +11,7 @@ import click
 from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
 from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, task_option
 from shufflesum.domain import Domain, Rows
+from shufflesum.domain.ball import UpdateRows
 from shufflesum.domain.choices import ListRows
 from shufflesum.domain.groups import GroupRows
 from shufflesum.domain.label_columns import Words, value_at
@@ -155,6 +156,8 @@ def _value(rows: Rows, row: int) -> Any:
             return [value_at(rows.labels, place) for place in range(*rows.starts[row : row + 2].tolist())]
         case Words():
             return value_at(rows, row)
+        case UpdateRows():
+            return rows.updates[row]
     return rows[row : row + 1][0]
 
 

@@ -49,17 +49,19 @@ class Fitting:
                 return Fitting(True, "refuse", _one_update(domain), _same, _nothing)
             case Groups():
                 return _of_groups(domain)
-            case Choices():
-                return Fitting(
-                    False, "refuse", _one, lambda rows: _at_most(domain, rows), lambda rows: _codes(domain, rows)
-                )
-            case Categories() if domain.bins is not None:
-                clip = not domain.other  # which takes in what is in no bin
-                return Fitting(clip, "refuse", _one_number, _same, lambda rows: domain.prepare(rows, clip=clip))
-            case Categories():
-                return Fitting(False, "refuse", _one, _same, lambda rows: _checked(domain, rows))
+            case Categories() | Choices():
+                return _of_labels(domain)
             case _:
                 return Fitting(False, "refuse", _one, _same, domain.prepare)
+
+
+def _of_labels(domain: Categories | Choices) -> Fitting:
+    if isinstance(domain, Choices):
+        return Fitting(False, "refuse", _one, lambda rows: _at_most(domain, rows), lambda rows: _codes(domain, rows))
+    if domain.bins is None:
+        return Fitting(False, "refuse", _one, _same, lambda rows: _checked(domain, rows))
+    clip = not domain.other  # which takes in what is in no bin
+    return Fitting(clip, "refuse", _one_number, _same, lambda rows: domain.prepare(rows, clip=clip))
 
 
 def _of_groups(domain: Groups) -> Fitting:
