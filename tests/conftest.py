@@ -19,6 +19,7 @@ TIERS = {
         "experiments/test_reproduction.py",
         "test_aggregation_frames.py",
         "test_compiled.py",
+        "test_rounds_killed.py",
         "wire/test_damaged_files.py",
         "wire/test_sealing_workers.py",
     ),

@@ -13,6 +13,7 @@ from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.reports import Reports
+from shufflesum.rounds import RoundsUsed
 
 __all__ = [
     "Add",
@@ -34,6 +35,7 @@ __all__ = [
     "Replace",
     "ReplaceBits",
     "Reports",
+    "RoundsUsed",
     "ShufflesumError",
     "Span",
     "Symmetric",

@@ -96,17 +96,21 @@ def aggregate_batches(
     workers: int | None = None,
     source: RandomSource | None = None,
     progress: Callable[[int], None] | None = None,
+    round_number: int = 1,
 ) -> Estimate:
     """The same for data that comes in batches of rows and need not fit in memory, under a plan made before.
 
     `workers` threads share the work (all cores by default; one where a source is given, so that it stays repeatable).
-    `progress` is called with the number of rows done so far.
+    `progress` is called with the number of rows done so far. `round_number` is the plan's round that it is; programs
+    that run several count them with `shufflesum.RoundsUsed`.
     """
     if workers is None:
         # Each worker has a table of counts of its own; large tables are not worth the memory.
         workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // plan.cells)
     check_size("workers", workers, 1, 1 << 10)
-    tallies = [Tally(plan, clip=clip, missing=missing, source=source) for _ in range(workers)]
+    tallies = [
+        Tally(plan, clip=clip, missing=missing, source=source, round_number=round_number) for _ in range(workers)
+    ]
     done = 0
     with Workers(tallies) as pool:
         for rows in pool.map(_take, _numbered(batches)):

@@ -29,7 +29,9 @@ __all__ = [
 ]
 
 
-def estimate_of(plan: Plan, users: int, rejected: int, table: NDArray[np.int64], broken: str | None = None) -> Estimate:
+def estimate_of(
+    plan: Plan, users: int, rejected: int, table: NDArray[np.int64], broken: str | None = None, round_number: int = 1
+) -> Estimate:
     """What a table says under its plan: the kind of estimate that belongs to the plan's domain."""
     kind: type[Estimate]
     match plan.domain:
@@ -43,4 +45,4 @@ def estimate_of(plan: Plan, users: int, rejected: int, table: NDArray[np.int64],
             kind = HashedEstimate
         case _:
             kind = Estimate
-    return kind(plan, users, rejected, table, broken)
+    return kind(plan, users, rejected, table, broken, round_number)

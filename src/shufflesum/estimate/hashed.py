@@ -124,6 +124,7 @@ class HashedEstimate(Estimate):
             self.rejected,
             self.table,
             self.broken,
+            self.round_number,
             labels=tuple(label.decode() for label in labels),
             counts=counts[order],
             count_standard_error=np.sqrt(rest + heavier)[order],
@@ -172,7 +173,7 @@ class HashedEstimate(Estimate):
 
     @property
     def _domain(self) -> Hashed:
-        return cast("Hashed", self.plan.domain)
+        return cast("Hashed", self.domain)
 
     @property
     def _noise(self) -> float:

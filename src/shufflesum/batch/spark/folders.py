@@ -63,6 +63,7 @@ def randomize_folder(
     missing: Missing = "refuse",
     columns: Sequence[str] | None = None,
     user_column: str | None = None,
+    round_number: int = 1,
 ) -> Dataset:
     """`randomize` from a Parquet file, or a folder of such, to a new folder of reports; drawn once, written once.
 
@@ -71,7 +72,7 @@ def randomize_folder(
     frame = users_of(session(master), Path(users))
     choice = choose_columns(str(users), frame.columns, columns, user_column)
     names = [frame.columns[place] for place in choice.data]
-    identity = Identity.for_plan(plan, names)
+    identity = Identity.for_plan(plan, names, round_number)
     with staged_folder(output, identity) as folder:
         if user_column is not None:
             refuse_repeated_users(frame, str(users), user_column)

@@ -42,14 +42,15 @@ def randomize(
     clip: bool = False,
     missing: Missing = "refuse",
     columns: Sequence[str] | None = None,
+    round_number: int = 1,
 ) -> DataFrame:
-    """Reports of all rows, each row one user, drawn once and kept until Spark ends.
+    """Reports of all rows for a round of the plan, each row one user, drawn once and kept until Spark ends.
 
     The columns (all, unless named) are numbers in the order of the plan's entries, or one is an array of them. The
     result is for the shuffler alone. It lies in a folder of the checkpoint directory, which a cluster must have
     (`sparkContext.setCheckpointDir`); only its owner may read it.
     """
-    identity = Identity.for_plan(plan, columns or frame.columns)
+    identity = Identity.for_plan(plan, columns or frame.columns, round_number)
     drawn = randomized(frame, plan, identity, clip=clip, missing=missing, columns=columns)
     with working_folder(frame.sparkSession) as folder:
         return not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
@@ -74,11 +75,12 @@ def count(frame: DataFrame, plan: Plan) -> Counts:
     identity = identity_of(frame, "shuffled")
     PlainTarget(plan).check(identity)
     with spark_job(frame.sparkSession):
-        cells = over_reports(frame, identity, partial(tasks.count_partition, plan=plan), "cell long, count long")
+        add_up = partial(tasks.count_partition, plan=plan, round_number=identity.round_number)
+        cells = over_reports(frame, identity, add_up, "cell long, count long")
         if cells.rdd.getNumPartitions() * plan.cells > _COLLECTED_CELLS:
             cells = cells.groupBy("cell").agg(F.sum("count").alias("count"))
         found = cells.toArrow()
-    counts = Counts(plan)
+    counts = Counts(plan, identity.round_number)
     cell, number = (found.column(name).to_numpy() for name in ("cell", "count"))
     np.add.at(counts.table, cell[cell >= 0], number[cell >= 0])
     counts.blanks = int(number[cell == tasks.BLANKS].sum())

@@ -143,7 +143,7 @@ class AnalyzerServer:
 
     async def _count(self, request: Request, round_number: int, size: int) -> Counts:
         """The table of a batch that is complete; pieces are opened while the next ones arrive."""
-        counts = Counts(self._task.plan)
+        counts = Counts(self._task.plan, round_number)
         opening: deque[asyncio.Future[tuple[Reports, int]]] = deque()
 
         async def count_oldest() -> None:
@@ -200,7 +200,7 @@ class AnalyzerServer:
         return {"task": self._task.id, "rounds": rounds}
 
     def _released(self, batch: CountedBatch) -> Estimate:
-        counts = Counts(self._task.plan)
+        counts = Counts(self._task.plan, batch.round_number)
         counts.table, counts.blanks, counts.rejected = batch.table, batch.blanks, batch.rejected
         try:
             with warnings.catch_warnings():

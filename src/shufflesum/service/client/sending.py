@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum.domain import real_array
+from shufflesum.domain import Missing, real_array
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer
 from shufflesum.reports import Reports
@@ -92,7 +92,8 @@ class Client:
         )
         domain = task.plan.domain
         self._fit = fitting(domain)
-        self._randomizer = Randomizer(task.plan, clip=True, missing="refuse" if domain.structure.mixes else "midpoint")
+        self._missing: Missing = "refuse" if domain.structure.mixes else "midpoint"
+        self._randomizer = self._randomizer_for(1)
 
     def upload(
         self, vector: ArrayLike, *, user: str = "me", round_number: int | None = None, token: str | None = None
@@ -224,11 +225,17 @@ class Client:
         return [Receipt(user, round_number, made.get(user, "earlier")) for user in users]
 
     def _seal(self, row: NDArray[Any], round_number: int) -> bytes:
-        return Upload.seal(self.task, self._randomize(row), round_number).encode()
+        return Upload.seal(self.task, self._randomize(row, round_number), round_number).encode()
 
-    def _randomize(self, row: NDArray[Any]) -> Reports:
+    def _randomize(self, row: NDArray[Any], round_number: int) -> Reports:
         array = real_array(row, DataError, "arrays").astype(np.float64)
-        return self._randomizer.randomize(self._fit(array)[np.newaxis])
+        randomizer = self._randomizer
+        if randomizer.round_number != round_number:
+            randomizer = self._randomizer = self._randomizer_for(round_number)
+        return randomizer.randomize(self._fit(array)[np.newaxis])
+
+    def _randomizer_for(self, round_number: int) -> Randomizer:
+        return Randomizer(self.task.plan, clip=True, missing=self._missing, round_number=round_number)
 
     def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Contribution:
         """Post the same bytes until they are acknowledged; a failure stops all others that have not begun."""
