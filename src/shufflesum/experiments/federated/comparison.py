@@ -41,6 +41,7 @@ _MADE_UP = Setting(users=2_000, rounds=20, radius=0.5, epsilon=2.0)
 _EACH = {"MNIST": 10}
 _SKEWED = (NO_PRIVACY, CURATOR, OURS)
 _LABELS_EACH = 2
+_CLOSE_SEEDS = 8  # where two lines are close: the network beside the curator at the smallest epsilon
 
 PUBLISHED: tuple[Row, ...] = (
     {
@@ -106,23 +107,23 @@ def compare(request: Federated, progress: Callable[[int], None]) -> Comparison:
     curves = Curves.open(request.folder, pictures)
     models: Sequence[ModelName] = ("softmax",) if request.quick else ("softmax", "network")
     epsilons = EPSILONS[:1] if request.quick else EPSILONS
-    wanted = [
-        run
+    lines = [
+        line
         for model in models
-        for seed in range(request.seeds)
-        for run in [
-            *(_run(pictures, base, model, name, epsilon, seed) for epsilon in epsilons for name in METHODS),
-            *(_run(pictures, base, model, name, epsilons[0], seed, _LABELS_EACH) for name in _SKEWED),
+        for line in [
+            *(_Line(model, name, epsilon) for epsilon in epsilons for name in METHODS),
+            *(_Line(model, name, epsilons[0], _LABELS_EACH) for name in _SKEWED),
         ]
     ]
-    wanted = list(dict.fromkeys(wanted))
+    trained = _Trained(pictures, base, request.seeds, curves)
+    wanted = list(dict.fromkeys(run for line in lines for run in trained.runs(line)))
     missing = [run for run in wanted if curves.get(run) is None]
     _train_all(pictures, missing, curves, lambda done: progress(95 * done // max(1, len(missing))))
-    figures = [_figure(pictures, base, model, epsilons, request.seeds, curves) for model in models]
-    figures += [_skewed_figure(pictures, base, model, epsilons[0], request.seeds, curves) for model in models]
+    figures = [_figure(trained, model, epsilons) for model in models]
+    figures += [_skewed_figure(trained, model, epsilons[0]) for model in models]
     costs = [cost_row(model, ball_plan(model_of(model, pictures.pixels), base)) for model in models]
     summary = [
-        *_in_short(pictures, base, models, epsilons, request.seeds, curves),
+        *_in_short(trained, lines),
         *_published(pictures, base, models),
         *(_cost_words(row) for row in costs),
         *(
@@ -148,19 +149,56 @@ def compare(request: Federated, progress: Callable[[int], None]) -> Comparison:
     return Comparison(page, about.data, summary, len(missing), len(wanted) - len(missing))
 
 
-def _run(
-    pictures: Pictures,
-    base: Setting,
-    model: ModelName,
-    method: str,
-    epsilon: float,
-    seed: int,
-    labels_each: int | None = None,
-) -> Run:
-    each = _EACH.get(pictures.name, 5) if labels_each is None else _EACH.get(pictures.name, 4)
-    # without privacy there is no epsilon: one run serves for all
-    setting = replace(base, epsilon=EPSILONS[0] if method == NO_PRIVACY else epsilon)
-    return Run(model, method, setting, each, labels_each, seed)
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of a figure: trainings that differ by their seed only."""
+
+    model: ModelName
+    method: str
+    epsilon: float
+    labels_each: int | None = None
+
+    @property
+    def words(self) -> str:
+        """What a summary calls the lines that belong together."""
+        skew = "" if self.labels_each is None else ", two labels a client"
+        return f"{self.model}, epsilon {self.epsilon:g}{skew}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Trained:
+    """The trainings of all lines on one set of pictures."""
+
+    pictures: Pictures
+    base: Setting
+    seeds: int
+    curves: Curves
+
+    def runs(self, line: _Line) -> list[Run]:
+        """A run for each seed."""
+        close = line.model == "network" and line.epsilon == EPSILONS[0] and line.method in (CURATOR, OURS)
+        seeds = max(self.seeds, _CLOSE_SEEDS) if close else self.seeds
+        each = _EACH.get(self.pictures.name, 5 if line.labels_each is None else 4)
+        # without privacy there is no epsilon: one run serves for all
+        setting = replace(self.base, epsilon=EPSILONS[0] if line.method == NO_PRIVACY else line.epsilon)
+        return [Run(line.model, line.method, setting, each, line.labels_each, seed) for seed in range(seeds)]
+
+    def rows(self, line: _Line) -> list[Row]:
+        """The mean over seeds after each round, and the lowest and highest."""
+        found = [self.curves.content.curves[run.key] for run in self.runs(line)]
+        return [
+            {
+                "line": line.method,
+                "epsilon": None if line.method == NO_PRIVACY else line.epsilon,
+                "round": number,
+                "accuracy": statistics.fmean(values),
+                "lowest": min(values),
+                "highest": max(values),
+                "standard error": statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None,
+                "seeds": len(values),
+            }
+            for number, values in enumerate(zip(*found, strict=True), start=1)
+        ]
 
 
 def _train_all(pictures: Pictures, runs: Sequence[Run], curves: Curves, done: Callable[[int], None]) -> None:
@@ -177,39 +215,17 @@ def _train_all(pictures: Pictures, runs: Sequence[Run], curves: Curves, done: Ca
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _curves(runs: Sequence[Run], curves: Curves) -> list[Row]:
-    """The mean over seeds after each round, and the lowest and highest."""
-    found = [curves.content.curves[run.key] for run in runs]
-    return [
-        {
-            "line": runs[0].method,
-            "epsilon": None if runs[0].method == NO_PRIVACY else runs[0].setting.epsilon,
-            "round": number,
-            "accuracy": statistics.fmean(values),
-            "lowest": min(values),
-            "highest": max(values),
-            "standard error": statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None,
-        }
-        for number, values in enumerate(zip(*found, strict=True), start=1)
-    ]
-
-
-def _figure(
-    pictures: Pictures, base: Setting, model: ModelName, epsilons: Sequence[float], seeds: int, curves: Curves
-) -> Figure:
+def _figure(trained: _Trained, model: ModelName, epsilons: Sequence[float]) -> Figure:
+    base, pictures = trained.base, trained.pictures
     groups = {
-        f"ε = {epsilon:g}": [
-            row
-            for name in METHODS
-            for row in _curves([_run(pictures, base, model, name, epsilon, seed) for seed in range(seeds)], curves)
-        ]
+        f"ε = {epsilon:g}": [row for name in METHODS for row in trained.rows(_Line(model, name, epsilon))]
         for epsilon in epsilons
     }
     dimension = model_of(model, pictures.pixels).dimension
     title = f"{model.capitalize()}, {dimension:,} parameters: test accuracy by round"
     about = f"{base.users:,} clients, {base.rounds} rounds, δ = {upwards(base.delta)} in all, clip {base.radius:g}"
     caption = (
-        f"{about}; {seeds} seeds, mean and range. The trusted curator adds Gaussian noise to the exact sum; with local "
+        f"{about}; mean and range over seeds. The trusted curator adds Gaussian noise to the exact sum; with local "
         "privacy every client adds it themselves. The paper's protocol is drawn at a certified noise, because its "
         "published formula has no noise probability below 1 here."
     )
@@ -217,48 +233,26 @@ def _figure(
     return Figure(f"federated_{model}", title, caption, [row for rows in groups.values() for row in rows], chart)
 
 
-def _skewed_figure(
-    pictures: Pictures, base: Setting, model: ModelName, epsilon: float, seeds: int, curves: Curves
-) -> Figure:
-    rows = [
-        row
-        for name in _SKEWED
-        for row in _curves(
-            [_run(pictures, base, model, name, epsilon, seed, _LABELS_EACH) for seed in range(seeds)], curves
-        )
-    ]
+def _skewed_figure(trained: _Trained, model: ModelName, epsilon: float) -> Figure:
+    base = trained.base
+    rows = [row for name in _SKEWED for row in trained.rows(_Line(model, name, epsilon, _LABELS_EACH))]
     title = f"{model.capitalize()}, clients with two labels each"
     about = f"{base.users:,} clients, {base.rounds} rounds, ε = {epsilon:g}, δ = {upwards(base.delta)} in all"
     caption = f"{about}. Each client has pictures of two labels only (of three where a stack runs over a border)."
-    chart = curves_chart({about: rows}, METHODS[: len(_SKEWED)], title=title, subtitle=[pictures.note])
+    chart = curves_chart({about: rows}, METHODS[: len(_SKEWED)], title=title, subtitle=[trained.pictures.note])
     return Figure(f"federated_{model}_two_labels", title, caption, rows, chart)
 
 
-def _in_short(
-    pictures: Pictures,
-    base: Setting,
-    models: Sequence[ModelName],
-    epsilons: Sequence[float],
-    seeds: int,
-    curves: Curves,
-) -> list[str]:
+def _in_short(trained: _Trained, lines: Sequence[_Line]) -> list[str]:
     """Accuracies after the last round, every method beside the others."""
-    lines = []
-    for model in models:
-        for labels, names, budgets in (
-            (None, METHODS, epsilons),
-            (_LABELS_EACH, _SKEWED, epsilons[:1]),
-        ):
-            for epsilon in budgets:
-                words = []
-                for name in names:
-                    runs = [_run(pictures, base, model, name, epsilon, seed, labels) for seed in range(seeds)]
-                    last = _curves(runs, curves)[-1]
-                    error = last["standard error"]
-                    words.append(f"{name} {last['accuracy']:.4f}" + (f" ± {error:.4f}" if error is not None else ""))
-                skew = "" if labels is None else ", two labels a client"
-                lines.append(f"{model}, epsilon {epsilon:g}{skew}: {'; '.join(words)}")
-    return lines
+    together: dict[str, list[str]] = {}
+    for line in lines:
+        last = trained.rows(line)[-1]
+        error = "" if last["standard error"] is None else f" ± {last['standard error']:.4f}"
+        together.setdefault(line.words, []).append(
+            f"{line.method} {last['accuracy']:.4f}{error} ({last['seeds']} seeds)"
+        )
+    return [f"{words}: {'; '.join(parts)}" for words, parts in together.items()]
 
 
 def _published(pictures: Pictures, base: Setting, models: Sequence[ModelName]) -> list[str]:

@@ -100,8 +100,9 @@ def _read_idx(folder: Path, name: str) -> NDArray[np.uint8]:
         ) from error
     axes = content[3] if len(content) > 3 and content[:3] == bytes([0, 0, _UNSIGNED_BYTES]) else 0
     start = 4 + 4 * axes
-    lengths = tuple(int(length) for length in np.frombuffer(content[4:start], dtype=">u4"))
-    if not axes or len(lengths) != axes or len(content) != start + math.prod(lengths):
+    head = content[4:start] if len(content) >= start else b""
+    lengths = tuple(int(length) for length in np.frombuffer(head, dtype=">u4"))
+    if not lengths or len(content) != start + math.prod(lengths):
         raise FileError("malformed", f"{path}: is no idx file of bytes, or was cut short; get it again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(lengths)
 
