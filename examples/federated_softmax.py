@@ -39,7 +39,7 @@ def client(number: int, parameters: dict[str, np.ndarray], round_number: int) ->
     """See their own pictures and the model. An update that is too long is shortened, never refused."""
     flat = np.concatenate([layer.reshape(-1) for layer in parameters.values()])
     here = slice(number, number + 1)
-    (update,) = model.updates(flat, clients.images[here], clients.labels[here])
+    (update,) = model.updates(flat, clients.images[here], clients.labels[here]).rows()
     return federated.randomize_update(plan, ball.unflatten(update), round_number)
 
 

@@ -1,4 +1,4 @@
-"""Federated learning in Flower: a client mod that sends reports instead of an update, and a strategy that averages them.
+"""Federated learning in Flower: a client mod that sends reports, not an update, and a strategy that averages them.
 
 Two ways, by where reports go. `reports_mod` puts them into the reply and `Shuffled(...)` shuffles them itself: for
 simulations, because Flower's server then sees who sent which reports. `upload_mod` seals them, sends them to our
@@ -58,7 +58,7 @@ def reports_mod(plan: Plan) -> Mod:
 
     def send(update: Any, round_number: int, context: Context) -> RecordDict:
         state = context.state.config_records.setdefault(_RECORD, ConfigRecord())
-        if int(state.get(plan.id, 0)) >= round_number:  # type: ignore[arg-type]
+        if int(state.get(plan.id, 0)) >= round_number:
             raise ReportsError("contributed", f"this client has sent its reports of round {round_number} already")
         reports = randomize_update(plan, _as_planned(plan, update), round_number)
         state[plan.id] = round_number
@@ -128,7 +128,7 @@ def _mod(send: Callable[[Any, int, Context], RecordDict]) -> Mod:
     return mod
 
 
-class Shuffled(FedAvg):
+class Shuffled(FedAvg):  # type: ignore[misc]
     """A strategy whose round is one of the plan's: it averages reports, and moves the model by the training's step.
 
     `training` holds the plan, the model and the rounds used. With an `analyzer` and its `task` the round's estimate is
@@ -280,4 +280,3 @@ def _reports_of(message: Message, plan: Plan, number: int) -> Reports:
     if cells.dtype != np.uint32 or cells.shape != (plan.reports,):
         raise ReportsError("wrong-length", f"it holds {cells.dtype} of shape {cells.shape}, not {plan.reports} reports")
     return Reports(plan.id, cells, number)
-

@@ -1,4 +1,4 @@
-"""A model's parameters as frameworks hold them: an array, a list of arrays or a dictionary of them, to a vector and back.
+"""A model's parameters as frameworks hold them, an array, a list or a dictionary of arrays: to a vector and back.
 
 Arrays are NumPy's, or tensors that can be detached and copied as PyTorch's can; PyTorch itself is never imported.
 """

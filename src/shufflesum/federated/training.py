@@ -9,11 +9,11 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._machine import replace_file
 from shufflesum.domain import Ball
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.estimate import Estimate
@@ -24,6 +24,7 @@ from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.randomness import RandomSource
 from shufflesum.reports import Reports
 from shufflesum.rounds import RoundsUsed
+from shufflesum.tables import StagedOutputs
 
 __all__ = ["Training", "ball_domain", "randomize_update"]
 
@@ -108,7 +109,9 @@ class Training:
         analyzer = Analyzer(self.plan, round_number=round_number)
         pieces = list(reports)
         if not pieces:
-            raise ReportsError("too-few-users", f"no reports of round {round_number}; {self.plan.users} users are needed")
+            raise ReportsError(
+                "too-few-users", f"no reports of round {round_number}; {self.plan.users} users are needed"
+            )
         return analyzer.analyze(shuffle(Reports.concatenate(pieces), source=self._source))
 
     def move(self, mean: Estimate | Parameters) -> Parameters:
@@ -116,34 +119,39 @@ class Training:
         update = np.asarray(mean.mean, dtype=np.float64).reshape(-1) if isinstance(mean, Estimate) else vector_of(mean)
         before = vector_of(self.parameters)
         if update.shape != before.shape or not np.isfinite(update).all():
-            raise DataError("wrong-shape", f"a mean update of shape {update.shape}, or not finite; expected {before.shape}")
+            raise DataError(
+                "wrong-shape", f"a mean update of shape {update.shape}, or not finite; expected {before.shape}"
+            )
         move, self.memory = self.step.move(update, self.memory)
         self.parameters = like(self.parameters, before + move)
         self._moved = self._rounds.used
         return self.parameters
 
     def save(self, path: str | Path) -> None:
-        """Write model, step and round to a file, whole or not at all, for `restore`."""
-        content = io.BytesIO()
-        arrays = {f"mean {number}": array for number, array in enumerate(self.memory.means)}
-        state = np.array([self._moved, self.memory.steps])
-        np.savez(content, parameters=vector_of(self.parameters), state=state, plan=np.array(self.plan.id), **arrays)
+        """Write model, step and round to an .npz file, whole or not at all, for `restore`."""
+        kept: dict[str, Any] = {
+            "parameters": vector_of(self.parameters),
+            "state": np.array([self._moved, self.memory.steps]),
+            "plan": np.array(self.plan.id),
+        }
+        kept |= {f"mean {number}": array for number, array in enumerate(self.memory.means)}
         try:
-            replace_file(Path(path), content.getvalue())
+            with StagedOutputs() as outputs:
+                np.savez(outputs.stage(Path(path), (".npz",)), **kept)
         except OSError as error:
             raise FileError("unwritable", f"cannot write {path}: {error.strerror or error}") from error
 
     def restore(self, path: str | Path) -> Parameters:
         """Go on from what `save` wrote. A round that began after it and is lost stays used."""
         try:
-            with np.load(path, allow_pickle=False) as found:
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
                 arrays: dict[str, NDArray[Any]] = dict(found)
             moved, steps = (int(number) for number in arrays["state"])
             parameters, plan = arrays["parameters"], str(arrays["plan"])
             means = tuple(arrays[f"mean {number}"] for number in range(len(arrays) - 3))
         except OSError as error:
             raise FileError("unreadable", f"cannot read {path}: {error.strerror or error}") from error
-        except (ValueError, KeyError, EOFError) as error:
+        except (ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
             raise FileError("damaged", f"{path}: is no saved training, or was cut short ({error})") from error
         if plan != self.plan.id:
             raise FileError("other-plan", f"{path}: is of plan {plan[:12]}, not of {self.plan.id[:12]}")

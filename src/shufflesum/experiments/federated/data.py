@@ -67,15 +67,15 @@ def load_mnist(folder: str | Path) -> Pictures:
     """The four idx files of MNIST, plain or with .gz, in a folder."""
     folder = Path(folder)
     read = {name: _read_idx(folder, file) for name, file in _FILES.items()}
-    for images, labels in (("images", "labels"), ("test_images", "test_labels")):
-        if read[images].ndim != 3 or read[labels].shape != read[images].shape[:1] or not len(read[labels]):
+    for shown, told in (("images", "labels"), ("test_images", "test_labels")):
+        if read[shown].ndim != 3 or read[told].shape != read[shown].shape[:1] or not len(read[told]):
             raise FileError(
                 "malformed",
-                f"{folder}: {_FILES[images]} has shape {read[images].shape} and {_FILES[labels]} "
-                f"{read[labels].shape}; pictures and a label for each are expected",
+                f"{folder}: {_FILES[shown]} has shape {read[shown].shape} and {_FILES[told]} "
+                f"{read[told].shape}; pictures and a label for each are expected",
             )
-        if read[labels].max() > 9:
-            raise FileError("malformed", f"{folder}: {_FILES[labels]} has label {read[labels].max()}; they are 0 to 9")
+        if read[told].max() > 9:
+            raise FileError("malformed", f"{folder}: {_FILES[told]} has label {read[told].max()}; they are 0 to 9")
     if read["images"].shape[1:] != read["test_images"].shape[1:]:
         raise FileError("malformed", f"{folder}: pictures to train on and to test with are of different sizes")
     images, test_images = (

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domain import Ball
-from shufflesum.experiments.federated.models import Classifier
+from shufflesum.experiments.federated.models import Classifier, Updates
 from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -38,11 +38,10 @@ __all__ = [
     "Setting",
     "ball_plan",
     "box_plan",
-    "clipped",
     "method",
 ]
 
-Blocks: TypeAlias = Iterable[NDArray[np.float32]]
+Blocks: TypeAlias = Iterable[Updates]
 
 NO_PRIVACY, CURATOR, OURS = "no privacy", "trusted curator", "shuffled bits (ours)"
 BOX, LOCAL = "paper's protocol, certified", "local privacy"
@@ -69,15 +68,6 @@ class Method(Protocol):
         """The estimated mean of the clipped updates."""
 
 
-def clipped(updates: NDArray[np.float32], radius: float) -> NDArray[np.float32]:
-    """Every update that is longer than the radius, shortened to it."""
-    norms = np.sqrt(np.einsum("ud,ud->u", updates, updates))
-    with np.errstate(divide="ignore"):
-        factors = np.minimum(np.float32(1), np.float32(radius) / norms)
-    short: NDArray[np.float32] = updates * factors[:, np.newaxis]
-    return short
-
-
 @dataclass(frozen=True, slots=True)
 class _Gaussian:
     """The mean with normal noise of this standard deviation in every coordinate; 0 for no privacy."""
@@ -89,7 +79,7 @@ class _Gaussian:
         """The exact mean, and noise."""
         total, users = 0.0, 0
         for block in blocks:
-            total = total + clipped(block, self.radius).sum(axis=0, dtype=np.float64)
+            total = total + block.clipped_sum(self.radius)
             users += len(block)
         noise = np.random.default_rng([*seed, round_number]).normal(0, 1, np.shape(total))
         return np.asarray(total / users + self.deviation * noise)
@@ -107,8 +97,10 @@ class _Shuffled:
         source = SeededSource(int(np.random.SeedSequence([*seed, round_number]).generate_state(1, np.uint64)[0]))
         tally = Tally(self.plan, clip=True, source=source, round_number=round_number)
         for block in blocks:
-            # in a box single values are clipped, which is not what is compared here
-            tally.add(block if isinstance(self.plan.domain, Ball) else clipped(block, self.radius))
+            rows = block.rows()
+            if not isinstance(self.plan.domain, Ball):  # a box would clip single values, not the norm
+                rows *= np.minimum(1, self.radius / np.maximum(block.norms(), 1e-30))[:, np.newaxis]
+            tally.add(rows)
         return np.asarray(release(tally.counts()).mean, dtype=np.float64).reshape(-1)
 
 

@@ -1,21 +1,64 @@
-"""Two small classifiers in plain NumPy, with the update of each client from its own pictures."""
+"""Two small classifiers in plain NumPy, with the update of each client from its own pictures.
+
+Of each layer a client's gradient is a product of two thin matrices, one row for each picture: what enters the layer,
+and how far its output is off. Norms and weighted sums come from these, without the gradients themselves.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classifier", "Network", "Softmax"]
+__all__ = ["Classifier", "Network", "Softmax", "Updates"]
 
 _Floats: TypeAlias = NDArray[np.float32]
 _CLASSES = 10
 
 
-class Classifier(Protocol):
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """Updates of some clients: each layer's is the product of what enters it and how far its output is off."""
+
+    factors: tuple[tuple[_Floats, _Floats], ...]
+
+    def __len__(self) -> int:
+        """How many clients there are."""
+        return len(self.factors[0][0])
+
+    def rows(self) -> _Floats:
+        """Every client's update as a row of d numbers."""
+        sizes = [enters.shape[2] * off.shape[2] for enters, off in self.factors]
+        made = np.empty((len(self), sum(sizes)), dtype=np.float32)
+        done = 0
+        for size, (enters, off) in zip(sizes, self.factors, strict=True):
+            made[:, done : done + size] = (enters.transpose(0, 2, 1) @ off).reshape(len(self), -1)
+            done += size
+        return made
+
+    def norms(self) -> _Floats:
+        """Every client's Euclidean norm: |A'B|^2 is the sum of the entries of AA' times those of BB'."""
+        squares = np.zeros(len(self), dtype=np.float32)
+        for enters, off in self.factors:
+            squares += np.einsum("uij,uij->u", enters @ enters.transpose(0, 2, 1), off @ off.transpose(0, 2, 1))
+        return np.sqrt(np.maximum(squares, 0))
+
+    def clipped_sum(self, radius: float) -> NDArray[np.float64]:
+        """The sum of all updates, each shortened to the radius if it is longer."""
+        with np.errstate(divide="ignore"):
+            weights = np.minimum(np.float32(1), np.float32(radius) / self.norms())[:, np.newaxis, np.newaxis]
+        sums = [
+            (enters.reshape(-1, enters.shape[2]).T @ (weights * off).reshape(-1, off.shape[2])).reshape(-1)
+            for enters, off in self.factors
+        ]
+        return np.concatenate(sums).astype(np.float64)
+
+
+class Classifier(Hashable, Protocol):
     """A model whose parameters are one vector, layer after layer."""
 
     @property
@@ -36,8 +79,8 @@ class Classifier(Protocol):
     def scores(self, parameters: _Floats, images: _Floats) -> _Floats:
         """A score for each label."""
 
-    def updates(self, parameters: _Floats, images: _Floats, labels: NDArray[np.uint8]) -> _Floats:
-        """Minus the gradient of each client's mean cross-entropy: images (clients, each, pixels) -> (clients, d)."""
+    def updates(self, parameters: _Floats, images: _Floats, labels: NDArray[np.uint8]) -> Updates:
+        """Minus the gradient of each client's mean cross-entropy, from images (clients, each, pixels)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +98,7 @@ class Softmax:
     @property
     def dimension(self) -> int:
         """Weights and biases together."""
-        return (self.pixels + 1) * _CLASSES
+        return _size(self.layers)
 
     def start(self, random: np.random.Generator) -> _Floats:
         """Zeros: the loss is convex."""
@@ -63,16 +106,13 @@ class Softmax:
 
     def scores(self, parameters: _Floats, images: _Floats) -> _Floats:
         """Images times weights plus biases."""
-        weight, bias = parameters[: -_CLASSES].reshape(self.pixels, _CLASSES), parameters[-_CLASSES:]
+        weight, bias = _split(parameters, self.layers)
         return images @ weight + bias
 
-    def updates(self, parameters: _Floats, images: _Floats, labels: NDArray[np.uint8]) -> _Floats:
-        """Each picture adds the outer product of itself and how far its probabilities are off."""
+    def updates(self, parameters: _Floats, images: _Floats, labels: NDArray[np.uint8]) -> Updates:
+        """From how far the probabilities of each picture are off."""
         off = _off(self.scores(parameters, images.reshape(-1, self.pixels)), labels)
-        made = np.empty((len(images), self.dimension), dtype=np.float32)
-        made[:, : -_CLASSES] = (images.transpose(0, 2, 1) @ off).reshape(len(images), -1)
-        made[:, -_CLASSES:] = off.sum(axis=1)
-        return made
+        return Updates(((images, off), (_ones(images), off)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +140,7 @@ class Network:
     @property
     def dimension(self) -> int:
         """All layers together."""
-        return sum(math.prod(shape) for shape in self.layers.values())
+        return _size(self.layers)
 
     def start(self, random: np.random.Generator) -> _Floats:
         """Weights at random, so that units differ; biases 0."""
@@ -110,36 +150,35 @@ class Network:
         ]
         return np.concatenate([layer.reshape(-1) for layer in drawn]).astype(np.float32)
 
-    def _split(self, parameters: _Floats) -> list[_Floats]:
-        sizes = [math.prod(shape) for shape in self.layers.values()]
-        pieces = np.split(parameters, np.cumsum(sizes)[:-1])
-        return [piece.reshape(shape) for piece, shape in zip(pieces, self.layers.values(), strict=True)]
-
     def scores(self, parameters: _Floats, images: _Floats) -> _Floats:
         """Forwards through both layers."""
-        weight, bias, out_weight, out_bias = self._split(parameters)
-        return np.tanh(images @ weight + bias) @ out_weight + out_bias
+        weight, bias, out_weight, out_bias = _split(parameters, self.layers)
+        scores: _Floats = np.tanh(images @ weight + bias) @ out_weight + out_bias
+        return scores
 
-    def updates(self, parameters: _Floats, images: _Floats, labels: NDArray[np.uint8]) -> _Floats:
+    def updates(self, parameters: _Floats, images: _Floats, labels: NDArray[np.uint8]) -> Updates:
         """Backwards through both layers."""
         clients, each, _ = images.shape
-        weight, bias, out_weight, out_bias = self._split(parameters)
+        weight, bias, out_weight, out_bias = _split(parameters, self.layers)
         active = np.tanh(images.reshape(-1, self.pixels) @ weight + bias)
         off = _off(active @ out_weight + out_bias, labels)
         back = ((off.reshape(-1, _CLASSES) @ out_weight.T) * (1 - active**2)).reshape(clients, each, -1)
-        pieces = (
-            images.transpose(0, 2, 1) @ back,
-            back.sum(axis=1),
-            active.reshape(clients, each, -1).transpose(0, 2, 1) @ off,
-            off.sum(axis=1),
-        )
-        made = np.empty((clients, self.dimension), dtype=np.float32)
-        done = 0
-        for piece in pieces:
-            flat = piece.reshape(clients, -1)
-            made[:, done : done + flat.shape[1]] = flat
-            done += flat.shape[1]
-        return made
+        ones = _ones(images)
+        return Updates(((images, back), (ones, back), (active.reshape(clients, each, -1), off), (ones, off)))
+
+
+def _size(layers: dict[str, tuple[int, ...]]) -> int:
+    return sum(math.prod(shape) for shape in layers.values())
+
+
+def _split(parameters: _Floats, layers: dict[str, tuple[int, ...]]) -> list[_Floats]:
+    pieces = np.split(parameters, np.cumsum([math.prod(shape) for shape in layers.values()])[:-1])
+    return [piece.reshape(shape) for piece, shape in zip(pieces, layers.values(), strict=True)]
+
+
+def _ones(images: _Floats) -> _Floats:
+    """What enters a bias."""
+    return np.ones((*images.shape[:2], 1), dtype=np.float32)
 
 
 def _off(scores: _Floats, labels: NDArray[np.uint8]) -> _Floats:
@@ -148,4 +187,5 @@ def _off(scores: _Floats, labels: NDArray[np.uint8]) -> _Floats:
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     off = -weights / weights.sum(axis=1, keepdims=True)
     off[np.arange(len(off)), labels.reshape(-1)] += 1
-    return (off / np.float32(each)).reshape(clients, each, _CLASSES)
+    shares: _Floats = (off / np.float32(each)).reshape(clients, each, _CLASSES)
+    return shares

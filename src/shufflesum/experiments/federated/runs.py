@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shufflesum.experiments.federated.data import Pictures, clients_of
 from shufflesum.experiments.federated.methods import Setting, method
-from shufflesum.experiments.federated.models import Classifier, Network, Softmax
+from shufflesum.experiments.federated.models import Classifier, Network, Softmax, Updates
 from shufflesum.federated import Memory, Momentum
 
 __all__ = ["STEPS", "ModelName", "Run", "accuracy", "model_of", "train"]
@@ -66,7 +66,7 @@ def train(pictures: Pictures, run: Run) -> list[float]:
     memory, found = Memory(), []
     size = max(1, _BLOCK_VALUES // model.dimension)
 
-    def blocks() -> Iterator[NDArray[np.float32]]:
+    def blocks() -> Iterator[Updates]:
         for start in range(0, len(clients), size):
             here = slice(start, start + size)
             yield model.updates(parameters, clients.images[here], clients.labels[here])
