@@ -16,8 +16,9 @@ import pytest
 from tests.forks import forked, start_forked
 from tests.refusals import refusal
 
-import shufflesum.rounds
 from shufflesum import RoundsUsed
+from shufflesum import rounds as rounds_module
+from shufflesum._machine import replace_file
 from shufflesum.errors import PrivacyError
 from shufflesum.plans import Plan
 from shufflesum.testing import unprotected_plan
@@ -99,15 +100,13 @@ def test_a_process_that_enters_a_round_too_late_is_caught_by_the_same_test(tmp_p
 
 
 def take_all(path: Path, plan: Plan, locked: bool) -> None:
-    put = shufflesum.rounds.replace_file
-
     def slowly(*given: Any) -> None:
         time.sleep(0.005)
-        put(*given)
+        replace_file(*given)
 
-    shufflesum.rounds.replace_file = slowly  # type: ignore[attr-defined]
+    vars(rounds_module).update(replace_file=slowly)
     if not locked:
-        shufflesum.rounds.try_lock = lambda *_: True  # type: ignore[attr-defined]
+        vars(rounds_module).update(try_lock=lambda *_: True)
     rounds = RoundsUsed(path, plan)
     try:
         while True:

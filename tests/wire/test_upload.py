@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
@@ -127,12 +128,14 @@ def test_reports_of_another_plan_are_refused() -> None:
 
 @pytest.mark.parametrize("round_number", [1, 2])
 def test_reports_of_another_round_are_not_sealed_and_those_opened_are_of_theirs(round_number: int) -> None:
-    reports = randomized(TASK, 0.0, 0.0, 0.0, 0.0, round_number=round_number)
+    plan = replace(NOISELESS.plan, guarantee=replace(NOISELESS.plan.guarantee, rounds=2))
+    task = replace(NOISELESS, plan=plan)
+    reports = randomized(task, 0.0, 0.0, 0.0, round_number=round_number)
     with refusal("other-round", f"round {round_number}", f"round {3 - round_number}", error=ReportsError):
-        Upload.seal(TASK, reports, 3 - round_number)
-    upload = Upload.seal(TASK, reports, round_number)
-    opened, rejected = TASK.open_reports(upload.sealed, round_number, Opener(KEY, processes=1))
-    assert (opened.plan_id, opened.round_number, len(opened), rejected) == (TASK.plan.id, round_number, 2, 0)
+        Upload.seal(task, reports, 3 - round_number)
+    upload = Upload.seal(task, reports, round_number)
+    opened, rejected = task.open_reports(upload.sealed, round_number, Opener(KEY, processes=1))
+    assert (opened.plan_id, opened.round_number, len(opened), rejected) == (plan.id, round_number, 3, 0)
 
 
 @pytest.mark.parametrize("round_number", [-1, 0, 3])

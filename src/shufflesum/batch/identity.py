@@ -43,9 +43,9 @@ class Identity:
 
     `users` and `reports` are the plan's, so that a shuffler needs no plan to refuse a batch that is too small.
     `contribution_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
-    shuffler, and `written` is how many reports that wrote in all: a part never passes for the whole. `round_number`
-    is the plan's round that they are for; sealed reports know their task too. `names_id` stands for the names of the users' columns, in order, where they had
-    some: a coordinate must mean the same to everybody.
+    shuffler, and `written` is how many reports that wrote in all: a part never passes for the whole. `round_number` is
+    the plan's round that they are for; sealed reports know their task too. `names_id` stands for the names of the
+    users' columns, in order, where they had some: a coordinate must mean the same to everybody.
     """
 
     stage: Stage

@@ -13,6 +13,7 @@ from shufflesum.cli.results import Results, result_options
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
+from shufflesum.rounds import RoundsUsed
 from shufflesum.tables import Table, check_shape, open_table
 
 __all__ = ["command"]
@@ -24,6 +25,11 @@ __all__ = ["command"]
 @click.option("--delta", type=float, help="The guarantee's delta.")
 @plan_options
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
+@click.option(
+    "--rounds-file",
+    type=click.Path(path_type=Path),
+    help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
+)
 @click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
 @click.option(
     "--missing",
@@ -38,6 +44,7 @@ __all__ = ["command"]
 def command(
     file: Path,
     plan_file: Path | None,
+    rounds_file: Path | None,
     columns: list[str] | None,
     header: bool | None,
     array: str | None,
@@ -60,16 +67,27 @@ def command(
     Example: shufflesum run beats.csv --epsilon 1 --delta 1e-6 --bounds 0 1 --plot beats.png
     """
     results = Results(as_json, output, plot, confidence)
-    with results.staged(file, plan_file) as write, warnings_as_notes():
+    with results.staged(file, plan_file, rounds_file) as write, warnings_as_notes():
         table = open_table(file, columns=columns, header=header, user_column=user_column, array=array)
         plan = _plan_for(file, table, plan_file, plan_arguments)
         batches = (batch.reshape(len(batch), *plan.shape) for batch in table.batches())
         labels = table.names if len(plan.shape) == 1 else None
+        number = 1 if rounds_file is None else _next_round(rounds_file, plan, plan_file)
         with progress_bar("rows", table.rows) as progress:
-            estimate = aggregate_batches(batches, plan, clip=clip, missing=missing, progress=progress)
+            estimate = aggregate_batches(
+                batches, plan, clip=clip, missing=missing, progress=progress, round_number=number
+            )
         write(estimate, file.name, labels)
     note_missing_header(table.names, file, header)
     results.show(estimate, labels, table.names)
+
+
+def _next_round(rounds_file: Path, plan: Plan, plan_file: Path | None) -> int:
+    if plan_file is None:
+        raise ParameterError(
+            "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
+        )
+    return RoundsUsed(rounds_file, plan).begin()
 
 
 def _plan_for(file: Path, table: Table, plan_file: Path | None, arguments: dict[str, Any]) -> Plan:

@@ -111,10 +111,6 @@ class Box:
         """The widest of the bounds."""
         return float(np.max(self.width))
 
-    def of_round(self, number: int) -> Box:
-        """The same: nothing about it changes from round to round."""
-        return self
-
     @property
     def guess_error(self) -> float:
         """Squared error of guessing the middle of the bounds, at the worst."""

@@ -137,10 +137,6 @@ class Categories:
         """Frequencies are parts of 1."""
         return 1.0
 
-    def of_round(self, number: int) -> Categories:
-        """The same: nothing about it changes from round to round."""
-        return self
-
     @property
     def guess_error(self) -> float:
         """Squared error of guessing that all labels are equally frequent, at the worst."""

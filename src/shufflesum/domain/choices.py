@@ -105,10 +105,6 @@ class Choices:
         """Frequencies are parts of 1."""
         return 1.0
 
-    def of_round(self, number: int) -> Choices:
-        """The same: nothing about it changes from round to round."""
-        return self
-
     @property
     def guess_error(self) -> float:
         """Squared error of guessing that each label is chosen by half of the users, at the worst."""

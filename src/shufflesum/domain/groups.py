@@ -121,10 +121,6 @@ class Groups:
         """The widest of the bounds."""
         return self.box.unit
 
-    def of_round(self, number: int) -> Groups:
-        """The same: nothing about it changes from round to round."""
-        return self
-
     @property
     def guess_error(self) -> float:
         """Squared error of guessing the middle of the bounds for every group, at the worst."""

@@ -111,10 +111,6 @@ class Hashed:
         """Frequencies are parts of 1."""
         return 1.0
 
-    def of_round(self, number: int) -> Hashed:
-        """The same: nothing about it changes from round to round."""
-        return self
-
     @property
     def guess_error(self) -> float:
         """Squared error of guessing that nobody holds a word, at the worst."""

@@ -38,7 +38,7 @@ class Analyzer:
         return self.counts.round_number
 
     def add(self, reports: Reports) -> None:
-        """Count one piece of the batch; reports of another plan or round are refused, those that name no cell rejected."""
+        """Count one piece of the batch; those of another plan or round are refused, what names no cell rejected."""
         self._refuse_if_closed()
         self.counts.add(reports)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,6 @@ from shufflesum.batch.shuffle.uploads import open_uploads
 from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.reports import Counts
-from shufflesum.testing import UnprotectedTask
 from shufflesum.wire import SEALED_BYTES, Task, Upload
 
 PLAN = noiseless_plan(users=4)

@@ -23,6 +23,7 @@ from tests.service.analyzer.remote import (
     task_of,
 )
 from tests.service.postgres import Postgres
+from tests.turning import turn_boxes
 
 from shufflesum.errors import ParameterError
 from shufflesum.release import release
@@ -95,6 +96,14 @@ def test_each_round_has_one_batch(remote: Remote) -> None:
     assert [found["round"] for found in remote.estimate()["rounds"]] == [1, 2]
     assert remote.problem(second, round_number=3) == "wrong-round"
     assert remote.problem(second, round_number=0) == "wrong-round"
+
+
+def test_each_round_is_read_as_it_was_randomized(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn_boxes(monkeypatch)
+    for number in (1, 2):
+        assert remote.post(sealed(TASK, honest_cells(USERS), number), round_number=number)[0] == 201
+    first, second = remote.estimate()["rounds"]
+    assert second["mean"] == pytest.approx(2 * np.array(first["mean"]))
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"Basic {SECRET}", SECRET])

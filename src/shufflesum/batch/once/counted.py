@@ -199,7 +199,7 @@ class Counted:
             self.task = content["task"]
             if self.task == [None, None]:
                 self.task = [None, 1]  # files of before plain reports knew their round
-            number = self.task[1] if self.task else 1
+            number = 1 if self.task == [] else self.task[1]
             self.counts = _decoded(content["counts"], plan, number)
             self.pending = {shuffle: _decoded(batch, plan, number) for shuffle, batch in content["pending"].items()}
             self.files, self.contributions = content["files"], content["contributions"]

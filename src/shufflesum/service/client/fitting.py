@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Domain, Span, Symmetric
+from shufflesum.domain import Box, Domain, Span, Symmetric
 
 __all__ = ["fitting"]
 
@@ -16,6 +16,8 @@ _FAR = 1e100  # stands for infinity where coordinates are mixtures of entries
 
 def fitting(domain: Domain) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """What moves any array of the right shape into the structure: the nearest, or about the nearest, that is in it."""
+    if not isinstance(domain, Box):  # a vector that is too long is scaled down where it is randomized
+        return lambda row: row
     structure = domain.structure
     if isinstance(structure, Symmetric):
 

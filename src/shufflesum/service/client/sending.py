@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum.domain import Missing, real_array
+from shufflesum.domain import Box, Missing, real_array
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer
 from shufflesum.reports import Reports
@@ -92,7 +92,8 @@ class Client:
         )
         domain = task.plan.domain
         self._fit = fitting(domain)
-        self._missing: Missing = "refuse" if domain.structure.mixes else "midpoint"
+        entries = isinstance(domain, Box) and not domain.structure.mixes  # each with a middle of its own
+        self._missing: Missing = "midpoint" if entries else "refuse"
         self._randomizer = self._randomizer_for(1)
 
     def upload(
@@ -130,7 +131,7 @@ class Client:
         """
         round_number = self.open_round() if round_number is None else round_number
         self.task.check_round(round_number)
-        rows = self.task.plan.domain.rows(arrays)
+        rows: Any = self.task.plan.domain.rows(arrays)
         if len(users) != len(rows) or len(set(users)) != len(users):
             raise ParameterError(
                 "conflicting-arguments",
