@@ -18,7 +18,7 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum.audit.crowds import alike
 from shufflesum.cells import BLANK, MOST_CELLS
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.mechanisms import (
     MECHANISMS,
@@ -26,6 +26,7 @@ from shufflesum.mechanisms import (
     AddSlots,
     Mechanism,
     Replace,
+    ReplaceBits,
     Sampling,
     Target,
     mechanism_from_json,
@@ -34,6 +35,7 @@ from shufflesum.mechanisms import (
 from shufflesum.mechanisms.add import MOST_DIGITS
 from shufflesum.mechanisms.add_slots.mechanism import MOST_SLOTS
 from shufflesum.mechanisms.replace import MAX_LEVELS
+from shufflesum.mechanisms.replace_bits import MOST_BITS
 from shufflesum.planning import PlanChoices
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
@@ -44,6 +46,7 @@ SOME: dict[str, Mechanism] = {
     "replace": Replace(2, 3, 0.25),
     "add": Add(3, (40, 20, 10), (1 / 16, 1 / 16, 3 / 64), 60),
     "add-slots": AddSlots(3, 0.25),
+    "replace-bits": ReplaceBits(8, 0.5, 2.0),
 }
 PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
     "replace": st.builds(
@@ -66,6 +69,12 @@ PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
         AddSlots,
         slots=st.integers(1, MOST_SLOTS),
         chance=st.integers(0, 2**53 - 1).map(lambda numerator: numerator / 2**53),
+    ),
+    "replace-bits": st.builds(
+        ReplaceBits,
+        bits=st.integers(1, MOST_BITS),
+        amplitude=st.integers(1, 2**31).map(lambda numerator: numerator / 2**31),
+        tau=st.floats(1.0, 100.0),
     ),
 }
 GUARANTEE = Guarantee(1.0, 1e-6, users=500)
@@ -100,6 +109,7 @@ def frequencies(labels: Any) -> Any:
 
 
 BOX = Box.of((2, 2), (-1.0, 1.0))
+BALL = Ball((2, 2), radius=2.0, seed=bytes(range(16)))
 CASES: dict[str, Case] = {
     "replace, box": Case(SOME["replace"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2),
     "replace, categories": Case(Replace(1, 3, 0.25), Categories(4), some_labels, frequencies),
@@ -108,6 +118,9 @@ CASES: dict[str, Case] = {
         Add(1, (40,), (1 / 16,), 60), Choices(4, most=4), some_choices, lambda rows: rows.mean(axis=0)
     ),
     "add-slots, categories": Case(SOME["add-slots"], Categories(4), some_labels, frequencies),
+    "replace-bits, ball": Case(
+        SOME["replace-bits"], BALL, some_rows, lambda rows: rows.mean(axis=0).reshape(-1) / BALL.radius
+    ),
 }
 every_mechanism = pytest.mark.parametrize("kind", MECHANISMS)
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -221,8 +234,9 @@ def test_every_user_sends_as_many_reports_of_the_plans_cells_or_blanks(case: Cas
         (SOME["replace"], Box.of(2**31 - 1, (0.0, 1.0))),
         (SOME["add"], Box.of(2**31 - 1, (0.0, 1.0))),
         (Add(16, (1,) * 17, (0.5,) * 17, None), Groups(2**20, 2**20)),
+        (ReplaceBits(1 << 20, 0.5, 2.0), Ball(5000, radius=1.0, seed=bytes(16))),
     ],
-    ids=["replace", "add", "groups"],
+    ids=["replace", "add", "groups", "replace-bits"],
 )
 def test_a_domain_with_more_cells_than_reports_can_number_is_refused(mechanism: Mechanism, domain: Domain) -> None:
     with refusal("too-many-cells", error=ParameterError):
@@ -237,6 +251,11 @@ def test_a_domain_with_more_cells_than_reports_can_number_is_refused(mechanism: 
         (SOME["replace"], Hashed(10, 2)),
         (SOME["add"], Categories(4)),
         (SOME["add"], Hashed(10, 2)),
+        (SOME["replace"], BALL),
+        (SOME["add"], BALL),
+        (SOME["add-slots"], BALL),
+        (SOME["replace-bits"], BOX),
+        (SOME["replace-bits"], Categories(4)),
         (SOME["add-slots"], BOX),
         (SOME["add-slots"], Choices(4, most=2)),
         (SOME["add-slots"], Groups(2, 3)),
@@ -277,7 +296,7 @@ def test_the_predicted_error_is_what_is_seen_or_more(case: Case) -> None:
     for batch in range(batches):
         rows = case.rows(batch, users)
         mean = case.mechanism.decode(case.domain, table_of(case, sent_by(case, rows, batch)), users).mean
-        unit = 4.0 if case.domain is BOX else 1.0  # squared widths of the bounds
+        unit = 4.0 if case.domain in (BOX, BALL) else 1.0  # squared widths of the bounds, or the squared radius
         errors.append(unit * float(np.sum((mean - case.truth(rows)) ** 2)))
     predicted = case.mechanism.expected_error(case.domain, users).total
     seen, deviation = np.mean(errors), np.std(errors) / np.sqrt(batches)
@@ -319,7 +338,14 @@ def test_its_accounting_answers_from_both_sides_and_refuses_false_claims(case: C
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [("replace", (2, 2)), ("add", (2, 2)), ("add", Choices(4, most=2)), ("add-slots", Categories(4))]
+    ("kind", "shape"),
+    [
+        ("replace", (2, 2)),
+        ("add", (2, 2)),
+        ("add", Choices(4, most=2)),
+        ("add-slots", Categories(4)),
+        ("replace-bits", BALL),
+    ],
 )
 def test_its_choices_are_arguments_of_plan_that_lead_to_it_again(kind: str, shape: Any) -> None:
     mechanism: Any = Add(1, (1,), (0.5,), 5) if isinstance(shape, Choices) else SOME[kind]

@@ -13,7 +13,7 @@ from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.options import console, plan_options, warnings_as_notes
 from shufflesum.cli.results import fallback
 from shufflesum.errors import ParameterError, ShufflesumError
-from shufflesum.planning import alternatives, plan_for_error, published_plan
+from shufflesum.planning import alternatives, box_is_better, plan_for_error, published_plan
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
@@ -133,6 +133,8 @@ def card(plan: Plan, spread: float | None = None) -> str:
         lines["guarantee"].append(
             f"a delta of 1/users ({downwards(1 / plan.users)}) or more lets somebody be laid open: lower it"
         )
+    if box_is_better(plan):
+        lines["error"].append("bounds on each number, and mechanism add, would do better for so few of them")
     if plan.worse_than_guessing:
         lines["error"].append("so guessing the middle of the bounds can do better: see the note")
     text = [f"[bold]Plan {plan.id[:16]}[/bold]"]

@@ -125,8 +125,8 @@ class ReplaceBits(Mechanism):
         )
 
     def influence(self, domain: Domain, users: int, dishonest: int) -> float:
-        """All bits of the dishonest chosen for one entry: each of D moves it by B/(a sqrt(D) users), tau/a in all."""
-        return dishonest / users * self.tau / self.amplitude
+        """All bits of the dishonest chosen for one entry: tau/a radii, where the honest hold one at most, opposite."""
+        return dishonest / users * (1.0 + self.tau / self.amplitude)
 
     def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> BitsAttack:
         """The victim at one end of an axis or at the other, which is everywhere after the rotation."""
