@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 import shufflesum as ss
 from shufflesum import federated
@@ -35,7 +36,7 @@ print(f"unit of privacy: one client in all rounds; epsilon {plan.epsilon}, delta
 print(f"a client sends {plan.reports} bits a round, {plan.bytes_per_user['raw']} bytes as reports")
 
 
-def client(number: int, parameters: dict[str, np.ndarray], round_number: int) -> ss.Reports:
+def client(number: int, parameters: dict[str, NDArray[np.float32]], round_number: int) -> ss.Reports:
     """See their own pictures and the model. An update that is too long is shortened, never refused."""
     flat = np.concatenate([layer.reshape(-1) for layer in parameters.values()])
     here = slice(number, number + 1)
@@ -49,7 +50,7 @@ with tempfile.TemporaryDirectory() as folder:
         plan,
         ball.unflatten(model.start(np.random.default_rng(0))),
         rounds=Path(folder) / "rounds",
-        step=federated.Momentum(3.0),
+        step=federated.Momentum(2.0 if chosen.network else 3.0),
     )
     while training.rounds_left:
         number = training.begin()
