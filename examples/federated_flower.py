@@ -35,7 +35,7 @@ def flat(arrays: ArrayRecord) -> NDArray[np.float32]:
 client_app = ClientApp(mods=[reports_mod(plan)])
 
 
-@client_app.train()
+@client_app.train()  # type: ignore[untyped-decorator]
 def train(message: Message, context: Context) -> Message:
     """As without privacy: take the model, return it trained. Only the mod's reports leave the client."""
     before = flat(message.content["arrays"])
@@ -55,7 +55,7 @@ def accuracy(server_round: int, arrays: ArrayRecord) -> MetricRecord:
 server_app = ServerApp()
 
 
-@server_app.main()
+@server_app.main()  # type: ignore[untyped-decorator]
 def main(grid: Grid, context: Context) -> None:
     start = ball.unflatten(model.start(np.random.default_rng(0)))
     with tempfile.TemporaryDirectory() as folder:

@@ -45,6 +45,7 @@ ROUND_KEY = "shufflesum-round"
 
 _RECORD, _REPORTS, _PLAN = "shufflesum", "reports", "plan"
 _TRAIN = "train"
+_PAUSE = 0.5  # seconds between two questions to the analyzer
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ class Shuffled(FedAvg):  # type: ignore[misc]
         super().__init__(**choices)
         self.training = training
         self._analyzer, self._task, self._timeout = analyzer, task, timeout
-        self._web = {"allow_plain_http": allow_plain_http, "ca_file": ca_file}
+        self._web: dict[str, Any] = {"allow_plain_http": allow_plain_http, "ca_file": ca_file}
         self._clock = clock
         self._round = 0
 
@@ -209,20 +210,15 @@ class Shuffled(FedAvg):  # type: ignore[misc]
         end = self._clock.monotonic() + self._timeout
         while True:
             try:
-                document = fetch_estimate(self._task, self._analyzer, **self._web)  # type: ignore[arg-type]
-                found = [entry for entry in document["rounds"] if entry["round"] == number]
-                if found:
-                    if not found[0]["guarantee"]["holds"]:
-                        raise ReportsError("guarantee-broken", f"the guarantee of round {number} does not hold")
-                    return np.array(found[0]["mean"], dtype=np.float64).reshape(-1)
+                (found,) = fetch_estimate(self._task, self._analyzer, round_number=number, **self._web)["rounds"]
             except (RefusedError, UnreachableError) as error:
                 if getattr(error, "final", False) or self._clock.monotonic() > end:
                     raise
-            if self._clock.monotonic() > end:
-                raise ReportsError(
-                    "too-few-users", f"the analyzer had no estimate of round {number} within {self._timeout:g} seconds"
-                )
-            self._clock.wait(0.2)
+            else:
+                if not found["guarantee"]["holds"]:
+                    raise ReportsError("guarantee-broken", f"the guarantee of round {number} does not hold")
+                return np.array(found["mean"], dtype=np.float64).reshape(-1)
+            self._clock.wait(_PAUSE)
 
 
 def _instructions(message: Message) -> tuple[ArrayRecord, int]:

@@ -32,7 +32,7 @@ def trainer(mod: Mod, updates: NDArray[np.float32] | None = None) -> ClientApp:
     """Adds to the model what is given for the node; its metrics are nobody's business."""
     app = ClientApp(mods=[mod])
 
-    @app.train()
+    @app.train()  # type: ignore[untyped-decorator]
     def train(message: Message, own: Context) -> Message:
         arrays = next(iter(message.content.array_records.values()))
         moved, done = {}, 0
@@ -44,7 +44,7 @@ def trainer(mod: Mod, updates: NDArray[np.float32] | None = None) -> ClientApp:
         private = MetricRecord({"num-examples": 10 + own.node_id, "loss": 0.123})
         return Message(RecordDict({"arrays": ArrayRecord(moved), "metrics": private}), reply_to=message)
 
-    @app.evaluate()
+    @app.evaluate()  # type: ignore[untyped-decorator]
     def evaluate(message: Message, own: Context) -> Message:
         return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1, "seen": 1.0})}), reply_to=message)
 

@@ -34,7 +34,8 @@ def plan() -> ss.Plan:
 def updates(users: int = USERS) -> NDArray[np.float32]:
     random = np.random.default_rng(1)
     rows = random.normal(0.1, 0.05, (users, 17))
-    return (rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))).astype(np.float32)
+    short: NDArray[np.float64] = rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+    return short.astype(np.float32)
 
 
 def strategy(plan: ss.Plan, folder: Path) -> Shuffled:

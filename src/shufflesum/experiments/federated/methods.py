@@ -77,12 +77,9 @@ class _Gaussian:
 
     def mean(self, blocks: Blocks, round_number: int, seed: list[int]) -> NDArray[np.float64]:
         """The exact mean, and noise."""
-        total, users = 0.0, 0
-        for block in blocks:
-            total = total + block.clipped_sum(self.radius)
-            users += len(block)
-        noise = np.random.default_rng([*seed, round_number]).normal(0, 1, np.shape(total))
-        return np.asarray(total / users + self.deviation * noise)
+        sums = [(block.clipped_sum(self.radius), len(block)) for block in blocks]
+        mean: NDArray[np.float64] = np.sum([one for one, _ in sums], axis=0) / sum(users for _, users in sums)
+        return mean + np.random.default_rng([*seed, round_number]).normal(0, 1, mean.shape) * self.deviation
 
 
 @dataclass(frozen=True, slots=True)
