@@ -183,7 +183,7 @@ def test_words_that_nobody_listed(command: Command, folder: Path) -> None:
 
 
 def test_many_labels_are_shown_by_their_counts(command: Command, folder: Path) -> None:
-    np.save("codes.npy", np.repeat(np.arange(40), np.arange(40) * 10 + 1))
+    np.save("codes.npy", np.repeat(np.arange(40), np.arange(40) * 150 + 1))  # steps of 20 standard errors
     done = command("run", "codes.npy", "--labels", 40, *PRIVACY)
     assert lacking(done.out, "the 10 largest of 40 counts shown", "-o OUT") == []
     assert done.out.index(" 39 ") < done.out.index(" 38 ") < done.out.index(" 35 ")

@@ -326,8 +326,8 @@ REFUSED: dict[str, tuple[type[ShufflesumError], tuple[str, ...], Callable[[Any, 
         lambda spark, b: spark.randomize(b.users.selectExpr("beat", "1"), PLAN),
     ),
     "no such column": (
-        ShufflesumError,
-        ("spark-failed", "nowhere"),
+        FileError,
+        ("unknown-column", "nowhere"),
         lambda spark, b: spark.randomize(b.users, PLAN, columns=["nowhere"]),
     ),
     "missing value": (
