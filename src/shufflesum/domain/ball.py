@@ -159,11 +159,15 @@ class Ball:
         """The same ball with this seed."""
         return Ball(self.structure, self.radius, self.center, seed, self.round_number)
 
-    def signs(self) -> NDArray[np.int8]:
-        """This round's signs of all entries, 1 or -1."""
+    def drawn_seed(self) -> bytes:
+        """The seed, which must have been drawn."""
         if self.seed is None:
             raise ParameterError("missing-argument", "the seed is drawn when a plan is made; take plan.domain")
-        return signs(self.seed, self.round_number, self.dimension)
+        return self.seed
+
+    def signs(self) -> NDArray[np.int8]:
+        """This round's signs of all entries, 1 or -1."""
+        return signs(self.drawn_seed(), self.round_number, self.dimension)
 
     def flatten(self, update: Update) -> Floats:
         """One user's arrays as a vector of d numbers; other shapes, layers or orders are refused."""
