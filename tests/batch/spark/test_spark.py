@@ -29,7 +29,6 @@ from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK
 from shufflesum.errors import DataError, FileError, ParameterError, PlanError, ReportsError, ShufflesumError
 from shufflesum.estimate import BallEstimate, Estimate
-from shufflesum.experiments.data import load
 from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
 from shufflesum.testing import unprotected_plan
@@ -399,20 +398,3 @@ def test_a_cluster_needs_a_place_for_what_was_drawn(batch: Batch, monkeypatch: p
     monkeypatch.setattr(batch.users.sparkSession.sparkContext, "master", "spark://cluster:7077")
     with refusal("missing-argument", error=ParameterError):
         spark.randomize(batch.users, PLAN)
-
-
-@pytest.mark.slow
-def test_the_real_heartbeats_end_to_end(session: Any, tmp_path: Path) -> None:
-    from shufflesum.batch import spark
-
-    archive = os.environ.get("SHUFFLESUM_HEARTBEATS")
-    if not archive:
-        pytest.skip("SHUFFLESUM_HEARTBEATS does not name the .npz archive of the heartbeats")
-    beats = load(Path(archive)).beats[:50_000, :100]
-    plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=0.95, delta=1e-6)
-    shuffled = spark.shuffle(spark.randomize(users_frame(session, beats, 4), plan))
-    found = spark.analyze(shuffled, plan)
-    error = float(np.sum((found.mean - beats.mean(axis=0)) ** 2))
-    assert plan.expected_error.total / 10 <= error <= largest_error(plan.expected_error.total, 100)
-    counted, _ = count(spark.write(shuffled, tmp_path / "shuffled"), PlainTarget(plan))
-    np.testing.assert_array_equal(counted.table, found.table)

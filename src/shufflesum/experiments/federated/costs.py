@@ -19,7 +19,7 @@ _MOST_OPENED = 20_000  # reports: enough to time them
 
 
 def cost_row(name: str, plan: Plan) -> Row:
-    """One user's update randomized, sealed, and opened again; times are of one core."""
+    """One user's update randomized, sealed, and opened again; times are those that one core was busy."""
     key = generate_private_key()
     task = Task(
         name="costs",
@@ -31,17 +31,17 @@ def cost_row(name: str, plan: Plan) -> Row:
     update = np.zeros((1, plan.dimension), dtype=np.float32)
     randomizer = Randomizer(plan)
     randomizer.randomize(update)  # the first call compiles
-    started = time.perf_counter()
+    started = time.process_time()
     reports = randomizer.randomize(update)
-    randomized = time.perf_counter()
+    randomized = time.process_time()
     upload = Upload.seal(task, reports, 1)
-    sealed = time.perf_counter()
+    sealed = time.process_time()
     piece = upload.sealed[: SEALED_BYTES * min(_MOST_OPENED, plan.reports)]
     with Opener(key, processes=1) as opener:
         task.open_reports(piece[:SEALED_BYTES], 1, opener)
-        opening = time.perf_counter()
+        opening = time.process_time()
         task.open_reports(piece, 1, opener)
-        opened = time.perf_counter()
+        opened = time.process_time()
     each = (opened - opening) / (len(piece) // SEALED_BYTES)
     return {
         "model": name,
