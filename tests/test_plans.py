@@ -15,9 +15,10 @@ from tests.refusals import refusal
 from tests.replaced import replace_of, with_guarantee, with_mechanism
 
 import shufflesum as ss
-from shufflesum.domain import Box
+from shufflesum.domain import Box, Hashed
 from shufflesum.errors import FileError, ParameterError, PlanError
 from shufflesum.mechanisms import Replace
+from shufflesum.mechanisms.add_slots import AddSlots
 from shufflesum.mechanisms.replace import MAX_LEVELS
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
@@ -363,3 +364,10 @@ def test_predicted_errors_are_in_the_users_units() -> None:
     assert wide.expected_error.total == pytest.approx(unit.expected_error.total * (1 + 400) / 2)
     assert not unit.worse_than_guessing
     assert unprotected_plan(users=2, shape=2, noise_probability=0.9).worse_than_guessing
+
+
+def test_a_plan_for_words_needs_the_key_of_its_hash() -> None:
+    slots, guarantee = AddSlots(1, 0.5), Guarantee(1.0, 1e-6, 1000)
+    assert Plan(Hashed(10, 8, bytes(16)), slots, guarantee).cells == 80
+    with refusal("missing-argument", "key", error=ParameterError):
+        Plan(Hashed(10, 8), slots, guarantee)

@@ -151,6 +151,12 @@ def test_a_first_line_that_may_be_somebodys_row_is_not_taken_for_names(refused: 
     assert "0.2893" not in said
 
 
+def test_a_column_of_labels_that_the_first_line_does_not_name(refused: Refused, folder: Path) -> None:
+    (folder / "x.csv").write_text("answer,age\n" + "yes,30\n" * 2000)
+    said = refused("x.csv", "--categories", "anser", "--labels", "yes,no", "--epsilon", "1", "--delta", "1e-6")
+    assert lacking(said, "[unknown-column]", "'anser'", "--categories", "--no-header") == []
+
+
 # The parameters
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from tests.chances import FALSE_ALARM
 from tests.estimate.decoded import hashed_estimate
 from tests.refusals import refusal
@@ -81,6 +81,9 @@ def test_words_are_told_in_their_order_and_twice_if_named_twice() -> None:
     found = made.estimate.counts_of(["word 3", "word 0", " word 3 ", "word 7"])
     assert found.labels == found.names == ("word 3", "word 0", "word 3", "word 7")
     assert found.counts[0] == found.counts[2]
+    assert found.top(3).labels == ("word 0", "word 3", "word 7")  # each has one place
+    with refusal("out-of-range", "k", error=ParameterError):
+        found.top(4)
     once = made.estimate.counts_of(["word 3", "word 0", "word 7"])
     np.testing.assert_allclose(found.counts[[0, 1, 3]], once.counts)
     np.testing.assert_allclose(found.frequencies, found.counts / 5000)
@@ -170,6 +173,36 @@ def test_intervals_of_words_hold_with_all_words_named_and_with_the_heaviest_left
             assert norm.cdf(score) < FALSE_ALARM, name
         else:
             assert norm.cdf(score) > FALSE_ALARM, (name, level, np.mean(parts))
+
+
+@pytest.mark.parametrize(
+    ("buckets", "functions", "noise", "unnamed"),
+    [(2, 8, 500.0, 0), (50, 4, 200.0, 1), (500, 1, 42.7, 3), (100, 16, 50.0, 0), (20, 8, 200.0, 1)],
+)
+def test_intervals_hold_with_few_functions_or_buckets(buckets: int, functions: int, noise: float, unnamed: int) -> None:
+    """The mean part of words held falls short once in 10^6; narrower intervals, by a third, fall far short."""
+    parts, narrower, together, certain = [], [], 0, 0
+    for seed in range(40):
+        made = crowd(300 + seed, 20_000, 300, buckets, functions, noise)
+        found, truth = made.estimate.counts_of(made.words[unnamed:]), made.counts[unnamed:]
+        low, high = found.count_interval(0.9)
+        parts.append(float(((low <= truth) & (truth <= high)).mean()))
+        cut = (high - low) / 6
+        narrower.append(float(((low + cut <= truth) & (truth <= high - cut)).mean()))
+        low, high = found.count_interval(0.9, simultaneous=True)
+        together += bool(((low <= truth) & (truth <= high)).all())
+        truth_of = dict(zip(found.labels, truth, strict=True))
+        rows = found.top(5, 0.9).rows
+        certain += any(row.certain and (truth > truth_of[str(row.label)]).sum() >= 5 for row in rows)
+
+    def score(held: list[float]) -> float:
+        return float((np.mean(held) - 0.9) / max(np.std(held, ddof=1) / np.sqrt(len(held)), 1e-12))
+
+    assert norm.cdf(score(parts)) > FALSE_ALARM, np.mean(parts)
+    if functions > 1:  # a single bucket says little, and its intervals are wide
+        assert norm.cdf(score(narrower)) < FALSE_ALARM, np.mean(narrower)
+    assert binom.cdf(together, 40, 0.9) > FALSE_ALARM, together
+    assert binom.sf(certain - 1, 40, 0.1) > FALSE_ALARM, certain
 
 
 def test_intervals_of_heavy_words_hold() -> None:

@@ -158,7 +158,8 @@ class Choices:
             raise DataError(
                 "too-many-labels",
                 f"row {first_row + row}: {sizes[row]} labels ({named}{', ...' if sizes[row] > self.most + 1 else ''}), "
-                f"but the plan allows at most {self.most} for each user; leave some out, or plan with more (most=)",
+                f"but the plan allows at most {self.most} for each user; leave some out, or plan with more (most=, "
+                "--most)",
             )
         cells: NDArray[np.uint32] = np.full((len(rows), self.most), BLANK, np.uint32)
         cells[users, np.arange(len(users)) - (np.cumsum(sizes) - sizes)[users]] = codes

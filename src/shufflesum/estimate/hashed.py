@@ -23,6 +23,7 @@ from shufflesum.estimate.means import Estimate
 from shufflesum.estimate.residual import ResidualLaw
 from shufflesum.estimate.top import Top, top_of
 from shufflesum.mechanisms import Target
+from shufflesum.mechanisms.add_slots.error import TELLING_FUNCTIONS
 
 __all__ = ["HashedEstimate", "WordCounts"]
 
@@ -31,6 +32,7 @@ _Places = NDArray[np.int64]
 
 _PASSES = 4
 _HEAVY = 3.0  # standard errors above 0 from which on a word is subtracted from the others' cells
+_FREE = 4  # numbers that cells can tell apart, at least, for each word that is subtracted
 _BLOCK = 1 << 16  # words hashed and scored at once
 _KEPT = 1 << 29  # bytes of buckets kept for the next pass; of longer lists they are hashed again
 
@@ -46,6 +48,8 @@ class WordCounts(Released):
     labels: tuple[str, ...] = field(kw_only=True)
     counts: Floats = field(kw_only=True)
     count_standard_error: Floats = field(kw_only=True)
+    subtracted: Floats = field(kw_only=True)
+    """What was taken out of the cells of heavy words, so that they do not disturb others; 0 for light ones."""
     heavier: Floats = field(kw_only=True)
     """The part of the variance that heavier words in the same cells bring."""
     law: ResidualLaw = field(kw_only=True)
@@ -80,12 +84,18 @@ class WordCounts(Released):
         """Ends that hold each word's count, or with `simultaneous` all of them, with at least this probability.
 
         Over noise, the users' choice of a function, and the hash key. What collides in a cell only adds to it, so the
-        lower end is the farther one.
+        lower end is the farther one. With few functions or buckets the upper one is farther than the table shows: the
+        word's own reports fill cells that would be among the emptiest (`ResidualLaw.filled`).
         """
         tail = tail_of(level, len(self.counts) if simultaneous else 1)
-        less, more = self.law.ends(tail)
+        less, more = self.law.ends(0.9 * tail)
         known = NormalDist().inv_cdf(max(tail, 1e-300)) ** 2 * self.heavier
-        return self.counts - np.sqrt(more**2 + known), self.counts + np.sqrt(less**2 + known)
+        found = self.counts - self.subtracted
+        low, high = found - np.sqrt(more**2 + known), found + np.sqrt(less**2 + known)
+        shrunk, grown = self.law.filled(0.1 * tail)
+        all_there = np.maximum(found, 0) + self.law.even + np.sqrt(known)  # everything in its cells
+        farther = all_there if np.isinf(grown) else grown * high
+        return self.subtracted + np.minimum(low, shrunk * low), self.subtracted + np.maximum(high, farther)
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
         """The same for frequencies."""
@@ -93,8 +103,11 @@ class WordCounts(Released):
         return low / self.users, high / self.users
 
     def top(self, k: int, level: float = 0.95) -> Top:
-        """The k most frequent of these words, and which of them, and of their places, are certain at this level."""
-        return top_of(self.labels, self.labels, self.counts, self.count_interval(level, simultaneous=True), k, level)
+        """The k most frequent of these words, each once, and which of them, and of their places, are certain."""
+        low, high = self.count_interval(level, simultaneous=True)
+        once = np.sort(np.unique(np.array(self.labels, dtype=object), return_index=True)[1])
+        labels = [self.labels[place] for place in once.tolist()]
+        return top_of(labels, labels, self.counts[once], (low[once], high[once]), k, level)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -127,6 +140,7 @@ class HashedEstimate(Estimate):
             self.round_number,
             labels=tuple(label.decode() for label in labels),
             counts=counts[order],
+            subtracted=found.subtracted[order],
             count_standard_error=np.sqrt(rest + heavier)[order],
             heavier=heavier[order],
             law=found.law,
@@ -221,11 +235,14 @@ class _Subtraction:
         """Subtract in at most four passes, heaviest first: an error in the heavy ones would spoil all others.
 
         Within a pass each word is estimated from a table that the heavier ones have left already. Words that are not
-        surely there, three standard errors above 0, are not subtracted: of a million words some always seem to be.
+        surely there, three standard errors above 0, are not subtracted: of a million words some always seem to be. Nor
+        are words that would not be there but for one of their cells, which may be full of a word that nobody named: to
+        subtract them would hide it from the error bars, and with few functions always might. Nor more than a quarter
+        of the numbers that cells can tell apart.
         """
         table = np.ascontiguousarray(cells, dtype=np.float64)
         state = _Subtraction(table, table.copy(), noise, candidates, np.zeros(len(candidates.labels)))
-        for _ in range(_PASSES):
+        for _ in range(_PASSES if len(table) >= TELLING_FUNCTIONS else 0):
             before = state.subtracted.copy()
             state._pass()
             if np.max(np.abs(state.subtracted - before)) <= 0.05 * np.sqrt(state._rest):
@@ -233,10 +250,26 @@ class _Subtraction:
         return state
 
     @property
+    def _scale(self) -> float:
+        """1/(1 - 1/B): a word's own share of what is expected in its cells."""
+        return 1 / (1 - 1 / int(self.table.shape[1]))
+
+    @property
+    def _freedom(self) -> int:
+        """How many numbers cells can tell apart: those of a function add up to its reports."""
+        functions, wide = self.table.shape
+        return int(functions * (wide - 1))
+
+    @property
+    def _fitted(self) -> float:
+        """Of every word, and of all else, the words that were fitted to the table took in this part: it is undone."""
+        return 1 / (1 - int(np.count_nonzero(self.subtracted)) / self._freedom)
+
+    @property
     def _rest(self) -> float:
         """The variance of a word's cells but for words subtracted there: the spread of the table, noise at least."""
         spread = self.residual.var(axis=1).sum() - self.subtracted.sum() / self.table.shape[1]
-        return max(float(spread), self.noise)
+        return self._scale**2 * self._fitted * max(float(spread) * self._fitted, self.noise)
 
     def scores(self) -> tuple[Floats, Floats, float]:
         """Estimates of all candidates; their variance in two parts, by heavier words and by all the rest.
@@ -255,14 +288,15 @@ class _Subtraction:
         usual = (self.table - self.residual) * self.table.shape[0] <= self._rest
         # Where most cells of a function are shared with heavy words, their share is counted twice: on the safe side.
         usual |= usual.mean(axis=1, keepdims=True) < 0.5
-        return ResidualLaw.of(self.residual, usual)
+        return ResidualLaw.of(self.residual, usual, self._scale * self._fitted)
 
     def _score(self, block: slice, buckets: _Buckets) -> tuple[Floats, Floats]:
         left, held = np.empty(len(buckets)), np.empty(len(buckets))
         _gather(self.residual, self.table, buckets, left, held)
-        own, wide = self.subtracted[block], self.table.shape[1]
-        even = (self.table.sum() - self.subtracted.sum()) / wide
-        return own + (left - even) / (1 - 1 / wide), np.maximum(held - left - own, 0)
+        own = self.subtracted[block]
+        even = (self.table.sum() - self.subtracted.sum()) / self.table.shape[1]
+        found = self._scale * np.where(own > 0, 1.0, self._fitted) * (left - even)
+        return own + found, self._scale**2 * np.maximum(held - left - own, 0)
 
     def _pass(self) -> None:
         places, rows, estimates = [], [], []
@@ -278,7 +312,14 @@ class _Subtraction:
         own = self.subtracted[order]
         others = float(self.subtracted.sum() - own.sum())
         _subtract(
-            self.residual, self.table, np.concatenate(rows)[falling], own, self.table.sum() - others, rest, _HEAVY
+            self.residual,
+            self.table,
+            np.concatenate(rows)[falling],
+            own,
+            self.table.sum() - others,
+            rest,
+            _HEAVY,
+            self._freedom // _FREE,
         )
         self.subtracted[order] = own
 
@@ -298,20 +339,36 @@ def _gather(residual: Floats, table: Floats, buckets: _Buckets, left: Floats, he
 
 @kernel
 def _subtract(
-    residual: Floats, table: Floats, buckets: _Buckets, own: Floats, reports: float, rest: float, heavy: float
+    residual: Floats,
+    table: Floats,
+    buckets: _Buckets,
+    own: Floats,
+    reports: float,
+    rest: float,
+    heavy: float,
+    most: int,
 ) -> None:
     """Estimate each word in turn, and put what it holds out of its cells before the next one; words come and go."""
     functions, wide = residual.shape
+    scale = 1 / (1 - 1 / wide)
     total = own.sum()
+    fitted = 0
     for word in range(len(buckets)):
         left = held = 0.0
+        fullest = -np.inf
         for function in range(functions):
             bucket = buckets[word, function]
             left += residual[function, bucket]
             held += table[function, bucket]
-        count = own[word] + (left - (reports - total) / wide) / (1 - 1 / wide)
-        heavier = max(held - left - own[word], 0.0)
-        if count <= heavy * np.sqrt(rest + heavier):
+            fullest = max(fullest, residual[function, bucket])
+        even = (reports - total) / wide
+        count = own[word] + scale * (left - even)
+        least = heavy * np.sqrt(rest + scale**2 * max(held - left - own[word], 0.0))
+        without = count - own[word] / functions - scale * (fullest - even / functions)
+        seen = count > least and without > least * np.sqrt(1 - 1 / functions)
+        if seen and fitted < most:
+            fitted += 1
+        else:
             count = 0.0
         change = count - own[word]
         if change != 0.0:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.estimate.base import Floats
+from shufflesum.mechanisms.frequencies import binomial_ends
 
 __all__ = ["ResidualLaw"]
 
@@ -25,14 +26,19 @@ class ResidualLaw:
     values: Floats
     below: Floats  # P(sum <= value)
     above: Floats  # P(sum >= value)
+    functions: int
+    buckets: int
+    even: float  # mean of all S cells of a word
+    scale: float
 
     @staticmethod
-    def of(residual: Floats, usual: NDArray[np.bool_]) -> ResidualLaw:
-        """Convolve the laws of all rows, of their usual cells only; some in each row must be.
+    def of(residual: Floats, usual: NDArray[np.bool_], scale: float = 1.0) -> ResidualLaw:
+        """Convolve the laws of all rows, of their usual cells only, times `scale`; some in each row must be.
 
         A value between two grid points is divided among them: the mean stays, the variance grows a little.
         """
-        centred = np.where(usual, residual - residual.mean(axis=1, keepdims=True), 0.0)
+        means = residual.mean(axis=1, keepdims=True)
+        centred = np.where(usual, scale * (residual - means), 0.0)
         deviation = float(np.sqrt(centred.var(axis=1).sum()))
         low, high = (float(ends.sum()) for ends in (centred.min(axis=1), centred.max(axis=1)))
         # Sums far beyond are impossible, or need more collisions at once than any level asks about.
@@ -49,7 +55,20 @@ class ResidualLaw:
         law = np.maximum(np.fft.fftshift(np.fft.irfft(transform, points)), 0)
         law /= law.sum()
         grid: Floats = (np.arange(points, dtype=np.float64) - points // 2) * step
-        return ResidualLaw(grid, np.cumsum(law), np.cumsum(law[::-1])[::-1])
+        below, above = np.cumsum(law), np.cumsum(law[::-1])[::-1]
+        functions, buckets = residual.shape
+        return ResidualLaw(grid, below, above, functions, buckets, float(means.sum()), scale)
+
+    def filled(self, tail: float) -> tuple[float, float]:
+        """What the lower and the upper end of a count must be multiplied with, because the table holds the word itself.
+
+        The law ought to be that of a table without the word's own c reports. A random choice of cells meets own cells
+        of the word k times, with Binomial(S, 1/B), and then finds k c/S reports fewer; more than k times it does with
+        at most this probability. So c - k c/S is at most what the law allows for, which for k = S says nothing; and c
+        itself is at least that.
+        """
+        _, hits = binomial_ends(self.functions, 1 / self.buckets, tail)
+        return 1 / self.scale, np.inf if hits == self.functions else 1 / (self.scale * (1 - hits / self.functions))
 
     def ends(self, tail: float) -> tuple[float, float]:
         """How far below and above its mean the sum lies with probability at most `tail`, each: both positive."""

@@ -232,7 +232,8 @@ class Add(Mechanism):
         if isinstance(domain, Choices):
             return f"up to {domain.most} chosen labels, {noise}"
         where = f" and the group, one of {len(domain.labels):,}," if isinstance(domain, Groups) else ","
-        own = f"the {self.digits} binary digits of all {_box(domain).dimension:,} coordinates that are 1"
+        digits = "binary digit" if self.digits == 1 else f"{self.digits} binary digits"
+        own = f"the {digits} of all {_box(domain).dimension:,} coordinates that are 1"
         return f"{own}{where} {noise}"
 
 

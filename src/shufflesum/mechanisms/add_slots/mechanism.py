@@ -61,6 +61,8 @@ class AddSlots(Mechanism):
     def check(self, domain: Domain) -> None:
         """Refuse what is not one label of each user, and more cells than a report can number."""
         _single(domain)
+        if isinstance(domain, Hashed) and domain.key is None:
+            raise ParameterError("missing-argument", "the key of the hash is missing, without which nobody can report")
         if self.cells(domain) > MOST_CELLS:
             raise ParameterError(
                 "too-many-cells",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from shufflesum.domain import Categories, Hashed
 from shufflesum.domain.hashed import KEY_BYTES, MOST_BUCKETS
 from shufflesum.errors import PrivacyError
+from shufflesum.mechanisms.add_slots.error import TELLING_FUNCTIONS
 from shufflesum.mechanisms.add_slots.mechanism import MOST_SLOTS, AddSlots
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.slots import noise_per_cell_guess, smallest_chance
@@ -18,7 +19,7 @@ __all__ = ["categories_choice", "hashed_choices"]
 
 _FULL = 0.97  # of the slots noise may fill so many, so that a guess need not be exact
 _FUNCTIONS = 64  # unless cells would be too many
-_MOST_CELLS = 1 << 25  # that an analyzer's table should have unasked: 256 MiB
+_MOST_CELLS = 1 << 25  # that an analyzer's table should have unasked, 256 MiB, unless buckets are millions
 _SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that are tried for open vocabularies
 
 
@@ -37,7 +38,7 @@ def hashed_choices(domain: Hashed, guarantee: Guarantee) -> Iterator[tuple[Hashe
         if buckets in found:
             return
         found.add(buckets)
-        functions = domain.functions or max(1, min(_FUNCTIONS, _MOST_CELLS // buckets))
+        functions = domain.functions or max(TELLING_FUNCTIONS, min(_FUNCTIONS, _MOST_CELLS // buckets))
         yield replace(domain, buckets=buckets, functions=functions, key=key), _certified(buckets, guarantee)
 
 
