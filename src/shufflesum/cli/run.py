@@ -21,7 +21,7 @@ from shufflesum.cli.label_options import (
 )
 from shufflesum.cli.options import note_missing_header, plan_options, progress_bar, table_options, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
-from shufflesum.domain import Box, Hashed
+from shufflesum.domain import Ball, Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -133,7 +133,7 @@ def command(
             estimate = aggregate_batches(
                 batches, plan, clip=clip, missing=missing, progress=progress, round_number=number
             )
-        names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Box) else None
+        names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
     note_missing_header(column_names(table), file, header)
