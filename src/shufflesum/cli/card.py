@@ -126,7 +126,7 @@ def _error(plan: Plan) -> list[str]:
             ]
         case Ball():
             return [
-                f"{each:.3g} per entry (root mean square, worst data); norm of the whole error {math.sqrt(error.total):.3g}",
+                f"{each:.3g} per entry (root mean square, worst data), {math.sqrt(error.total):.3g} in norm",
                 f"squared, all entries: {split}",
                 curator,
             ]

@@ -84,8 +84,8 @@ def command(
     options = LabelOptions(labels, bins, other, most, buckets, functions)
     ball = BallOptions(radius, center)
     ball.check(given, [*options.given, *_unfit_for_balls(words, columns, column)])
-    held = ball.domain(_shape(dimension, shape, None)) if radius is not None else None
-    held = held or _held(options, words, dimension, shape, columns, column)
+    within = None if radius is None else ball.domain(_shape(dimension, shape, None))
+    held = within or _held(options, words, dimension, shape, columns, column)
     given |= {"shape": held, "delta": delta}
     if columns is not None and not isinstance(held, Groups):
         given["columns"] = columns

@@ -1,7 +1,7 @@
 """Anything of the right kind, moved into a task's domain: nobody's data must keep them from taking part.
 
-Numbers are moved to the nearest bound, arrays into their structure, vectors into their ball, labels into `other` where the plan has it. A label
-that has no place in the plan is refused, before anything is sent.
+Numbers are moved to the nearest bound, arrays into their structure, vectors into their ball, labels into `other` where
+the plan has it. A label that has no place in the plan is refused, before anything is sent.
 """
 
 from __future__ import annotations
