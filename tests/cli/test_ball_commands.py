@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
 from tests.refusals import lacking
+from tests.service.client.stand_in import running, task_for
 
 import shufflesum as ss
 from shufflesum._rounding import upwards
@@ -216,6 +217,31 @@ def test_a_plan_fixes_the_radius(command: Command, refused: Refused, updates: ND
     assert command(*PLAN, "--dimension", SIZE, "--radius", "1", "-o", "plan.json").code == 0
     said = refused("updates.npy", "--plan", "plan.json", "--radius", "1")
     assert lacking(said, "[conflicting-arguments]", "--radius", "--plan") == []
+
+
+# send
+
+
+def test_rows_are_sent_whatever_their_norm_but_not_what_is_missing(
+    command: Command, folder: Path, updates: NDArray[np.float64]
+) -> None:
+    assert command(*PLAN, "--shape", "4,4", "--radius", "0.5", "-o", "plan.json").code == 0
+    rows = updates[:5].reshape(5, 4, 4) * np.array([1, 9, 1e9, 1, 1]).reshape(5, 1, 1)
+    np.save(folder / "rows.npy", rows)
+    with running() as shuffler:
+        task = task_for(shuffler, plan=ss.Plan.load(folder / "plan.json"))
+        (folder / "task.json").write_text(task.to_json())
+        sending = ("send", "--task", "task.json", "--contributions", "contributions")
+        assert command(*sending, "rows.npy", "--row", 2).code == 0
+        assert len(shuffler.bodies) == 1
+        assert command(*sending, "rows.npy").code == 0
+        assert [len(cells) for cells in shuffler.cells(task)] == [task.plan.reports] * 5
+        rows[4, 0, 0] = np.nan
+        np.save(folder / "rows.npy", rows)
+        for option in ((), ("--row", 4)):
+            refused = command(*sending[:-1], "others", "rows.npy", *option)
+            assert (refused.code, lacking(refused.err, "[missing-value]")) == (2, [])
+        assert len(shuffler.bodies) == 5
 
 
 # What is said and tried

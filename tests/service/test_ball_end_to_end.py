@@ -6,36 +6,34 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 from tests.forks import wait_until
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
+import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
 from shufflesum.domain import Ball
 from shufflesum.estimate import BallEstimate, estimate_of
-from shufflesum.mechanisms import ReplaceBits
-from shufflesum.plans import Plan
 from shufflesum.service.client import Client, estimates_in, fetch_estimate
-from shufflesum.testing import no_guarantee
 
 USERS = 60
 FALSE_ALARM = 1e-7
-PLAN = Plan(
-    Ball({"weight": (6, 7), "bias": (6,)}, radius=1.0, seed=bytes(range(16))),
-    ReplaceBits(bits=2, amplitude=1.0, tau=3.0),
-    no_guarantee(users=USERS, rounds=2),
-)
+BALL = Ball({"weight": (6, 7), "bias": (6,)}, radius=1.0, seed=bytes(range(16)))  # whose rounds have other signs
 
 
+@pytest.mark.filterwarnings("ignore::shufflesum.planning.UninformativePlanWarning")  # few users, and quick
+@pytest.mark.filterwarnings("ignore::shufflesum.planning.planner.BoxIsBetterWarning")
 def test_both_rounds_of_layers_end_in_their_own_mean(tmp_path: Path) -> None:
+    plan = ss.plan(users=USERS, shape=BALL, epsilon=20.0, delta=1e-3, rounds=2, max_reports=64)
     random = np.random.default_rng(8)
     middle = 0.8 * random.choice([-1.0, 1.0], 48) / np.sqrt(48)  # no small entries: wrong signs cannot pass for right
     rows = middle + 0.1 * random.normal(size=(USERS, 48)) / np.sqrt(48)
     held = [{"weight": row[:42].reshape(6, 7), "bias": row[42:]} for row in rows]
     names = [f"user {i}" for i in range(USERS)]
     with LossyProxy(lambda: shuffler.port, loss=0, seed=0) as front:
-        deployment = Deployment(tmp_path, PLAN, shuffler_url=front.url)
+        deployment = Deployment(tmp_path, plan, shuffler_url=front.url)
         with deployment.analyzer("--processes", "1") as analyzer, deployment.shuffler(analyzer.url) as shuffler:
             with Client(deployment.task, contributions=tmp_path / "contributions") as client:
                 client.upload(held[0], user=names[0])
@@ -55,7 +53,7 @@ def test_both_rounds_of_layers_end_in_their_own_mean(tmp_path: Path) -> None:
         assert estimate.layers["weight"].shape == (6, 7)
         within = estimate.error_norm(1 - FALSE_ALARM)
         assert np.linalg.norm(estimate.mean - truth) < within
-        other = estimate_of(PLAN, USERS, 0, estimate.table, None, 3 - number)
+        other = estimate_of(plan, USERS, 0, estimate.table, None, 3 - number)
         assert isinstance(other, BallEstimate)
         assert np.linalg.norm(other.mean - truth) > within
     assert said.exit_code == 0, said.exception
