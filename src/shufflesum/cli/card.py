@@ -33,7 +33,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
     guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
     numbers = isinstance(plan.domain, Ball | Box)
     lines = {
-        "collects": [] if numbers else _wrapped(collected(plan.domain)),
+        "collects": [] if isinstance(plan.domain, Box) else _wrapped(collected(plan.domain)),
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
         "each sends": [*_wrapped(plan.mechanism.describe(plan.domain)), sent(plan)],
         "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
@@ -124,6 +124,12 @@ def _error(plan: Plan) -> list[str]:
                 f"squared, all means: {split}",
                 curator,
             ]
+        case Ball():
+            return [
+                f"{each:.3g} per entry (root mean square, worst data), {math.sqrt(error.total):.3g} in norm",
+                f"squared, all entries: {split}",
+                curator,
+            ]
     return [
         f"{each:.3g} per coordinate (root mean square, worst data)",
         f"squared, all coordinates: {split}",
@@ -139,6 +145,8 @@ def _guess(plan: Plan) -> str:
             return "that half of the users hold each label"
         case Hashed():
             return "that nobody holds a word"
+        case Ball():
+            return "the centre"
     return "the middle of the bounds"
 
 

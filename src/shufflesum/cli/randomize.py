@@ -26,7 +26,11 @@ __all__ = ["command"]
 @target_options
 @click.option("--round", "round_number", type=int, help="The round of the plan that the reports are for.  [1]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
-@click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
+@click.option(
+    "--clip",
+    is_flag=True,
+    help="Move values to the nearest bound, or scale vectors down to the radius, instead of refusing the file.",
+)
 @click.option(
     "--missing",
     type=click.Choice(["refuse", "midpoint"]),

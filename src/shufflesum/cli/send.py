@@ -68,9 +68,10 @@ def command(
     """Randomize each row of FILE on this machine, seal it and send it; one row is one user.
 
     Values out of bounds are moved to the nearest bound and missing ones to the middle, because taking part must not
-    depend on the data. A file of contributions remembers who has contributed to which round, by --user-column or else
-    by row number: a second run sends only what is missing, and what was under way goes out again with the same bytes.
-    Without a user column, another file of other people needs another --contributions.
+    depend on the data; vectors longer than the plan's radius are scaled down to it. A file of contributions remembers
+    who has contributed to which round, by --user-column or else by row number: a second run sends only what is missing,
+    and what was under way goes out again with the same bytes. Without a user column, another file of other people needs
+    another --contributions.
 
     \b
     Example: shufflesum send --task task.json beats.csv

@@ -325,8 +325,9 @@ def published_plan(plan: Plan, epsilon: float) -> Plan:
 def warn_if_uninformative(chosen: Plan) -> None:
     """Say where guessing would do better."""
     if chosen.worse_than_guessing:
+        guess = "the centre" if isinstance(chosen.domain, Ball) else "the middle of the bounds"
         warnings.warn(
-            "with this plan the estimate can be worse than guessing the middle of the bounds; "
+            f"with this plan the estimate can be worse than guessing {guess}; "
             "more users, a larger epsilon or fewer coordinates would help",
             UninformativePlanWarning,
             stacklevel=3,
