@@ -116,17 +116,26 @@ def _mod(send: Callable[[Any, int, Context], RecordDict]) -> Mod:
             before, round_number = _instructions(message)
             reply = call_next(message, context)
             if reply.has_error():
-                return reply
+                log.warning("nothing was sent: training ended with an error: %s", reply.error.reason)
+                return _nothing_sent(message)
             after = _only(reply.content.array_records, "reply")
             update = difference(_layers(after), _layers(before))
             content = send(update, round_number, context)
+        # The reason stays here: what is wrong with an update, or with the data that it came from, is as private as they
+        # are. Of what is raised Flower would tell its server the text.
         except ShufflesumError as error:
-            # The reason stays here: what is wrong with an update is as private as the update.
             log.warning("nothing was sent: %s", error)
-            return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, "nothing was sent"), reply_to=message)
+            return _nothing_sent(message)
+        except Exception:
+            log.exception("nothing was sent")
+            return _nothing_sent(message)
         return Message(content, reply_to=message)
 
     return mod
+
+
+def _nothing_sent(message: Message) -> Message:
+    return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, "nothing was sent"), reply_to=message)
 
 
 class Shuffled(FedAvg):  # type: ignore[misc]
