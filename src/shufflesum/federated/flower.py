@@ -9,6 +9,7 @@ the update (its loss, how many examples it has) is not private, and does not lea
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -84,14 +85,14 @@ def upload_mod(
 ) -> Mod:
     """A mod under which a client sends sealed reports to the task's shuffler; its reply says only that it did.
 
-    `user` names the client among the contributions of this machine (by its Flower node unless given); the other
-    arguments are those of `shufflesum.service.client.Client`. A round that was sent before counts as sent.
+    `user` names the client among the contributions of this machine (by its node's configuration unless given). It must
+    depend on nothing that the server chooses: a client with a new name sends its round again, and counts twice. The
+    other arguments are those of `shufflesum.service.client.Client`. A round that was sent before counts as sent.
     """
     ball_domain(task.plan)
 
     def send(update: Any, round_number: int, context: Context) -> RecordDict:
-        flat = ball_domain(task.plan).flatten(_as_planned(task.plan, update))
-        label = f"node {context.node_id}" if user is None else user(context)
+        label = _own_name(context) if user is None else user(context)
         with Client(
             task,
             contributions=contributions,
@@ -100,7 +101,7 @@ def upload_mod(
             ca_file=ca_file,
         ) as client:
             try:
-                client.upload(flat.reshape(task.plan.shape), user=label, round_number=round_number)
+                client.upload(_as_planned(task.plan, update), user=label, round_number=round_number)
             except ContributedError:
                 log.info("round %d was sent before", round_number)
         return RecordDict({_RECORD: ConfigRecord({_PLAN: task.plan.id, ROUND_KEY: round_number})})
@@ -132,6 +133,11 @@ def _mod(send: Callable[[Any, int, Context], RecordDict]) -> Mod:
         return Message(content, reply_to=message)
 
     return mod
+
+
+def _own_name(context: Context) -> str:
+    """What whoever started the node calls it; its number, and a run's configuration, are the server's to choose."""
+    return "node " + json.dumps(dict(context.node_config), sort_keys=True)
 
 
 def _nothing_sent(message: Message) -> Message:

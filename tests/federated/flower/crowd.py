@@ -24,8 +24,9 @@ __all__ = ["Crowd", "context", "trainer"]
 TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # what a running ServerApp is told
 
 
-def context(node: int) -> Context:
-    return Context(run_id=1, node_id=node, node_config={}, state=RecordDict(), run_config={})
+def context(node: int, number: int | None = None) -> Context:
+    """A node's own; `number` is what the server calls it, if not the same."""
+    return Context(run_id=1, node_id=node if number is None else number, node_config={"partition-id": node}, state=RecordDict(), run_config={})
 
 
 def trainer(mod: Mod, updates: NDArray[np.float32] | None = None) -> ClientApp:
@@ -38,7 +39,7 @@ def trainer(mod: Mod, updates: NDArray[np.float32] | None = None) -> ClientApp:
         moved, done = {}, 0
         for name, array in arrays.items():
             values = array.numpy()
-            added = np.zeros(values.size) if updates is None else updates[own.node_id][done : done + values.size]
+            added = np.zeros(values.size) if updates is None else updates[int(own.node_config["partition-id"])][done : done + values.size]
             moved[name] = Array((values + np.reshape(added, values.shape)).astype(np.float32))
             done += values.size
         private = MetricRecord({"num-examples": 10 + own.node_id, "loss": 0.123})
