@@ -77,7 +77,10 @@ def test_a_round_is_estimated_once_and_only_after_it_began(plan: ss.Plan, tmp_pa
     with refusal("wrong-round", error=ReportsError):
         server.estimate(reports, 1)
     server.begin()
-    server.move(server.estimate(reports, 1))
+    mean = server.estimate(reports, 1)
+    with refusal("wrong-round", error=ReportsError):  # other coins for the same data: a second round in all but name
+        server.estimate(sent(plan, 1), 1)
+    server.move(mean)
     with refusal("wrong-round", error=ReportsError):
         server.estimate(reports, 1)
     second = server.begin()
@@ -147,6 +150,8 @@ def test_a_round_that_began_after_the_model_was_saved_waits(plan: ss.Plan, tmp_p
     again.restore(tmp_path / "model.npz")
     assert again.waiting == 1
     assert again.rounds_left == ROUNDS - 1
+    with refusal("wrong-round", error=ReportsError):  # nobody knows whether it was estimated before
+        again.estimate(sent(plan, 1), 1)
 
 
 def test_a_damaged_or_foreign_model_is_refused(plan: ss.Plan, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ the update (its loss, how many examples it has) is not private, and does not lea
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -84,14 +85,14 @@ def upload_mod(
 ) -> Mod:
     """A mod under which a client sends sealed reports to the task's shuffler; its reply says only that it did.
 
-    `user` names the client among the contributions of this machine (by its Flower node unless given); the other
-    arguments are those of `shufflesum.service.client.Client`. A round that was sent before counts as sent.
+    `user` names the client among the contributions of this machine (by its node's configuration unless given). It must
+    depend on nothing that the server chooses: a client with a new name sends its round again, and counts twice. The
+    other arguments are those of `shufflesum.service.client.Client`. A round that was sent before counts as sent.
     """
     ball_domain(task.plan)
 
     def send(update: Any, round_number: int, context: Context) -> RecordDict:
-        flat = ball_domain(task.plan).flatten(_as_planned(task.plan, update))
-        label = f"node {context.node_id}" if user is None else user(context)
+        label = _own_name(context) if user is None else user(context)
         with Client(
             task,
             contributions=contributions,
@@ -100,7 +101,7 @@ def upload_mod(
             ca_file=ca_file,
         ) as client:
             try:
-                client.upload(flat.reshape(task.plan.shape), user=label, round_number=round_number)
+                client.upload(_as_planned(task.plan, update), user=label, round_number=round_number)
             except ContributedError:
                 log.info("round %d was sent before", round_number)
         return RecordDict({_RECORD: ConfigRecord({_PLAN: task.plan.id, ROUND_KEY: round_number})})
@@ -116,17 +117,31 @@ def _mod(send: Callable[[Any, int, Context], RecordDict]) -> Mod:
             before, round_number = _instructions(message)
             reply = call_next(message, context)
             if reply.has_error():
-                return reply
+                log.warning("nothing was sent: training ended with an error: %s", reply.error.reason)
+                return _nothing_sent(message)
             after = _only(reply.content.array_records, "reply")
             update = difference(_layers(after), _layers(before))
             content = send(update, round_number, context)
+        # The reason stays here: what is wrong with an update, or with the data that it came from, is as private as they
+        # are. Of what is raised Flower would tell its server the text.
         except ShufflesumError as error:
-            # The reason stays here: what is wrong with an update is as private as the update.
             log.warning("nothing was sent: %s", error)
-            return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, "nothing was sent"), reply_to=message)
+            return _nothing_sent(message)
+        except Exception:
+            log.exception("nothing was sent")
+            return _nothing_sent(message)
         return Message(content, reply_to=message)
 
     return mod
+
+
+def _own_name(context: Context) -> str:
+    """What whoever started the node calls it; its number, and a run's configuration, are the server's to choose."""
+    return "node " + json.dumps(dict(context.node_config), sort_keys=True)
+
+
+def _nothing_sent(message: Message) -> Message:
+    return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, "nothing was sent"), reply_to=message)
 
 
 class Shuffled(FedAvg):  # type: ignore[misc]

@@ -79,6 +79,7 @@ class Training:
         self.memory = Memory()
         self._rounds = rounds if isinstance(rounds, RoundsUsed) else RoundsUsed(rounds, plan)
         self._moved = self._rounds.used  # the last round that the model has, or never will have
+        self._open: int | None = None  # begun here, and not estimated
         self._source = source
 
     @property
@@ -94,17 +95,20 @@ class Training:
 
     def begin(self) -> int:
         """Begin the next round, durably, and give its number; refused after the plan's last ("rounds-spent")."""
-        return self._rounds.begin()
+        self._open = self._rounds.begin()
+        return self._open
 
     def estimate(self, reports: Iterable[Reports], round_number: int) -> Estimate:
         """The mean update from all clients' reports of the round that was begun last, shuffled as a whole.
 
-        Refused below the plan's users; the round is spent all the same.
+        Refused below the plan's users; the round is spent all the same. Once for each round, and only by the training
+        that began it: reports that are collected again have other coins, which no guarantee counts.
         """
-        if round_number != self.waiting:
+        if round_number != self._open or round_number != self.waiting:
             raise ReportsError(
                 "wrong-round",
-                f"round {round_number} is not the one that was begun and waits (that is {self.waiting}); begin() one",
+                f"round {round_number} was not begun here, or has been estimated, or another was begun since; begin() "
+                "the next one",
             )
         analyzer = Analyzer(self.plan, round_number=round_number)
         pieces = list(reports)
@@ -112,7 +116,9 @@ class Training:
             raise ReportsError(
                 "too-few-users", f"no reports of round {round_number}; {self.plan.users} users are needed"
             )
-        return analyzer.analyze(shuffle(Reports.concatenate(pieces), source=self._source))
+        found = analyzer.analyze(shuffle(Reports.concatenate(pieces), source=self._source))
+        self._open = None
+        return found
 
     def move(self, mean: Estimate | Parameters) -> Parameters:
         """The model after the server's step with this mean update; it replaces `parameters`."""

@@ -24,8 +24,10 @@ __all__ = ["Crowd", "context", "trainer"]
 TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # what a running ServerApp is told
 
 
-def context(node: int) -> Context:
-    return Context(run_id=1, node_id=node, node_config={}, state=RecordDict(), run_config={})
+def context(node: int, number: int | None = None) -> Context:
+    """A node's own; `number` is what the server calls it, if not the same."""
+    called = node if number is None else number
+    return Context(run_id=1, node_id=called, node_config={"partition-id": node}, state=RecordDict(), run_config={})
 
 
 def trainer(mod: Mod, updates: NDArray[np.float32] | None = None) -> ClientApp:
@@ -35,13 +37,14 @@ def trainer(mod: Mod, updates: NDArray[np.float32] | None = None) -> ClientApp:
     @app.train()  # type: ignore[untyped-decorator]
     def train(message: Message, own: Context) -> Message:
         arrays = next(iter(message.content.array_records.values()))
+        node = int(own.node_config["partition-id"])
         moved, done = {}, 0
         for name, array in arrays.items():
             values = array.numpy()
-            added = np.zeros(values.size) if updates is None else updates[own.node_id][done : done + values.size]
+            added = np.zeros(values.size) if updates is None else updates[node][done : done + values.size]
             moved[name] = Array((values + np.reshape(added, values.shape)).astype(np.float32))
             done += values.size
-        private = MetricRecord({"num-examples": 10 + own.node_id, "loss": 0.123})
+        private = MetricRecord({"num-examples": 10 + node, "loss": 0.123})
         return Message(RecordDict({"arrays": ArrayRecord(moved), "metrics": private}), reply_to=message)
 
     @app.evaluate()  # type: ignore[untyped-decorator]

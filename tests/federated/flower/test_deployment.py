@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 pytest.importorskip("flwr", reason="Flower is not installed; make test-flower runs these tests")
 
 from flwr.app import ArrayRecord
-from tests.federated.flower.crowd import Crowd, trainer
+from tests.federated.flower.crowd import Crowd, context, trainer
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
@@ -54,9 +56,12 @@ def test_a_training_through_shuffler_and_analyzer_shows_flower_nothing_but_who_t
             training, moved = start(timeout=1.0)
             assert (moved, training.waiting) == (False, 1)
             crowd.silent = set()
+            crowd.contexts = [context(node, number=1000 + node) for node in range(USERS)]  # a server may call them so
             training, moved = start(timeout=60.0)  # the same round goes on, and nobody counts twice
             assert (moved, training.waiting, training.rounds_left) == (True, None, ROUNDS - 1)
             assert analyzer.metric("shufflesum_reports_rejected_total") == 0
+            with closing(sqlite3.connect(tmp_path / "contributions")) as contributions:
+                assert contributions.execute("SELECT count(*) FROM contributions").fetchone() == (USERS,)
             training, moved = start(timeout=60.0)
             assert (moved, training.rounds_left) == (True, 0)
     found = np.concatenate([layer.reshape(-1) for layer in training.parameters.values()])

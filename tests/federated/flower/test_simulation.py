@@ -11,7 +11,7 @@ from tests.refusals import refusal
 
 pytest.importorskip("flwr", reason="Flower is not installed; make test-flower runs these tests")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from tests.federated.flower.crowd import Crowd, context, trainer
 
 import shufflesum as ss
@@ -105,6 +105,21 @@ def test_what_is_wrong_with_an_update_stays_with_the_client(plan: ss.Plan, bad: 
     reply = trainer(reports_mod(plan), rows)(instruction(1), context(0))
     assert reply.has_error()
     assert reply.error.reason == "nothing was sent"
+
+
+def test_what_a_client_raises_while_it_trains_stays_with_the_client(plan: ss.Plan) -> None:
+    secret = "the label of row 3 is 'ill'"
+
+    def raises(message: Message, _: Context) -> Message:
+        raise ValueError(secret)
+
+    def replies(message: Message, _: Context) -> Message:
+        return Message(Error(0, secret), reply_to=message)
+
+    for train in (raises, replies):
+        reply = reports_mod(plan)(instruction(1), context(0), train)
+        assert reply.has_error()
+        assert reply.error.reason == "nothing was sent"
 
 
 def test_messages_that_are_no_round_of_this_plan_get_no_reports(plan: ss.Plan) -> None:
