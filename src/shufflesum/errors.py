@@ -55,6 +55,7 @@ Problem = Literal[
     "not-symmetric",
     "not-text",
     "other-columns",
+    "other-layers",
     "out-of-bounds",
     "outside-span",
     "repeated-user",

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,6 +180,12 @@ def test_tensors_pass_for_arrays_and_keep_single_precision() -> None:
     flat = Ball(3, radius=10.0)
     np.testing.assert_array_equal(flat.prepare(flat.rows(Tensor(np.ones((2, 3))))), np.ones((2, 3)))
     np.testing.assert_array_equal(flat.prepare(flat.rows([Tensor(np.ones(3)), Tensor(np.ones(3))])), np.ones((2, 3)))
+
+
+def test_a_table_has_one_vector_in_each_row() -> None:
+    table = pa.table({"a": [0.5, 0.25], "b": [0.0, -0.5]})
+    ball = Ball(2, radius=1.0)
+    np.testing.assert_array_equal(ball.prepare(ball.rows(table)), [[0.5, 0.0], [0.25, -0.5]])
 
 
 @pytest.mark.parametrize(

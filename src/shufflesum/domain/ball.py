@@ -159,11 +159,15 @@ class Ball:
         """The same ball with this seed."""
         return Ball(self.structure, self.radius, self.center, seed, self.round_number)
 
-    def signs(self) -> NDArray[np.int8]:
-        """This round's signs of all entries, 1 or -1."""
+    def drawn_seed(self) -> bytes:
+        """The seed, which must have been drawn."""
         if self.seed is None:
             raise ParameterError("missing-argument", "the seed is drawn when a plan is made; take plan.domain")
-        return signs(self.seed, self.round_number, self.dimension)
+        return self.seed
+
+    def signs(self) -> NDArray[np.int8]:
+        """This round's signs of all entries, 1 or -1."""
+        return signs(self.drawn_seed(), self.round_number, self.dimension)
 
     def flatten(self, update: Update) -> Floats:
         """One user's arrays as a vector of d numbers; other shapes, layers or orders are refused."""
@@ -220,7 +224,7 @@ class Ball:
         if not clip:
             self._refuse(flat, squares, most, first_row)
         self._refuse_unless_finite(flat, first_row)
-        return self._clipped(flat, squares > self.radius**2)
+        return self._clipped(flat, squares)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal ball, in its first round; the seed in hexadecimal."""
@@ -273,13 +277,14 @@ class Ball:
             return real_array(update, DataError, what)
         return self.structure.flatten(update, what)
 
-    def _clipped(self, flat: Floats, longer: NDArray[np.bool_]) -> Floats:
-        clipped = flat.copy()
-        for row in np.flatnonzero(longer):
-            # by the largest entry first: squares of large numbers would be infinite
+    def _clipped(self, flat: Floats, squares: NDArray[np.float64]) -> Floats:
+        factors = np.where(squares > self.radius**2, self.radius / np.sqrt(np.maximum(squares, 1e-300)), 1.0)
+        for row in np.flatnonzero(np.isinf(squares)):
+            # by the largest entry first: squares of large numbers are infinite
             largest = float(np.abs(flat[row]).max())
-            scaled = flat[row].astype(np.float64) / largest
-            clipped[row] = scaled * (self.radius / float(np.linalg.norm(scaled)))
+            factors[row] = self.radius / float(np.linalg.norm(flat[row] / largest)) / largest
+        clipped = np.empty_like(flat)
+        _scale(flat, factors, clipped)
         return clipped
 
     def _refuse_unless_finite(self, flat: Floats, first_row: int) -> None:
@@ -338,3 +343,11 @@ def _squared_norms(rows: NDArray[Any], out: NDArray[np.float64]) -> None:
         for k in range(8):
             total += lanes[k]
         out[i] = total
+
+
+@kernel
+def _scale(rows: NDArray[Any], factors: NDArray[np.float64], out: NDArray[Any]) -> None:
+    for i in range(rows.shape[0]):
+        row, scaled, factor = rows[i], out[i], factors[i]
+        for j in range(row.size):
+            scaled[j] = np.float64(row[j]) * factor

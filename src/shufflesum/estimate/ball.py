@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from shufflesum.domain import Ball, real_array
 from shufflesum.errors import ParameterError
@@ -58,17 +58,16 @@ class BallEstimate(Estimate):
         reach, mean = self._ball.radius * self._bits.reach(tail, target), self.mean
         return mean - reach, mean + reach
 
-    def linear(self, weights: ArrayLike, *, target: Target = "users") -> tuple[float, float]:
+    def linear(self, weights: Any, *, target: Target = "users") -> tuple[float, float]:
         """The sum of weights times the mean's entries, and its standard error.
 
         `weights` are public, of the mean's shape, or in layers as the plan's shape was given.
         """
         ball = self._ball
-        given: Any = weights
-        if isinstance(given, np.ndarray) and given.shape == (ball.dimension,):
-            flat = real_array(given, ParameterError, "weights")
+        if isinstance(weights, np.ndarray) and weights.shape == (ball.dimension,):
+            flat = real_array(weights, ParameterError, "weights")
         else:
-            flat = ball.structure.flatten(given, "weights")
+            flat = ball.structure.flatten(weights, "weights")
         values = flat.astype(np.float64)
         length = float(np.linalg.norm(values))
         return float(values @ self._vector), ball.radius * length * self._bits.deviation(target)

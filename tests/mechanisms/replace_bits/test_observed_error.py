@@ -30,7 +30,7 @@ def kinds_of(data: str, dimension: int) -> NDArray[np.float64]:
         vectors *= rng.uniform(size=vectors.shape) < 3 / dimension
         vectors[:, 0] += 1e-3
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / lengths * (0.3 if data == "sparse" else 1.0)
+    return np.asarray(vectors / lengths * (0.3 if data == "sparse" else 1.0))
 
 
 def batches(kinds: NDArray[np.float64], users: int) -> Iterator[NDArray[np.float32]]:

@@ -67,7 +67,7 @@ class ReplaceBits(Mechanism):
     def check(self, domain: Domain) -> None:
         """Refuse what is no ball with a seed, and more reports than can be numbered."""
         ball = as_ball(domain)
-        ball.signs()
+        ball.drawn_seed()
         if max(self.cells(ball), self.reports(ball)) > MOST_CELLS:
             raise ParameterError(
                 "too-many-cells",

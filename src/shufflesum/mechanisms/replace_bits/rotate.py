@@ -19,7 +19,7 @@ __all__ = ["LEVEL_BITS", "hadamard", "rotated", "squares_allowed"]
 
 LEVEL_BITS = 15
 _ONE = 1 << LEVEL_BITS
-_IN_CACHE = 1 << 13  # numbers that a core's first cache holds: these are transformed before others are looked at
+_IN_CACHE = 1 << 11  # numbers that a core's first cache holds well: these are transformed before others
 _SHRINKS = 10
 
 
@@ -38,6 +38,20 @@ def _eights(x: NDArray[Any]) -> None:
         e, f, g, h = e + g, f + h, e - g, f - h
         x[i], x[i + 1], x[i + 2], x[i + 3] = a + e, b + f, c + g, d + h
         x[i + 4], x[i + 5], x[i + 6], x[i + 7] = a - e, b - f, c - g, d - h
+
+
+@kernel
+def _sixty_fours(x: NDArray[Any]) -> None:
+    """The next three, 64 numbers at a time: eight side by side, so that the inner loop is one vector wide."""
+    for i in range(0, x.size, 64):
+        y = x[i : i + 64]
+        for j in range(8):
+            a, b, c, d = y[j] + y[j + 8], y[j] - y[j + 8], y[j + 16] + y[j + 24], y[j + 16] - y[j + 24]
+            e, f, g, h = y[j + 32] + y[j + 40], y[j + 32] - y[j + 40], y[j + 48] + y[j + 56], y[j + 48] - y[j + 56]
+            a, b, c, d = a + c, b + d, a - c, b - d
+            e, f, g, h = e + g, f + h, e - g, f - h
+            y[j], y[j + 8], y[j + 16], y[j + 24] = a + e, b + f, c + g, d + h
+            y[j + 32], y[j + 40], y[j + 48], y[j + 56] = a - e, b - f, c - g, d - h
 
 
 @kernel
@@ -70,13 +84,14 @@ def _strides(x: NDArray[Any], stride: int) -> None:
 @kernel
 def hadamard(x: NDArray[Any]) -> None:
     """Multiply by Hadamard's matrix of entries (-1)^(ones of i & j), in place; the size is a power of two."""
-    if x.size < 8:
+    if x.size < 64:
         _strides(x, 1)
         return
     part = min(x.size, _IN_CACHE)
     for i in range(0, x.size, part):
         _eights(x[i : i + part])
-        _strides(x[i : i + part], 8)
+        _sixty_fours(x[i : i + part])
+        _strides(x[i : i + part], 64)
     _strides(x, part)
 
 
