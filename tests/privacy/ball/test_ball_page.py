@@ -9,6 +9,7 @@ import shufflesum.privacy.ball
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = Path(shufflesum.privacy.ball.__file__).parent
+FOLDERS = (PACKAGE.parent, PACKAGE.parents[1], ROOT)
 PAGE = (ROOT / "docs" / "privacy-ball.md").read_text()
 NAMED = re.compile(r"`([\w/]+\.py)`((?:(?:,| and)\s+`[\w.]+`)*)")  # `module.py`, `function` and `function`
 
@@ -17,7 +18,7 @@ def test_every_module_and_function_named_on_the_page_is_where_it_says() -> None:
     named = [(path, re.findall(r"`([\w.]+)`", names)) for path, names in NAMED.findall(PAGE)]
     assert sum(len(names) for _, names in named) > 20
     for path, names in named:
-        file = next((folder / path for folder in (PACKAGE.parent, ROOT) if (folder / path).exists()), None)
+        file = next((folder / path for folder in FOLDERS if (folder / path).exists()), None)
         assert file is not None, path
         for name in names:
             assert re.search(rf"\b(def|class) {name.split('.')[-1]}\b", file.read_text()), (path, name)

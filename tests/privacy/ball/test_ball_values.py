@@ -23,7 +23,7 @@ from shufflesum.privacy.ball import (
 )
 from shufflesum.privacy.ball.domination import strength
 from shufflesum.privacy.ball.others import law
-from shufflesum.privacy.ball.renyi import ORDERS, _curvatures, profile_upper
+from shufflesum.privacy.ball.renyi import ORDERS, _curvatures, _raise_curvatures, profile_upper
 
 DELTA = 1e-6
 
@@ -213,3 +213,10 @@ def test_moments_grow_with_the_squared_difference_no_faster_than_charged(users: 
 def test_with_very_many_users_moments_are_left_out() -> None:
     assert np.all(profile_upper(10**9, 0.1, 0.01, 10, np.array([0.5, 5.0])) == 1.0)
     assert math.isfinite(strength(10**9, 0.1, 1e-12))
+
+
+def test_moments_count_masses_that_are_too_small_for_a_double() -> None:
+    found = np.zeros(1)
+    terms, order = np.array([0.0, 1.0, 0.0]), np.array([500.0])  # the outer terms vanished; at z = 0 there is nothing
+    _raise_curvatures(terms, np.zeros(2), 0.0, 0.0, 0.0, 0.5, order, found)
+    assert found[0] >= 1e-308 * 1.5 * 3.0**499

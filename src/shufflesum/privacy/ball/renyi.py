@@ -28,6 +28,7 @@ _WORK = 1e7  # terms x orders of all laws together
 _MOST_CELLS = 64
 _LONGEST = 6e4  # terms of a law: with so many users the Gaussian bound is better anyway, and moments are left out
 _LARGEST_EXPONENT = 600.0
+_VANISHED = 1e-300  # what terms and tails below the smallest double come to, counted where it weighs most
 
 
 @kernel
@@ -47,7 +48,7 @@ def _raise_curvatures(
     squares = 0.0
     for i in range(size):
         if i == 0 or i == size - 1:
-            masses[i] = 0.5 * terms[max(i - 1, 0)] + tail
+            masses[i] = 0.5 * terms[max(i - 1, 0)] + tail + _VANISHED
             place = -1.0 if i == 0 else 1.0
         else:
             masses[i] = 0.5 * (terms[i - 1] + terms[i])
