@@ -125,8 +125,8 @@ class ReplaceBits(Mechanism):
         )
 
     def influence(self, domain: Domain, users: int, dishonest: int) -> float:
-        """All bits of the dishonest chosen for one entry: tau/a radii, where the honest hold one at most, opposite."""
-        return dishonest / users * (1.0 + self.tau / self.amplitude)
+        """All reports of the dishonest chosen for one entry: tau/a radii, where chance might have had as much opposite."""
+        return dishonest / users * 2.0 * self.tau / self.amplitude
 
     def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> BitsAttack:
         """The victim at one end of an axis or at the other, which is everywhere after the rotation."""
