@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 IN_PROCESS := not slow and not servers and not cluster and not processes
 
-.PHONY: demo demo-service setup-postgres test test-fast test-slow coverage lint bench clean
+.PHONY: demo demo-service setup-postgres test test-fast test-slow test-flower coverage lint bench clean
 
 demo: .venv/.run-installed        ## aggregate a synthetic crowd privately and draw the result
 	$(BIN)/shufflesum demo -o demo-output
@@ -29,6 +29,9 @@ coverage: .venv/.dev-installed    ## which lines the tests in one process reach 
 test-slow: .venv/.dev-installed   ## the long statistical extras
 	$(BIN)/pytest -n 2 -m slow
 
+test-flower: .venv-flower/.installed  ## the adapter for Flower, whose pins are tight: in an environment of its own
+	.venv-flower/bin/pytest tests/federated/flower
+
 lint: .venv/.dev-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,7 +42,7 @@ bench: .venv/.bench-installed     ## speed as ratios, printed as the table of do
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv demo-output .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-flower demo-output .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:
@@ -56,4 +59,9 @@ clean:
 
 .venv/.bench-installed: .venv/.dev-installed
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
+
+.venv-flower/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip install --no-compile --quiet --disable-pip-version-check -e '.[flower,service]' 'flwr[simulation]' pytest hypothesis scipy
 	touch $@

@@ -5,12 +5,23 @@ from __future__ import annotations
 import platform
 import sys
 
-from benchmarks import accounting, added, batch, batch_shuffle, batch_spark, commands, labels, protocol, service
+from benchmarks import (
+    accounting,
+    added,
+    ball,
+    batch,
+    batch_shuffle,
+    batch_spark,
+    commands,
+    labels,
+    protocol,
+    service,
+)
 from benchmarks.timing import markdown
 
 
 def main() -> int:
-    parts = (protocol, added, labels, accounting, commands, batch, batch_shuffle, batch_spark, service)
+    parts = (protocol, added, labels, ball, accounting, commands, batch, batch_shuffle, batch_spark, service)
     table = [row for part in parts for row in part.rows()]
     print(f"Python {platform.python_version()}, {platform.machine()}\n")
     print(markdown(table))

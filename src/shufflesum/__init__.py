@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from shufflesum import privacy
 from shufflesum.aggregation import aggregate
-from shufflesum.domain import Categories, Choices, Groups, Hashed, Span, Symmetric
+from shufflesum.domain import Ball, Categories, Choices, Groups, Hashed, Span, Symmetric
 from shufflesum.errors import ShufflesumError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate
-from shufflesum.mechanisms import Add, AddSlots, Replace
+from shufflesum.estimate import BallEstimate, CountEstimate, Estimate, GroupEstimate, HashedEstimate
+from shufflesum.mechanisms import Add, AddSlots, Replace, ReplaceBits
 from shufflesum.planning import plan
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.reports import Reports
+from shufflesum.rounds import RoundsUsed
 
 __all__ = [
     "Add",
     "AddSlots",
     "Analyzer",
+    "Ball",
+    "BallEstimate",
     "Categories",
     "Choices",
     "CountEstimate",
@@ -30,7 +33,9 @@ __all__ = [
     "Plan",
     "Randomizer",
     "Replace",
+    "ReplaceBits",
     "Reports",
+    "RoundsUsed",
     "ShufflesumError",
     "Span",
     "Symmetric",

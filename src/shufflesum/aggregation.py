@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
-from shufflesum.domain import Categories, Choices, Groups, Hashed, Missing
+from shufflesum.domain import Ball, Categories, Choices, Groups, Hashed, Missing
 from shufflesum.domain._arrays import users_rows
 from shufflesum.domain.frames import FrameRows, split_column
 from shufflesum.errors import DataError, ParameterError
@@ -49,11 +49,12 @@ def aggregate(
     of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
     the matrix; otherwise `shape` is needed for a structure (`Symmetric`, `Span`) and for labels only. With `Categories`
     or `Hashed` the `arrays` are one label for each user, with `Choices` a list of labels, and with `Groups` the labels
-    are given as `group_by`, or are the column of that name in a table. The other arguments are those of
+    are given as `group_by`, or are the column of that name in a table. With a `Ball` of layers they may be a list of
+    updates, each a list or dictionary of arrays. The other arguments are those of
     `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
     """
     values = _grouped(arrays, group_by, shape)
-    if isinstance(shape, Categories | Choices | Groups | Hashed):
+    if isinstance(shape, Ball | Categories | Choices | Groups | Hashed):
         rows: Any = shape.rows(values)
     else:
         rows = users_rows(values)
@@ -95,17 +96,21 @@ def aggregate_batches(
     workers: int | None = None,
     source: RandomSource | None = None,
     progress: Callable[[int], None] | None = None,
+    round_number: int = 1,
 ) -> Estimate:
     """The same for data that comes in batches of rows and need not fit in memory, under a plan made before.
 
     `workers` threads share the work (all cores by default; one where a source is given, so that it stays repeatable).
-    `progress` is called with the number of rows done so far.
+    `progress` is called with the number of rows done so far. `round_number` is the plan's round that it is; programs
+    that run several count them with `shufflesum.RoundsUsed`.
     """
     if workers is None:
         # Each worker has a table of counts of its own; large tables are not worth the memory.
         workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // plan.cells)
     check_size("workers", workers, 1, 1 << 10)
-    tallies = [Tally(plan, clip=clip, missing=missing, source=source) for _ in range(workers)]
+    tallies = [
+        Tally(plan, clip=clip, missing=missing, source=source, round_number=round_number) for _ in range(workers)
+    ]
     done = 0
     with Workers(tallies) as pool:
         for rows in pool.map(_take, _numbered(batches)):

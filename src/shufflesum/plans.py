@@ -132,6 +132,10 @@ class Plan:
         """Whether all users' noise is drawn at once, where one process holds their data: nothing can be sent."""
         return bool(self.mechanism.choices().get("one_process"))
 
+    def check_round(self, number: int) -> None:
+        """Refuse a round that the guarantee does not cover; rounds are numbered from 1."""
+        check_size("round_number", number, 1, self.rounds)
+
     def check_sending(self) -> None:
         """Refuse a plan under which no reports can have been sent."""
         if self.one_process:

@@ -55,7 +55,7 @@ def release(
         )
     table = counts.table.copy()
     table.setflags(write=False)
-    estimate = estimate_of(plan, counts.users, counts.rejected, table, broken)
+    estimate = estimate_of(plan, counts.users, counts.rejected, table, broken, counts.round_number)
     if type(estimate) is Estimate:
         _warn_of_unreported(estimate)
     return estimate
@@ -85,12 +85,11 @@ def why_broken(counts: Counts) -> str | None:
 
 
 def _warn_of_unreported(estimate: Estimate) -> None:
-    plan = estimate.plan
-    means = plan.mechanism.decode(plan.domain, estimate.table, estimate.users).mean
+    means = estimate.plan.mechanism.decode(estimate.domain, estimate.table, estimate.users).mean
     missing = np.flatnonzero(np.isnan(means))
     if len(missing):
         warnings.warn(
-            f"nobody reported {as_box(plan.domain).structure.describe(int(missing[0]))}"
+            f"nobody reported {as_box(estimate.domain).structure.describe(int(missing[0]))}"
             + (f" nor {len(missing) - 1} others" if len(missing) > 1 else "")
             + ": no estimate there (NaN); more users or more coordinates per user would help",
             UnreportedCoordinateWarning,

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from shufflesum._rounding import upwards
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import PlanError
 from shufflesum.plans import Plan
 
@@ -58,7 +58,7 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 ## What is assumed
 
 - The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}
-- Every user counts once in each round, and each device draws fresh, secret randomness.
+- Every user counts once in each round, and each device draws fresh, secret randomness.{_coin(plan)}
 - {_public(plan.domain)} and plan were chosen without looking at the data.
 - {_accountant(plan)}
 
@@ -74,7 +74,7 @@ first. That somebody took part, and how many did, is not hidden.{_large_delta(pl
 
 def collected(domain: Domain) -> str:
     """What is estimated, in words; of many labels the first ones are named."""
-    named = "" if isinstance(domain, Box) or domain.column is None else f", from column {domain.column!r}"
+    named = "" if isinstance(domain, Ball | Box) or domain.column is None else f", from column {domain.column!r}"
     match domain:
         case Categories() if domain.bins is not None:
             return f"how many users' numbers lie in each of {_listed(domain.names, 'bins')}{named}"
@@ -91,7 +91,11 @@ def collected(domain: Domain) -> str:
                 f"how many users hold any word that is asked for afterwards, one each, by {functions:,} hash functions "
                 f"with {buckets:,} buckets each{named}"
             )
-    return f"the mean and sum of arrays of shape {domain.shape} ({domain.dimension:,} numbers a user)"
+    within = ""
+    if isinstance(domain, Ball):
+        measured = "" if domain.center is None else ", measured from a public centre"
+        within = f", of a Euclidean norm of at most {upwards(domain.radius, 6)}{measured}"
+    return f"the mean and sum of arrays of shape {domain.shape} ({domain.dimension:,} numbers a user){within}"
 
 
 def _listed(names: Sequence[str], what: str) -> str:
@@ -107,16 +111,30 @@ def _public(domain: Domain) -> str:
             return "Groups, bounds"
         case Hashed():
             return "Hash functions"
+        case Ball():
+            return "Radius, centre"
     return "Bounds"
+
+
+def _coin(plan: Plan) -> str:
+    """Where rounding itself protects: a device that rounds to the nearest bit has no privacy at all."""
+    if not isinstance(plan.domain, Ball):
+        return ""
+    text = (
+        "- The coin that rounds is the privacy: devices must draw it freshly and secretly, for each bit anew. A coin that is "
+        "fixed, shared or left out voids the guarantee."
+    )
+    return "\n" + textwrap.fill(text, 120, subsequent_indent="  ")
 
 
 def dishonest(plan: Plan) -> str:
     """By how much users who send what they like can move what is estimated, in words."""
     few = max(1, plan.users // 100)
-    what, one, some = "a mean", upwards(plan.influence(1)), upwards(plan.influence(few))
+    what = "an entry of the mean" if isinstance(plan.domain, Ball) else "a mean"
+    one, some = upwards(plan.influence(1)), upwards(plan.influence(few))
     if isinstance(plan.domain, Groups):
         what = f"the mean of a group (one of {len(plan.domain.labels):,} equally large ones)"
-    elif not isinstance(plan.domain, Box):
+    elif not isinstance(plan.domain, Ball | Box):
         what = "a count of a word" if isinstance(plan.domain, Hashed) else "the count of a label"
         one, some = (_users(plan.users * plan.influence(users)) for users in (1, few))
     if plan.one_process:

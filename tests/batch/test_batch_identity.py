@@ -26,7 +26,6 @@ long_ids = st.text("0123456789abcdef", min_size=64, max_size=64)
 
 @st.composite
 def identities(draw: st.DrawFn) -> Identity:
-    sealed = draw(st.booleans())
     shuffle_id = draw(st.none() | short_ids)
     return Identity(
         stage="reports" if shuffle_id is None else "shuffled",
@@ -36,8 +35,8 @@ def identities(draw: st.DrawFn) -> Identity:
         contribution_ids=tuple(sorted(draw(st.sets(short_ids, min_size=1, max_size=5)))),
         shuffle_id=shuffle_id,
         written=None if shuffle_id is None else draw(st.integers(1, 10**15)),
-        task_id=draw(long_ids) if sealed else None,
-        round_number=draw(st.integers(1, 2**32 - 1)) if sealed else None,
+        task_id=draw(st.none() | long_ids),
+        round_number=draw(st.integers(1, 2**32 - 1)),
         names_id=draw(st.none() | short_ids),
     )
 
@@ -65,6 +64,14 @@ def test_every_run_has_ids_of_its_own() -> None:
 def test_a_round_that_the_plan_does_not_cover_is_refused() -> None:
     with refusal("wrong-round", "rounds 1", "to 1", error=ReportsError):
         Identity.for_task(noiseless_task(PLAN), 2)
+    with refusal("out-of-range", "round_number is 2", "1 and 1", error=ParameterError):
+        Identity.for_plan(PLAN, None, 2)
+
+
+def test_plain_reports_of_before_rounds_were_written_down_are_of_the_first() -> None:
+    assert Identity.from_json(PLAIN.to_json().replace('"round_number":1', '"round_number":null')) == PLAIN
+    with refusal("malformed", error=ReportsError):
+        Identity.from_json(SEALED.to_json().replace('"round_number":1', '"round_number":null'))
 
 
 def test_reports_of_several_sites_can_be_put_together() -> None:
@@ -89,12 +96,13 @@ def test_what_does_not_belong_together_is_named(other: Identity, refused: tuple[
 
 
 def test_two_shuffles_two_tasks_and_two_rounds_stay_apart() -> None:
-    for one, other, name in (
-        (PLAIN.shuffled(99), PLAIN.shuffled(99), "shuffle"),
-        (SEALED, replace(SEALED, task_id="b" * 64), "task bbbbbbbbbbbb"),
-        (SEALED, replace(SEALED, round_number=2), "round 2"),
+    for one, other, problem, name in (
+        (PLAIN.shuffled(99), PLAIN.shuffled(99), "mixed-reports", "shuffle"),
+        (SEALED, replace(SEALED, task_id="b" * 64), "mixed-reports", "task bbbbbbbbbbbb"),
+        (SEALED, replace(SEALED, round_number=2), "other-round", "round 2"),
+        (PLAIN, replace(PLAIN, round_number=2), "other-round", "round 2"),
     ):
-        with refusal("mixed-reports", name, error=ReportsError):
+        with refusal(problem, name, error=ReportsError):
             one.merge(other)
 
 
@@ -114,9 +122,10 @@ def test_two_shuffles_two_tasks_and_two_rounds_stay_apart() -> None:
         {"shuffle_id": "a" * 32},
         {"stage": "shuffled"},
         {"stage": "shuffled", "shuffle_id": 7},
-        {"task_id": "a" * 64},
-        {"round_number": 1},
-        {"task_id": "a" * 64, "round_number": 0},
+        {"task_id": "a" * 63},
+        {"round_number": 0},
+        {"round_number": "1"},
+        {"task_id": "a" * 64, "round_number": 1 << 32},
     ],
 )
 def test_what_no_run_could_have_written_is_refused(change: dict[str, Any]) -> None:

@@ -66,6 +66,33 @@ def test_reports_of_other_plans_are_refused(target: Target) -> None:
         records_for(target, Randomizer(other).randomize(np.zeros((1, 3))))
 
 
+def test_reports_of_other_rounds_are_refused_and_those_that_are_there_know_theirs() -> None:
+    plan = replace(PLAN, guarantee=replace(PLAN.guarantee, rounds=2))
+    plain, sealed = PlainTarget(plan, 2), SealedTarget(noiseless_task(plan), 2, KEY)
+    rows, table = grid_rows(4, plan)
+    for target in (plain, sealed):
+        assert target.identity().round_number == 2
+        with refusal("other-round", "round 1", "round 2", error=ReportsError):
+            records_for(target, Randomizer(plan).randomize(rows))
+        records = records_for(target, Randomizer(plan, round_number=2).randomize(rows))
+        reader: Target = replace(target, round_number=1)  # as an analyzer's, who takes the round from the files
+        reader.check(target.identity())
+        counts = Counts(plan, 2)
+        with reader.opening(target.identity(), 1) as open_records:
+            count_records(records, counts, open_records)
+            with refusal("other-round", error=ReportsError):
+                count_records(records, Counts(plan), open_records)
+        np.testing.assert_array_equal(counts.table, table)
+
+
+def test_files_of_a_round_that_the_plan_does_not_cover_are_refused() -> None:
+    for target in (OPEN, SECRET):
+        with refusal("out-of-range", "round_number is 2", error=ParameterError):
+            target.check(replace(target.identity(), round_number=2))
+    with refusal("out-of-range", "round_number is 2", error=ParameterError):
+        PlainTarget(PLAN, 2)
+
+
 def test_a_round_that_the_task_does_not_cover_is_refused() -> None:
     with refusal("wrong-round", "rounds 1", "to 1", error=ReportsError), replace(SECRET, round_number=2).encoding(1):
         pass

@@ -15,7 +15,7 @@ from tests.replaced import replace_of, with_guarantee, with_mechanism
 import shufflesum as ss
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Refused
+    from tests.cli.conftest import Command, Refused
 
 
 # The plan
@@ -121,6 +121,21 @@ def test_a_plan_file_of_the_format_before_is_refused_by_name(refused: Refused, f
 def test_a_plan_that_cannot_be_read(refused: Refused, good: str) -> None:
     assert lacking(refused(good, "--plan", "nowhere.json"), "[unreadable]", "nowhere.json") == []
     assert lacking(refused(good, "--plan", "out"), "[unreadable]", "out") == []
+
+
+def test_the_round_after_the_last_is_refused_and_nothing_is_written(
+    refused: Refused, command: Command, folder: Path, good: str
+) -> None:
+    plan = ss.plan(users=1000, shape=3, epsilon=1.0, delta=1e-6, coordinates=1, levels=3, rounds=2)
+    (folder / "plan.json").write_text(plan.to_json())
+    counted = ("--plan", "plan.json", "--rounds-file", "rounds.json")
+    for number in (1, 2):
+        assert command("run", good, *counted, "--json").estimate["round"] == number
+    assert lacking(refused(good, *counted), "[rounds-spent]", "rounds.json", "all 2 rounds") == []
+    (folder / "rounds.json").write_text("{}")
+    assert lacking(refused(good, *counted), "[damaged]", "rounds.json") == []
+    said = refused(good, "--epsilon", "1", "--delta", "1e-6", "--rounds-file", "rounds.json")
+    assert lacking(said, "[missing-argument]", "--rounds-file", "--plan") == []
 
 
 # The outputs

@@ -239,7 +239,7 @@ def test_domains_round_trip_through_json_exactly(domain: Box) -> None:
         ({}, ("malformed", "domain")),
         ({"kind": "box", "structure": {"kind": "dense", "shape": [2]}}, ("malformed", "domain")),
         ({"structure": {"kind": "dense", "shape": [2]}, "bounds": [0, 1]}, ("malformed", "domain")),
-        ({"kind": "ball", "structure": {"kind": "dense", "shape": [2]}, "bounds": [0, 1]}, ("malformed", "domain")),
+        ({"kind": "sphere", "structure": {"kind": "dense", "shape": [2]}, "bounds": [0, 1]}, ("malformed", "domain")),
         (
             {"kind": "box", "structure": {"kind": "dense", "shape": [2]}, "bounds": [0, 1], "more": 1},
             ("malformed", "domain"),

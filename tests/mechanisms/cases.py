@@ -10,21 +10,35 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shufflesum.cells import BLANK, MOST_CELLS
-from shufflesum.domain import Box, Categories, Choices, Domain
-from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, Sampling
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain
+from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits, Sampling
 from shufflesum.mechanisms.add import MOST_DIGITS
 from shufflesum.mechanisms.add_slots.mechanism import MOST_SLOTS
 from shufflesum.mechanisms.replace import MAX_LEVELS
+from shufflesum.mechanisms.replace_bits import MOST_BITS
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.add import MOST_TRIALS
 from shufflesum.testing import SeededSource
 
-__all__ = ["BOX", "CASES", "GUARANTEE", "PARAMETERS", "SOME", "Case", "sent_by", "some_labels", "some_rows", "table_of"]
+__all__ = [
+    "BALL",
+    "BOX",
+    "CASES",
+    "GUARANTEE",
+    "PARAMETERS",
+    "SOME",
+    "Case",
+    "sent_by",
+    "some_labels",
+    "some_rows",
+    "table_of",
+]
 
 SOME: dict[str, Mechanism] = {
     "replace": Replace(2, 3, 0.25),
     "add": Add(3, (40, 20, 10), (1 / 16, 1 / 16, 3 / 64), 60),
     "add-slots": AddSlots(3, 0.25),
+    "replace-bits": ReplaceBits(8, 0.5, 2.0),
 }
 PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
     "replace": st.builds(
@@ -47,6 +61,12 @@ PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
         AddSlots,
         slots=st.integers(1, MOST_SLOTS),
         chance=st.integers(0, 2**53 - 1).map(lambda numerator: numerator / 2**53),
+    ),
+    "replace-bits": st.builds(
+        ReplaceBits,
+        bits=st.integers(1, MOST_BITS),
+        amplitude=st.integers(1, 2**31).map(lambda numerator: numerator / 2**31),
+        tau=st.floats(1.0, 100.0),
     ),
 }
 GUARANTEE = Guarantee(1.0, 1e-6, users=500)
@@ -81,6 +101,7 @@ def frequencies(labels: Any) -> Any:
 
 
 BOX = Box.of((2, 2), (-1.0, 1.0))
+BALL = Ball((2, 2), radius=2.0, seed=bytes(range(16)))
 CASES: dict[str, Case] = {
     "replace, box": Case(SOME["replace"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2),
     "replace, categories": Case(Replace(1, 3, 0.25), Categories(4), some_labels, frequencies),
@@ -89,6 +110,9 @@ CASES: dict[str, Case] = {
         Add(1, (40,), (1 / 16,), 60), Choices(4, most=4), some_choices, lambda rows: rows.mean(axis=0)
     ),
     "add-slots, categories": Case(SOME["add-slots"], Categories(4), some_labels, frequencies),
+    "replace-bits, ball": Case(
+        SOME["replace-bits"], BALL, some_rows, lambda rows: rows.mean(axis=0).reshape(-1) / BALL.radius
+    ),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.mechanisms.cases import (
+    BALL,
     BOX,
     CASES,
     GUARANTEE,
@@ -29,12 +30,13 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum.audit.crowds import alike
 from shufflesum.cells import BLANK, MOST_CELLS
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.mechanisms import (
     MECHANISMS,
     Add,
     Mechanism,
+    ReplaceBits,
     Target,
     mechanism_from_json,
     mechanism_to_json,
@@ -146,8 +148,9 @@ def test_every_user_sends_as_many_reports_of_the_plans_cells_or_blanks(case: Cas
         (SOME["replace"], Box.of(2**31 - 1, (0.0, 1.0))),
         (SOME["add"], Box.of(2**31 - 1, (0.0, 1.0))),
         (Add(16, (1,) * 17, (0.5,) * 17, None), Groups(2**20, 2**20)),
+        (ReplaceBits(1 << 20, 0.5, 2.0), Ball(5000, radius=1.0, seed=bytes(16))),
     ],
-    ids=["replace", "add", "groups"],
+    ids=["replace", "add", "groups", "replace-bits"],
 )
 def test_a_domain_with_more_cells_than_reports_can_number_is_refused(mechanism: Mechanism, domain: Domain) -> None:
     with refusal("too-many-cells", error=ParameterError):
@@ -162,6 +165,11 @@ def test_a_domain_with_more_cells_than_reports_can_number_is_refused(mechanism: 
         (SOME["replace"], Hashed(10, 2)),
         (SOME["add"], Categories(4)),
         (SOME["add"], Hashed(10, 2)),
+        (SOME["replace"], BALL),
+        (SOME["add"], BALL),
+        (SOME["add-slots"], BALL),
+        (SOME["replace-bits"], BOX),
+        (SOME["replace-bits"], Categories(4)),
         (SOME["add-slots"], BOX),
         (SOME["add-slots"], Choices(4, most=2)),
         (SOME["add-slots"], Groups(2, 3)),
@@ -202,7 +210,7 @@ def test_the_predicted_error_is_what_is_seen_or_more(case: Case) -> None:
     for batch in range(batches):
         rows = case.rows(batch, users)
         mean = case.mechanism.decode(case.domain, table_of(case, sent_by(case, rows, batch)), users).mean
-        unit = 4.0 if case.domain is BOX else 1.0  # squared widths of the bounds
+        unit = 4.0 if case.domain in (BOX, BALL) else 1.0  # squared widths of the bounds, or the squared radius
         errors.append(unit * float(np.sum((mean - case.truth(rows)) ** 2)))
     predicted = case.mechanism.expected_error(case.domain, users).total
     seen, deviation = np.mean(errors), np.std(errors) / np.sqrt(batches)
@@ -244,7 +252,14 @@ def test_its_accounting_answers_from_both_sides_and_refuses_false_claims(case: C
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [("replace", (2, 2)), ("add", (2, 2)), ("add", Choices(4, most=2)), ("add-slots", Categories(4))]
+    ("kind", "shape"),
+    [
+        ("replace", (2, 2)),
+        ("add", (2, 2)),
+        ("add", Choices(4, most=2)),
+        ("add-slots", Categories(4)),
+        ("replace-bits", BALL),
+    ],
 )
 def test_its_choices_are_arguments_of_plan_that_lead_to_it_again(kind: str, shape: Any) -> None:
     mechanism: Any = Add(1, (1,), (0.5,), 5) if isinstance(shape, Choices) else SOME[kind]

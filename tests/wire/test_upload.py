@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
@@ -38,8 +39,8 @@ NOISELESS = NoiselessTask(
 )
 
 
-def randomized(task: Task, *row: float) -> Reports:
-    return Randomizer(task.plan).randomize(np.array([row]))
+def randomized(task: Task, *row: float, round_number: int = 1) -> Reports:
+    return Randomizer(task.plan, round_number=round_number).randomize(np.array([row]))
 
 
 def test_an_upload_carries_one_users_reports_to_the_analyzer() -> None:
@@ -52,7 +53,7 @@ def test_an_upload_carries_one_users_reports_to_the_analyzer() -> None:
 
 @given(st.lists(st.floats(-1, 1), min_size=4, max_size=4), st.integers(1, 2))
 def test_every_upload_of_a_task_has_the_same_size(row: list[float], round_number: int) -> None:
-    data = Upload.seal(TASK, randomized(TASK, *row), round_number).encode()
+    data = Upload.seal(TASK, randomized(TASK, *row, round_number=round_number), round_number).encode()
     assert len(data) == TASK.upload_bytes == 158
     assert Upload.decode(data, TASK).round_number == round_number
 
@@ -123,6 +124,18 @@ def test_anything_but_the_reports_of_one_user_is_refused(count: int) -> None:
 def test_reports_of_another_plan_are_refused() -> None:
     with refusal("other-plan", error=ReportsError):
         Upload.seal(TASK, randomized(NOISELESS, 0.0, 0.0, 0.0), 1)
+
+
+@pytest.mark.parametrize("round_number", [1, 2])
+def test_reports_of_another_round_are_not_sealed_and_those_opened_are_of_theirs(round_number: int) -> None:
+    plan = replace(NOISELESS.plan, guarantee=replace(NOISELESS.plan.guarantee, rounds=2))
+    task = replace(NOISELESS, plan=plan)
+    reports = randomized(task, 0.0, 0.0, 0.0, round_number=round_number)
+    with refusal("other-round", f"round {round_number}", f"round {3 - round_number}", error=ReportsError):
+        Upload.seal(task, reports, 3 - round_number)
+    upload = Upload.seal(task, reports, round_number)
+    opened, rejected = task.open_reports(upload.sealed, round_number, Opener(KEY, processes=1))
+    assert (opened.plan_id, opened.round_number, len(opened), rejected) == (plan.id, round_number, 3, 0)
 
 
 @pytest.mark.parametrize("round_number", [-1, 0, 3])

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_size
 from shufflesum.audit.crowds import alike
 from shufflesum.audit.evidence import chances, deviation
-from shufflesum.domain import Box, Groups
+from shufflesum.domain import Ball, Box, Groups
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Attack, Enclosure
 from shufflesum.plans import Plan
@@ -185,7 +185,7 @@ class _Crowd:
     def __init__(self, plan: Plan, row: Any) -> None:
         self.counts, self.users = Counts(plan), 0
         self._domain, self._row = plan.domain, row
-        entries = plan.domain.dimension if isinstance(plan.domain, Box | Groups) else 1
+        entries = plan.domain.dimension if isinstance(plan.domain, Ball | Box | Groups) else 1
         self._size = max(1, min(_CHUNK_REPORTS // plan.reports, _CHUNK_VALUES // entries))
         self._rows = alike(plan.domain, row, self._size)
 

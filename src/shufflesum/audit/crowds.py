@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.domain import Box, Domain, Groups
+from shufflesum.domain import Ball, Box, Domain, Groups
 
 __all__ = ["alike"]
 
@@ -14,7 +14,7 @@ __all__ = ["alike"]
 def alike(domain: Domain, row: Any, size: int, first: Any = None) -> Any:
     """What a domain takes for so many users: `row` for each, but `first`, if given, for the very first."""
     first = row if first is None else first
-    if isinstance(domain, Box):
+    if isinstance(domain, Ball | Box):
         rows = np.repeat(np.asarray(row)[None], size, axis=0)
         rows[0] = first
         return rows

@@ -37,7 +37,7 @@ def count(
     done = 0
     with (
         target.opening(identity, workers) as open_records,
-        Workers(Counts(plan) for _ in range(workers)) as pool,
+        Workers(Counts(plan, identity.round_number) for _ in range(workers)) as pool,
     ):
 
         def take(counts: Counts, unit: tuple[ReportFile, range]) -> int:

@@ -43,9 +43,9 @@ class Identity:
 
     `users` and `reports` are the plan's, so that a shuffler needs no plan to refuse a batch that is too small.
     `contribution_ids` (sorted) name the runs of the randomizer that the reports come from, `shuffle_id` the run of the
-    shuffler, and `written` is how many reports that wrote in all: a part never passes for the whole. Sealed reports
-    know their task and round too. `names_id` stands for the names of the users' columns, in order, where they had
-    some: a coordinate must mean the same to everybody.
+    shuffler, and `written` is how many reports that wrote in all: a part never passes for the whole. `round_number` is
+    the plan's round that they are for; sealed reports know their task too. `names_id` stands for the names of the
+    users' columns, in order, where they had some: a coordinate must mean the same to everybody.
     """
 
     stage: Stage
@@ -56,7 +56,7 @@ class Identity:
     shuffle_id: str | None = None
     written: int | None = None
     task_id: str | None = None
-    round_number: int | None = None
+    round_number: int = 1
     names_id: str | None = None
 
     def __post_init__(self) -> None:
@@ -83,26 +83,24 @@ class Identity:
         if self.shuffle_id is not None and self.written is not None:
             _check_id("shuffle_id", self.shuffle_id, _SHORT_ID)
             check_size("written", self.written, 1, _MOST)
-        if (self.task_id is None) != (self.round_number is None):
-            raise ParameterError(
-                "malformed", "task_id and round_number belong together; sealed reports have both, others neither"
-            )
-        if self.task_id is not None and self.round_number is not None:
+        check_size("round_number", self.round_number, 1, (1 << 32) - 1)
+        if self.task_id is not None:
             _check_id("task_id", self.task_id, _LONG_ID)
-            check_size("round_number", self.round_number, 1, (1 << 32) - 1)
         if self.names_id is not None:
             _check_id("names_id", self.names_id, _SHORT_ID)
 
     @classmethod
-    def for_plan(cls, plan: Plan, names: Sequence[str] | None = None) -> Self:
-        """A new contribution of plain reports, from columns of these names."""
-        return cls("reports", plan.id, plan.users, plan.reports, (fresh_id(),), names_id=_names_id(names))
+    def for_plan(cls, plan: Plan, names: Sequence[str] | None = None, round_number: int = 1) -> Self:
+        """A new contribution of plain reports for a round of a plan, from columns of these names."""
+        plan.check_round(round_number)
+        once, named = (fresh_id(),), _names_id(names)
+        return cls("reports", plan.id, plan.users, plan.reports, once, round_number=round_number, names_id=named)
 
     @classmethod
     def for_task(cls, task: Task, round_number: int, names: Sequence[str] | None = None) -> Self:
         """A new contribution of reports sealed for a round of a task."""
         task.check_round(round_number)
-        return replace(cls.for_plan(task.plan, names), task_id=task.id, round_number=round_number)
+        return replace(cls.for_plan(task.plan, names, round_number), task_id=task.id)
 
     @property
     def kind(self) -> ReportKind:
@@ -137,7 +135,7 @@ class Identity:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise ReportsError(
-                    "mixed-reports",
+                    "other-round" if word == "round" else "mixed-reports",
                     f"reports of {word} {_short(mine)} and of {word} {_short(theirs)} cannot be mixed; "
                     "keep them in folders of their own",
                 )
@@ -192,6 +190,8 @@ class Identity:
             raise ReportsError(
                 "malformed", "the description of the reports has no list of contribution ids; the file was changed"
             )
+        if document["round_number"] is None and document["task_id"] is None:
+            document["round_number"] = 1  # files of before plain reports knew their round
         try:
             return cls(**{**document, "contribution_ids": tuple(ids)})
         except ParameterError as error:

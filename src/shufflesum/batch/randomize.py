@@ -37,7 +37,7 @@ def randomize(
     progress: Callable[[int], None] | None = None,
     source: RandomSource | None = None,
 ) -> Dataset:
-    """Write the reports of all users into a new folder: plain ones under a plan, sealed ones for a task's round.
+    """Write the reports of all users into a new folder: plain ones for a plan's round, sealed ones for a task's.
 
     Either every row is randomized or an error names the first that cannot be, and there is no folder. After an
     interruption the same call keeps the parts that were finished: each has all reports of its range of users.
@@ -62,7 +62,10 @@ def randomize(
     with (
         StagedFolder(output, work, identity, restart=restart) as folder,
         target.encoding(workers) as encode,
-        Workers(Randomizer(plan, clip=clip, missing=missing, source=source) for _ in range(workers)) as pool,
+        Workers(
+            Randomizer(plan, clip=clip, missing=missing, source=source, round_number=target.round_number)
+            for _ in range(workers)
+        ) as pool,
     ):
         finished = folder.parts
 

@@ -1,4 +1,4 @@
-"""What reports are made for: a plan, or a round of a task, for which they are sealed.
+"""What reports are made for: a round of a plan, or of a task, for which they are sealed.
 
 Encoding and opening are here, once: the local engine and Spark both call these, so they cannot disagree.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +40,10 @@ class Target(Protocol):
         """What randomizer and analyzer agree on."""
 
     @property
+    def round_number(self) -> int:
+        """The round that new reports are for; of reports that are there, their identity says it."""
+
+    @property
     def kind(self) -> ReportKind:
         """Plain or sealed."""
 
@@ -58,13 +62,15 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainTarget:
-    """A plan; its reports can be read by anybody."""
+    """A round of a plan; its reports can be read by anybody."""
 
     plan: Plan
+    round_number: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a plan under which nothing can be sent."""
+        """Refuse a plan under which nothing can be sent, and a round that it does not cover."""
         self.plan.check_sending()
+        self.plan.check_round(self.round_number)
 
     @property
     def kind(self) -> ReportKind:
@@ -73,10 +79,10 @@ class PlainTarget:
 
     def identity(self, names: Sequence[str] | None = None) -> Identity:
         """That of a new contribution of reports, from columns of these names."""
-        return Identity.for_plan(self.plan, names)
+        return Identity.for_plan(self.plan, names, self.round_number)
 
     def check(self, identity: Identity) -> None:
-        """Refuse reports of another plan, and sealed ones."""
+        """Refuse reports of another plan, and sealed ones; the round is the reports' own."""
         _check_plan(identity, self.plan)
         if identity.kind is not PLAIN:
             raise ReportsError(
@@ -85,13 +91,13 @@ class PlainTarget:
 
     def encode(self, reports: Reports) -> Any:
         """Reports as they are, in their order."""
-        _check_reports(reports, self.plan)
+        _check_reports(reports, self)
         return PLAIN.records(reports.cells)
 
     def open(self, records: Any) -> tuple[Reports, int]:
         """Reports as they are; what can be none is rejected."""
         cells, rejected = cells_of(records)
-        return Reports(self.plan.id, cells), rejected
+        return Reports(self.plan.id, cells, self.round_number), rejected
 
     def encoding(self, workers: int) -> AbstractContextManager[Encode]:
         """Nothing to prepare."""
@@ -99,7 +105,7 @@ class PlainTarget:
 
     def opening(self, identity: Identity, workers: int) -> AbstractContextManager[Open]:
         """Nothing to prepare."""
-        return nullcontext(self.open)
+        return nullcontext(replace(self, round_number=identity.round_number).open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class SealedTarget:
         with Sealer(self.task.public_key, info, processes=workers) as seal:
 
             def encode(reports: Reports) -> Any:
-                _check_reports(reports, self.plan)
+                _check_reports(reports, self)
                 sealed: NDArray[np.uint8] = seal(encode_reports(shuffle(reports)))
                 return SEALED.records(sealed)
 
@@ -162,7 +168,6 @@ class SealedTarget:
             raise ParameterError(
                 "missing-argument", "sealed reports are opened with the analyzer's private key; give it (--key)"
             )
-        assert identity.round_number is not None
         number = identity.round_number
         with Opener(self.private_key, processes=workers) as opener:
 
@@ -197,12 +202,19 @@ def _check_plan(identity: Identity, plan: Plan) -> None:
         raise ReportsError(
             "changed-afterwards", "these reports name the plan, but with other users or reports; the files were changed"
         )
+    plan.check_round(identity.round_number)
 
 
-def _check_reports(reports: Reports, plan: Plan) -> None:
-    if reports.plan_id != plan.id:
+def _check_reports(reports: Reports, target: Target) -> None:
+    if reports.plan_id != target.plan.id:
         raise ReportsError(
             "other-plan",
-            f"these reports belong to plan {reports.plan_id[:12]}, not to plan {plan.id[:12]}; "
+            f"these reports belong to plan {reports.plan_id[:12]}, not to plan {target.plan.id[:12]}; "
             "randomize with the plan that they are for",
+        )
+    if reports.round_number != target.round_number:
+        raise ReportsError(
+            "other-round",
+            f"these reports are of round {reports.round_number}, not of round {target.round_number}; "
+            "randomize for the round that they are for",
         )

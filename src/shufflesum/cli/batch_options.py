@@ -48,7 +48,7 @@ def target_options(function: _F) -> _F:
 def load_target(
     plan_file: Path | None, task_file: Path | None, *, round_number: int | None = None, key_file: Path | None = None
 ) -> Target:
-    """What the reports are made for; a plan or a task must be given, and only a task has rounds and a key."""
+    """What the reports are made for; a plan or a task must be given, and only a task has a key."""
     from shufflesum.batch.targets import PlainTarget, SealedTarget
 
     if (plan_file is None) == (task_file is None):
@@ -57,13 +57,12 @@ def load_target(
             "missing-argument" if plan_file is None else "conflicting-arguments",
             f"--plan or --task must be given, and {given}; a task holds its plan",
         )
+    number = 1 if round_number is None else round_number
     if task_file is not None:
         key = None if key_file is None else load_private_key(key_file)
-        return SealedTarget(Task.load(task_file), 1 if round_number is None else round_number, key)
+        return SealedTarget(Task.load(task_file), number, key)
     assert plan_file is not None
-    if round_number is not None:
-        raise ParameterError("conflicting-arguments", "--round is for --task; plain reports have no round")
-    return PlainTarget(Plan.load(plan_file))
+    return PlainTarget(Plan.load(plan_file), number)
 
 
 def engine_options(function: _F) -> _F:

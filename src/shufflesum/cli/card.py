@@ -9,11 +9,11 @@ from rich.markup import escape
 
 from shufflesum._rounding import downwards, upwards
 from shufflesum.cli.printed import fallback
-from shufflesum.domain import Box, Categories, Choices, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Groups, Hashed
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Replace
 from shufflesum.mechanisms.add_slots.error import ASSUMED_LAW
-from shufflesum.planning import published_plan
+from shufflesum.planning import box_is_better, published_plan
 from shufflesum.plans import Plan
 from shufflesum.statement import collected, dishonest
 
@@ -31,15 +31,15 @@ def card(plan: Plan, spread: float | None = None) -> str:
     rounds = "" if plan.rounds == 1 else f", over {plan.rounds:,} rounds"
     honest = "" if plan.honest_fraction == 1 else f", {plan.honest_users:,} of them honest"
     guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
-    numbers = isinstance(plan.domain, Box)
+    numbers = isinstance(plan.domain, Ball | Box)
     lines = {
-        "collects": [] if numbers else _wrapped(collected(plan.domain)),
+        "collects": [] if isinstance(plan.domain, Box) else _wrapped(collected(plan.domain)),
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
         "each sends": [*_wrapped(plan.mechanism.describe(plan.domain)), sent(plan)],
         "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
         "error": _error(plan),
         "dishonest": _wrapped(f"at most, {dishonest(plan)}"),
-        "the paper": _wrapped(_published(plan)) if numbers else [],
+        "the paper": _wrapped(_published(plan)) if isinstance(plan.domain, Box) else [],
         "fallback": [f"{fallback(plan)} if shuffler and analyzer collude"],
         "mechanism": _wrapped(f"{plan.mechanism.word}. {_WHICH}") if isinstance(plan.domain, Box | Categories) else [],
     }
@@ -55,6 +55,8 @@ def card(plan: Plan, spread: float | None = None) -> str:
         lines["guarantee"].append(
             f"a delta of 1/users ({downwards(1 / plan.users)}) or more lets somebody be laid open: lower it"
         )
+    if box_is_better(plan):
+        lines["error"].append("bounds on each number, and mechanism add, would do better for so few of them")
     if plan.worse_than_guessing:
         lines["error"].append(f"so guessing {_guess(plan)} can do better: see the note")
     text = [f"[bold]Plan {plan.id[:16]}[/bold]"]
@@ -122,6 +124,12 @@ def _error(plan: Plan) -> list[str]:
                 f"squared, all means: {split}",
                 curator,
             ]
+        case Ball():
+            return [
+                f"{each:.3g} per entry (root mean square, worst data), {math.sqrt(error.total):.3g} in norm",
+                f"squared, all entries: {split}",
+                curator,
+            ]
     return [
         f"{each:.3g} per coordinate (root mean square, worst data)",
         f"squared, all coordinates: {split}",
@@ -137,6 +145,8 @@ def _guess(plan: Plan) -> str:
             return "that half of the users hold each label"
         case Hashed():
             return "that nobody holds a word"
+        case Ball():
+            return "the centre"
     return "the middle of the bounds"
 
 

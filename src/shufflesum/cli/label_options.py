@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed, Label
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Label
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.tables import option_of
 
@@ -89,7 +89,7 @@ def column_for(domain: Domain, chosen: Chosen | None) -> str | None:
     """The name of the column of labels under a plan, if one was given; it must be what the plan is for."""
     if chosen is None:
         return None
-    option, wanted = f"--{chosen[0].replace('_', '-')}", None if isinstance(domain, Box) else option_of(domain)
+    option, wanted = f"--{chosen[0].replace('_', '-')}", None if isinstance(domain, Ball | Box) else option_of(domain)
     if option != wanted:
         remedy = "leave it out" if wanted is None else f"name the column with {wanted}"
         raise ParameterError(

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from shufflesum._rounding import upwards
+from shufflesum.cli.ball_options import BallOptions, ball_options
 from shufflesum.cli.card import card
 from shufflesum.cli.label_options import LabelOptions, label_options
 from shufflesum.cli.options import columns_option, console, plan_options, warnings_as_notes
@@ -27,6 +28,7 @@ __all__ = ["command"]
 @click.option("--dimension", type=int, metavar="D", help="Numbers in each user's array, if it is a vector.")
 @click.option("--shape", metavar="D,D,...", help="Instead: the shape of each user's array, such as 28,28.")
 @columns_option("What the numbers are called: names, separated by commas; files must have just these columns.")
+@ball_options
 @label_options
 @click.option("--words", is_flag=True, help="Users hold any words, without a list of them.")
 @click.option("--column", metavar="NAME", help="What the column of labels or words is called in files.")
@@ -49,6 +51,8 @@ def command(
     dimension: int | None,
     shape: str | None,
     columns: list[str] | None,
+    radius: float | None,
+    center: Path | None,
     words: bool,
     column: str | None,
     labels: str | None,
@@ -71,13 +75,17 @@ def command(
     Example: shufflesum plan --users 50000 --dimension 100 --epsilon 1 --delta 1e-6 -o plan.json
              shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
              shufflesum plan --users 50000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 -o plan.json
+             shufflesum plan --users 6000 --dimension 7850 --radius 0.4 --rounds 30 --epsilon 2 --delta 1e-6
 
     --labels alone counts one label a user, with --most S up to S labels, with --dimension or --shape it is for means of
     numbers in groups. --bins counts numbers in bins, --words any words.
     """
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     options = LabelOptions(labels, bins, other, most, buckets, functions)
-    held = _held(options, words, dimension, shape, columns, column)
+    ball = BallOptions(radius, center)
+    ball.check(given, [*options.given, *_unfit_for_balls(words, columns, column)])
+    within = None if radius is None else ball.domain(_shape(dimension, shape, None))
+    held = within or _held(options, words, dimension, shape, columns, column)
     given |= {"shape": held, "delta": delta}
     if columns is not None and not isinstance(held, Groups):
         given["columns"] = columns
@@ -105,6 +113,11 @@ def command(
         for path in (output, plot):
             if path:
                 console.print(f"wrote {path}", markup=False)
+
+
+def _unfit_for_balls(words: bool, columns: list[str] | None, column: str | None) -> list[str]:
+    given = {"--words": words, "--columns": columns is not None, "--column": column is not None}
+    return [option for option, there in given.items() if there]
 
 
 def _held(

@@ -24,9 +24,13 @@ __all__ = ["command"]
 @click.command("randomize", short_help="Users' rows in files to a folder of reports.")
 @click.argument("users", type=click.Path(path_type=Path))
 @target_options
-@click.option("--round", "round_number", type=int, help="With --task: the round the reports are for.  [1]")
+@click.option("--round", "round_number", type=int, help="The round of the plan that the reports are for.  [1]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
-@click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
+@click.option(
+    "--clip",
+    is_flag=True,
+    help="Move values to the nearest bound, or scale vectors down to the radius, instead of refusing the file.",
+)
 @click.option(
     "--missing",
     type=click.Choice(["refuse", "midpoint"]),
@@ -99,6 +103,7 @@ def command(
                 columns=columns,
                 label_column=column,
                 user_column=user_column,
+                round_number=target.round_number,
             )
             _say(output, dataset, plan)
         return

@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from shufflesum.cli.options import console, progress_bar
+from shufflesum.errors import ParameterError
 from shufflesum.experiments.data import load, synthetic
+from shufflesum.experiments.federated.comparison import Federated, compare
 from shufflesum.experiments.reproduction import Request, reproduce
 from shufflesum.experiments.trials import Encoding
 from shufflesum.plots import require_plots
@@ -44,14 +46,38 @@ _QUICK_REPEATS = 3
     show_default=True,
     help="Of the six panels: as in the paper, or as in its authors' code.",
 )
-def command(data: Path | None, output: Path, repeats: int | None, quick: bool, encoding: Encoding) -> None:
+@click.option("--federated", is_flag=True, help="Train models instead, under five kinds of privacy.")
+@click.option(
+    "--mnist",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="With --federated: the folder of MNIST's four idx files.  [made-up pictures]",
+)
+def command(
+    data: Path | None,
+    output: Path,
+    repeats: int | None,
+    quick: bool,
+    encoding: Encoding,
+    federated: bool,
+    mnist: Path | None,
+) -> None:
     """Repeat the six panels of the paper's evaluation and show what changes with a certified guarantee.
 
     Both mechanisms, replace and add, are compared with what a trusted curator would have had. Writes DIR/report.html,
     one page that opens offline, and each figure as PNG, SVG and CSV. Without --data the beats are made up, and every
     figure says so.
+
+    With --federated two models are trained on clients' pictures instead, R times each with other seeds.
     """
     require_plots()
+    if mnist is not None and not federated:
+        raise ParameterError("conflicting-arguments", "--mnist is for --federated; give both, or neither")
+    if federated:
+        if data is not None or encoding != "paper":
+            raise ParameterError("conflicting-arguments", "--data and --encoding are not for --federated; use --mnist")
+        _federated(output, mnist, repeats or (1 if quick else 3), quick)
+        return
     beats = synthetic() if data is None else load(data)
     request = Request(
         folder=output,
@@ -71,4 +97,20 @@ def command(data: Path | None, output: Path, repeats: int | None, quick: bool, e
         console.print(f"- {line}", markup=False)
     if found.reused:
         console.print(f"{found.reused:,} measurements were kept from an earlier run, {found.measured:,} made")
+    console.print(f"report: {found.page}", markup=False)
+
+
+def _federated(output: Path, mnist: Path | None, seeds: int, quick: bool) -> None:
+    request = Federated(output, mnist, seeds, quick, shlex.join(["shufflesum", *sys.argv[1:]]))
+    try:
+        with progress_bar("percent done", 100) as progress:
+            found = compare(request, progress)
+    except KeyboardInterrupt:
+        click.echo(f"shufflesum: stopped; what was trained is kept, the same command goes on in {output}", err=True)
+        sys.exit(130)
+    console.print(f"data: {found.data}", markup=False)
+    for line in found.summary:
+        console.print(f"- {line}", markup=False)
+    if found.reused:
+        console.print(f"{found.reused:,} trainings were kept from an earlier run, {found.measured:,} made")
     console.print(f"report: {found.page}", markup=False)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from shufflesum.aggregation import aggregate_batches
+from shufflesum.cli.ball_options import BallOptions, ball_options
 from shufflesum.cli.label_options import (
     Chosen,
     LabelOptions,
@@ -20,10 +21,11 @@ from shufflesum.cli.label_options import (
 )
 from shufflesum.cli.options import note_missing_header, plan_options, progress_bar, table_options, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
-from shufflesum.domain import Box, Hashed
+from shufflesum.domain import Ball, Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
+from shufflesum.rounds import RoundsUsed
 from shufflesum.tables import Table, check_shape, column_names, open_table, rows_of, table_selection
 
 __all__ = ["command"]
@@ -36,9 +38,19 @@ __all__ = ["command"]
 @label_column_options
 @label_options
 @candidates_option
+@ball_options
 @plan_options
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
-@click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
+@click.option(
+    "--rounds-file",
+    type=click.Path(path_type=Path),
+    help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
+)
+@click.option(
+    "--clip",
+    is_flag=True,
+    help="Move values to the nearest bound, or scale vectors down to --radius, instead of refusing the file.",
+)
 @click.option(
     "--missing",
     type=click.Choice(["refuse", "midpoint"]),
@@ -62,7 +74,10 @@ def command(
     buckets: int | None,
     functions: int | None,
     candidates: Path | None,
+    radius: float | None,
+    center: Path | None,
     plan_file: Path | None,
+    rounds_file: Path | None,
     columns: list[str] | None,
     header: bool | None,
     array: str | None,
@@ -86,6 +101,7 @@ def command(
              shufflesum run survey.csv --categories answer --labels yes,no,unsure --epsilon 1 --delta 1e-6
              shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0 100 --epsilon 1 --delta 1e-6
              shufflesum run queries.csv --words query --candidates words.txt --epsilon 1 --delta 1e-6
+             shufflesum run updates.npy --radius 0.4 --clip --epsilon 2 --delta 1e-6
     """
     asked = None if candidates is None else read_words(candidates, "candidates")
     results = Results(as_json, output, plot, confidence, asked)
@@ -94,13 +110,15 @@ def command(
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
         chosen = options.implied or (None if asked is None else ("words", None))
     given = {name: value for name, value in plan_arguments.items() if value is not None}
-    with results.staged(file, plan_file, candidates) as write, warnings_as_notes():
-        planned = None if plan_file is None else _planned(plan_file, given, options)
+    ball = BallOptions(radius, center)
+    ball.check(given, [*_columns_of(chosen), *options.given])
+    with results.staged(file, plan_file, candidates, rounds_file, center) as write, warnings_as_notes():
+        planned = None if plan_file is None else _planned(plan_file, given, options.given + ball.given)
         domain = (chosen and options.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
         selection = {"columns": columns} if domain is None else table_selection(domain, column=column, columns=columns)
         table = open_table(file, header=header, user_column=user_column, array=array, **selection)
-        plan = _plan_for(file, table, chosen, options, given) if planned is None else planned
+        plan = _plan_for(file, table, chosen, options, ball, given) if planned is None else planned
         _check_table(file, table, plan)
         if isinstance(plan.domain, Hashed) and asked is None:
             raise ParameterError(
@@ -109,21 +127,45 @@ def command(
                 "anywhere",
             )
         results.check_plan(plan)
+        number = 1 if rounds_file is None else _next_round(rounds_file, plan, plan_file)
         with progress_bar("rows", table.rows) as progress:
             batches = rows_of(table, plan.domain)
-            estimate = aggregate_batches(batches, plan, clip=clip, missing=missing, progress=progress)
-        names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Box) else None
+            estimate = aggregate_batches(
+                batches, plan, clip=clip, missing=missing, progress=progress, round_number=number
+            )
+        names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
     note_missing_header(column_names(table), file, header)
     results.show(found, names, table.names)
 
 
-def _plan_for(file: Path, table: Table, chosen: Chosen | None, options: LabelOptions, given: dict[str, Any]) -> Plan:
+def _next_round(rounds_file: Path, plan: Plan, plan_file: Path | None) -> int:
+    if plan_file is None:
+        raise ParameterError(
+            "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
+        )
+    return RoundsUsed(rounds_file, plan).begin()
+
+
+def _columns_of(chosen: Chosen | None) -> list[str]:
+    return [] if chosen is None else [f"--{chosen[0].replace('_', '-')}"]
+
+
+def _plan_for(
+    file: Path,
+    table: Table,
+    chosen: Chosen | None,
+    options: LabelOptions,
+    ball: BallOptions,
+    given: dict[str, Any],
+) -> Plan:
     """A plan for just this file; it knows what the columns are called."""
     for name in ("epsilon", "delta"):
         if name not in given:
             raise ParameterError("missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan")
+    if (within := ball.domain(table.shape)) is not None:
+        return make_plan(users=table.rows, shape=within, one_process=True, **given)
     names = table.names or ()
     named = names if names and all(names) and len(set(names)) == len(names) else None
     if chosen is None:
@@ -135,9 +177,9 @@ def _plan_for(file: Path, table: Table, chosen: Chosen | None, options: LabelOpt
     return make_plan(users=table.rows, shape=domain, one_process=True, **given)
 
 
-def _planned(plan_file: Path, given: dict[str, Any], options: LabelOptions) -> Plan:
+def _planned(plan_file: Path, given: dict[str, Any], others: list[str]) -> Plan:
     """The plan of a file, and nothing beside it that it fixes."""
-    for extra in [f"--{name.replace('_', '-')}" for name in given] + options.given:
+    for extra in [f"--{name.replace('_', '-')}" for name in given] + others:
         raise ParameterError(
             "conflicting-arguments",
             f"{extra} cannot be given with --plan, which fixes it already; leave one of them out",

@@ -11,6 +11,7 @@ import click
 from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
 from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, task_option
 from shufflesum.domain import Domain, Rows
+from shufflesum.domain.ball import UpdateRows
 from shufflesum.domain.choices import ListRows
 from shufflesum.domain.groups import GroupRows
 from shufflesum.domain.label_columns import Words, value_at
@@ -67,9 +68,10 @@ def command(
     """Randomize each row of FILE on this machine, seal it and send it; one row is one user.
 
     Values out of bounds are moved to the nearest bound and missing ones to the middle, because taking part must not
-    depend on the data. A file of contributions remembers who has contributed to which round, by --user-column or else
-    by row number: a second run sends only what is missing, and what was under way goes out again with the same bytes.
-    Without a user column, another file of other people needs another --contributions.
+    depend on the data; vectors longer than the plan's radius are scaled down to it. A file of contributions remembers
+    who has contributed to which round, by --user-column or else by row number: a second run sends only what is missing,
+    and what was under way goes out again with the same bytes. Without a user column, another file of other people needs
+    another --contributions.
 
     \b
     Example: shufflesum send --task task.json beats.csv
@@ -155,6 +157,8 @@ def _value(rows: Rows, row: int) -> Any:
             return [value_at(rows.labels, place) for place in range(*rows.starts[row : row + 2].tolist())]
         case Words():
             return value_at(rows, row)
+        case UpdateRows():
+            return rows.updates[row]
     return rows[row : row + 1][0]
 
 

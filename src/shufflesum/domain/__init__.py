@@ -1,7 +1,7 @@
 """What a user holds, and how neighbours differ.
 
-Arrays in a box (any shape and structure, public bounds), one label out of a public list, several labels, a label and
-an array, or any text at all. Each domain takes what users hold to what a mechanism encodes.
+Arrays in a box (any shape and structure, public bounds) or in a ball (a bounded norm), one label out of a public list,
+several labels, a label and an array, or any text at all. Each domain takes what users hold to what a mechanism encodes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 from shufflesum.domain._arrays import real_array
+from shufflesum.domain.ball import Ball, UpdateRows
 from shufflesum.domain.bounds import Bounds
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import OTHER, Categories
@@ -20,7 +21,7 @@ from shufflesum.domain.groups import Grouped, GroupRows, Groups
 from shufflesum.domain.hashed import Hashed
 from shufflesum.domain.label_columns import Words
 from shufflesum.domain.labels import Label, Labels
-from shufflesum.domain.neighbours import EveryCoordinate, Neighbours, OneCell, SomeCells, TwoGroups
+from shufflesum.domain.neighbours import EveryCoordinate, InBall, Neighbours, OneCell, SomeCells, TwoGroups
 from shufflesum.domain.structure import (
     Dense,
     Span,
@@ -33,6 +34,7 @@ from shufflesum.errors import ParameterError, PlanError
 
 __all__ = [
     "OTHER",
+    "Ball",
     "Bounds",
     "Box",
     "Categories",
@@ -43,6 +45,7 @@ __all__ = [
     "Grouped",
     "Groups",
     "Hashed",
+    "InBall",
     "Label",
     "Labels",
     "Missing",
@@ -55,6 +58,7 @@ __all__ = [
     "Structure",
     "Symmetric",
     "TwoGroups",
+    "UpdateRows",
     "as_box",
     "domain_from_json",
     "real_array",
@@ -62,9 +66,9 @@ __all__ = [
     "structure_of",
 ]
 
-Domain: TypeAlias = Box | Categories | Choices | Groups | Hashed
+Domain: TypeAlias = Ball | Box | Categories | Choices | Groups | Hashed
 
-Rows: TypeAlias = NDArray[Any] | FrameRows | Words | ListRows | GroupRows
+Rows: TypeAlias = NDArray[Any] | FrameRows | Words | ListRows | GroupRows | UpdateRows
 """What `domain.rows` gives: one row for each user, with a length and slices of rows."""
 
 Prepared: TypeAlias = NDArray[Any] | Grouped | list[bytes]
@@ -83,6 +87,8 @@ def as_box(domain: Domain) -> Box:
 def domain_from_json(value: object) -> Domain:
     """The domain that wrote this with `to_json`; raises `PlanError` for anything else."""
     match value:
+        case {"kind": "ball"}:
+            return Ball.from_json(value)
         case {"kind": "box"}:
             return Box.from_json(value)
         case {"kind": "categories"}:
@@ -95,5 +101,5 @@ def domain_from_json(value: object) -> Domain:
             return Hashed.from_json(value)
     raise PlanError(
         "malformed",
-        f"a domain must be of kind box, categories, choices, groups or hashed, not {str(value)[:80]}",
+        f"a domain must be of kind ball, box, categories, choices, groups or hashed, not {str(value)[:80]}",
     )

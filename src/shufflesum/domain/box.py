@@ -210,6 +210,10 @@ class Box:
         """Variances of independent unit coordinates, (d,), to the user's squared units and shape."""
         return self.structure.restore_variance(self.width**2 * unit_variance)
 
+    def of_round(self, number: int) -> Box:
+        """The same: nothing changes from round to round."""
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal box."""
         named = {} if self.columns is None else {"columns": list(self.columns)}

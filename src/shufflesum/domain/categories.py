@@ -190,6 +190,10 @@ class Categories:
             return max(map(len, self.labels.texts)) * "?" + "?"
         return self.labels.values[cell]
 
+    def of_round(self, number: int) -> Categories:
+        """The same: nothing changes from round to round."""
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal categories."""
         what = {"labels": self.labels.to_json()} if self.bins is None else {"bins": list(self.bins)}

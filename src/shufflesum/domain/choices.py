@@ -165,6 +165,10 @@ class Choices:
         cells[users, np.arange(len(users)) - (np.cumsum(sizes) - sizes)[users]] = codes
         return cells
 
+    def of_round(self, number: int) -> Choices:
+        """The same: nothing changes from round to round."""
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal choices."""
         named = {} if self.column is None else {"column": self.column}

@@ -159,6 +159,10 @@ class Groups:
         coordinates = self.box.prepare(rows.arrays, first_row, clip=clip, missing=missing)
         return Grouped(codes.astype(np.uint32), coordinates)
 
+    def of_round(self, number: int) -> Groups:
+        """The same: nothing changes from round to round."""
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal groups."""
         named = {} if self.column is None else {"column": self.column}

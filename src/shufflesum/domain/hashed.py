@@ -171,6 +171,10 @@ class Hashed:
         words = np.frombuffer(digests, ">u4").reshape(-1, _WORDS * len(blocks))
         return _bucket(words[:, :functions], buckets)
 
+    def of_round(self, number: int) -> Hashed:
+        """The same: nothing changes from round to round."""
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal domain; the key in hexadecimal."""
         key = None if self.key is None else self.key.hex()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["EveryCoordinate", "Neighbours", "OneCell", "SomeCells", "TwoGroups"]
+__all__ = ["EveryCoordinate", "InBall", "Neighbours", "OneCell", "SomeCells", "TwoGroups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,13 @@ class EveryCoordinate:
     """One user's array is replaced: all coordinates may change, each from one end of its bounds to the other."""
 
     dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class InBall:
+    """One user's vector is replaced by any other one of a Euclidean ball; it has so many coordinates once rotated."""
+
+    coordinates: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +48,4 @@ class TwoGroups:
     dimension: int
 
 
-Neighbours: TypeAlias = EveryCoordinate | OneCell | SomeCells | TwoGroups
+Neighbours: TypeAlias = EveryCoordinate | InBall | OneCell | SomeCells | TwoGroups

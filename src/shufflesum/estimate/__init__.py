@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Categories, Choices, Groups, Hashed
+from shufflesum.domain import Ball, Categories, Choices, Groups, Hashed
+from shufflesum.estimate.ball import BallEstimate
 from shufflesum.estimate.base import Released
 from shufflesum.estimate.counts import CountEstimate
 from shufflesum.estimate.groups import GroupEstimate
@@ -15,6 +16,7 @@ from shufflesum.estimate.top import Top, TopRow
 from shufflesum.plans import Plan
 
 __all__ = [
+    "BallEstimate",
     "CountEstimate",
     "Estimate",
     "GroupEstimate",
@@ -27,10 +29,14 @@ __all__ = [
 ]
 
 
-def estimate_of(plan: Plan, users: int, rejected: int, table: NDArray[np.int64], broken: str | None = None) -> Estimate:
+def estimate_of(
+    plan: Plan, users: int, rejected: int, table: NDArray[np.int64], broken: str | None = None, round_number: int = 1
+) -> Estimate:
     """What a table says under its plan: the kind of estimate that belongs to the plan's domain."""
     kind: type[Estimate]
     match plan.domain:
+        case Ball():
+            kind = BallEstimate
         case Categories() | Choices():
             kind = CountEstimate
         case Groups():
@@ -39,4 +45,4 @@ def estimate_of(plan: Plan, users: int, rejected: int, table: NDArray[np.int64],
             kind = HashedEstimate
         case _:
             kind = Estimate
-    return kind(plan, users, rejected, table, broken)
+    return kind(plan, users, rejected, table, broken, round_number)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_number
+from shufflesum.domain import Domain
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 
@@ -21,7 +22,7 @@ class Released:
     """The table of a batch that came through the gate, with its plan; each kind of domain has its own estimate of it.
 
     `broken` says why the plan's guarantee does not hold, where somebody insisted on an estimate all the same; it is
-    None wherever the guarantee holds.
+    None wherever the guarantee holds. `round_number` is the plan's round that it is of.
     """
 
     plan: Plan
@@ -29,11 +30,18 @@ class Released:
     rejected: int
     table: NDArray[np.int64]
     broken: str | None = None
+    round_number: int = 1
 
     def __repr__(self) -> str:
         broken = "" if self.guarantee_holds else ", WITHOUT the plan's guarantee"
         name = type(self).__name__
-        return f"{name}({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]}{broken})"
+        later = f", round {self.round_number}" if self.round_number > 1 else ""
+        return f"{name}({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]}{later}{broken})"
+
+    @property
+    def domain(self) -> Domain:
+        """What users held, as it was reported in this round."""
+        return self.plan.domain.of_round(self.round_number)
 
     @property
     def guarantee_holds(self) -> bool:

@@ -56,7 +56,7 @@ class CountEstimate(Estimate):
 
         With one label a user they are not negative and add up to the users. With several they lie between 0 and users.
         """
-        total = None if isinstance(self.plan.domain, Choices) else self.users
+        total = None if isinstance(self.domain, Choices) else self.users
         return nearest_counts(self.counts, self.users, total)
 
     @property
@@ -86,7 +86,7 @@ class CountEstimate(Estimate):
         `simultaneous` widens them so that all labels' hold together with that probability. The ends are not cut at 0
         and 1.
         """
-        return self._means.interval(tail_of(level, self.plan.domain.dimension if simultaneous else 1), target)
+        return self._means.interval(tail_of(level, self.domain.dimension if simultaneous else 1), target)
 
     def count_interval(
         self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
@@ -102,7 +102,7 @@ class CountEstimate(Estimate):
 
     @property
     def _labelled(self) -> Categories | Choices:
-        return cast("Categories | Choices", self.plan.domain)
+        return cast("Categories | Choices", self.domain)
 
 
 def nearest_counts(counts: Floats, users: int, total: int | None) -> Floats:

@@ -114,11 +114,11 @@ class GroupEstimate(Estimate):
 
     @property
     def _domain(self) -> Groups:
-        return cast("Groups", self.plan.domain)
+        return cast("Groups", self.domain)
 
     @property
     def _sums(self) -> GroupSums:
-        return self.plan.mechanism.decode_groups(self.plan.domain, self.table, self.users)
+        return self.plan.mechanism.decode_groups(self.domain, self.table, self.users)
 
     @property
     def _ratio(self) -> _Ratio:

@@ -137,6 +137,7 @@ class HashedEstimate(Estimate):
             self.rejected,
             self.table,
             self.broken,
+            self.round_number,
             labels=tuple(label.decode() for label in labels),
             counts=counts[order],
             subtracted=found.subtracted[order],
@@ -186,7 +187,7 @@ class HashedEstimate(Estimate):
 
     @property
     def _domain(self) -> Hashed:
-        return cast("Hashed", self.plan.domain)
+        return cast("Hashed", self.domain)
 
     @property
     def _noise(self) -> float:

@@ -75,8 +75,8 @@ class Estimate(Released):
 
     @property
     def _box(self) -> Box:
-        return cast("Box", self.plan.domain)
+        return cast("Box", self.domain)
 
     @property
     def _means(self) -> Means:
-        return self.plan.mechanism.decode(self.plan.domain, self.table, self.users)
+        return self.plan.mechanism.decode(self.domain, self.table, self.users)

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from shufflesum.experiments.figures import Figure
 from shufflesum.experiments.rows import Row, columns
 
-__all__ = ["About", "format_value", "page", "versions"]
+__all__ = ["PAPER", "About", "Heading", "format_value", "page", "versions"]
 
 _STYLE = """
 body { font: 17px/1.55 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; max-width: 54rem;
@@ -32,6 +32,21 @@ th { background: #f4f4f4; position: sticky; top: 0; }
 td.word, th.word { text-align: left; }
 pre { background: #f4f4f4; padding: .7rem 1rem; overflow-x: auto; }
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What a page is called, and what it is about in a sentence."""
+
+    title: str
+    words: str
+
+
+PAPER = Heading(
+    "The paper's experiments, and what a certified guarantee changes",
+    "Private sums of vectors in the shuffle model (Scott, Cormode and Maple): their evaluation repeated, and beside it "
+    "the same protocol with exact privacy accounting, noise sent as further reports, and a trusted curator.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,11 @@ def versions() -> dict[str, str]:
 
 
 def page(
-    summary: Sequence[str], sections: Mapping[str, Sequence[Figure]], pictures: Mapping[str, str], about: About
+    summary: Sequence[str],
+    sections: Mapping[str, Sequence[Figure]],
+    pictures: Mapping[str, str],
+    about: About,
+    heading: Heading = PAPER,
 ) -> str:
     """The HTML text; `pictures` maps a figure's name to its SVG."""
     points = "\n".join(f"<li>{html.escape(line)}</li>" for line in summary)
@@ -73,7 +92,7 @@ def page(
         f"<tr><td class='word'>{html.escape(name)}</td><td class='word'>{html.escape(value)}</td></tr>"
         for name, value in (
             ("data", about.data),
-            ("SHA-256 of the beats as used", about.fingerprint),
+            ("SHA-256 of the data as used", about.fingerprint),
             ("repeats of each measurement", str(about.repeats)),
             ("measurements", f"{about.measured:,} made, {about.reused:,} kept from an earlier run"),
             ("time, without drawing", f"{about.seconds:.0f} seconds"),
@@ -85,13 +104,12 @@ def page(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>shufflesum: the paper's experiments, and what a certified guarantee changes</title>
+<title>shufflesum: {html.escape(heading.title[0].lower() + heading.title[1:], quote=False)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>The paper's experiments, and what a certified guarantee changes</h1>
-<p>Private sums of vectors in the shuffle model (Scott, Cormode and Maple): their evaluation repeated, and beside it
-the same protocol with exact privacy accounting, noise sent as further reports, and a trusted curator.</p>
+<h1>{html.escape(heading.title, quote=False)}</h1>
+<p>{html.escape(heading.words, quote=False)}</p>
 <p class="note">{html.escape(about.note)}. Data: {html.escape(about.data)}.</p>
 <h2>In short</h2>
 <ul>

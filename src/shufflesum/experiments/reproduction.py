@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,14 +16,14 @@ from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.figures import Figure
 from shufflesum.experiments.measurements import Measurements, writing
-from shufflesum.experiments.page import About, page
+from shufflesum.experiments.page import PAPER, About, Heading, page
 from shufflesum.experiments.rows import Row, columns
 from shufflesum.experiments.summary import in_short
 from shufflesum.experiments.trials import Encoding
 from shufflesum.plots import rendered, require_plots
 from shufflesum.tables import StagedOutputs
 
-__all__ = ["LEAST_ROWS", "Reproduction", "Request", "reproduce"]
+__all__ = ["LEAST_ROWS", "Reproduction", "Request", "reproduce", "write_report"]
 
 LEAST_ROWS = 10_000  # the smallest crowd of the paper's panels
 
@@ -109,7 +109,7 @@ def reproduce(data: Heartbeats, request: Request, progress: Callable[[int], None
         reused,
         measured,
     )
-    written = _write(request.folder, summary, sections, about, _steps(progress, 75, 100, len(paper) + len(ours)))
+    written = write_report(request.folder, summary, sections, about, _steps(progress, 75, 100, len(paper) + len(ours)))
     return Reproduction(written, summary, measured, reused)
 
 
@@ -130,9 +130,16 @@ def _steps(progress: Callable[[int], None], start: int, end: int, count: int) ->
     return lambda: progress(start + (end - start) * next(done) // max(count, 1))
 
 
-def _write(
-    folder: Path, summary: Sequence[str], sections: dict[str, list[Figure]], about: About, step: Callable[[], None]
+def write_report(
+    folder: Path,
+    summary: Sequence[str],
+    sections: dict[str, list[Figure]],
+    about: About,
+    step: Callable[[], None],
+    heading: Heading = PAPER,
+    tables: Mapping[str, list[Row]] | None = None,
 ) -> Path:
+    """Every figure as SVG, PNG and CSV, further tables as CSV, and the page: all of it or nothing."""
     place, report = folder / "figures", folder / "report.html"
     pictures = {}
     with writing(folder), StagedOutputs() as outputs:
@@ -144,8 +151,10 @@ def _write(
             outputs.stage(place / f"{figure.name}.png", (".png",)).write_bytes(png)
             _write_table(outputs.stage(place / f"{figure.name}.csv", (".csv",)), figure.rows)
             step()
+        for name, rows in (tables or {}).items():
+            _write_table(outputs.stage(place / f"{name}.csv", (".csv",)), rows)
         staged = outputs.stage(report, (".html",))
-        staged.write_text(page(summary, sections, pictures, about), encoding="utf-8")
+        staged.write_text(page(summary, sections, pictures, about, heading), encoding="utf-8")
     return report
 
 

@@ -28,6 +28,7 @@ from shufflesum.mechanisms.mechanism import (
     Target,
 )
 from shufflesum.mechanisms.replace import Replace, Sampling
+from shufflesum.mechanisms.replace_bits import ReplaceBits
 
 __all__ = [
     "MECHANISMS",
@@ -43,6 +44,7 @@ __all__ = [
     "Means",
     "Mechanism",
     "Replace",
+    "ReplaceBits",
     "Revealed",
     "Sampling",
     "Tally",
@@ -51,7 +53,7 @@ __all__ = [
     "mechanism_to_json",
 ]
 
-MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add, AddSlots)}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add, AddSlots, ReplaceBits)}
 
 
 def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from shufflesum._search import bracket
 from shufflesum.domain import Box
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
+    BoxIsBetterWarning,
     PlanChoices,
     Shape,
     UninformativePlanWarning,
@@ -65,6 +66,7 @@ def plan_for_error(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UninformativePlanWarning)
+                warnings.simplefilter("ignore", BoxIsBetterWarning)
                 found[value] = plan(
                     shape=shape,
                     delta=delta,

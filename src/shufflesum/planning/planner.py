@@ -15,17 +15,19 @@ from numpy.typing import ArrayLike
 
 from shufflesum._checks import check_choice, check_size
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed, Structure
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Structure
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Replace, Sampling
 from shufflesum.mechanisms.add import MOST_DIGITS
 from shufflesum.mechanisms.add.moves import AddMoves
 from shufflesum.mechanisms.replace.moves import ReplaceMoves, halvings, most_levels, published_choice
+from shufflesum.planning.ball import ball_alternatives, ball_plan, box_is_better
 from shufflesum.planning.labels import AS_GOOD_WORDS, label_plans, worst_error
 from shufflesum.plans import Plan, check_spread
 from shufflesum.privacy import Accountant, Guarantee
 
 __all__ = [
+    "BoxIsBetterWarning",
     "PlanChoices",
     "Shape",
     "UninformativePlanWarning",
@@ -38,7 +40,7 @@ __all__ = [
 ]
 
 
-Shape: TypeAlias = int | Sequence[int] | Structure | Categories | Choices | Groups | Hashed
+Shape: TypeAlias = int | Sequence[int] | Structure | Ball | Categories | Choices | Groups | Hashed
 """What a caller says that users hold: an array's shape or structure, or labels."""
 
 _AS_GOOD = 0.05  # so much more error than the least counts as good
@@ -47,6 +49,10 @@ _HOPELESS = 1.5  # a guessed error so many times that of a certified plan is not
 
 class UninformativePlanWarning(UserWarning):
     """The predicted error is larger than that of guessing the middle of the bounds."""
+
+
+class BoxIsBetterWarning(UserWarning):
+    """For so few coordinates bounds on each of them, and mechanism `add`, would have the smaller error."""
 
 
 class PlanChoices(TypedDict, total=False):
@@ -98,8 +104,9 @@ def plan(
     data: nothing can be sent under it. Bounds are public: choose them from what the values can be, never from the data;
     they are 0 to 1 unless given.
 
-    `shape` may also be `Categories`, `Choices`, `Groups` or `Hashed`: users then hold labels. `columns` names the
-    entries of a vector, and tables must then have just these columns.
+    `shape` may also be a `Ball` (vectors with a bounded norm, as model updates), or `Categories`, `Choices`, `Groups`
+    or `Hashed`: users then hold labels. `columns` names the entries of a vector, and tables must then have just these
+    columns.
     """
     check_choice("accountant", accountant, ("exact", "paper"))
     guarantee = Guarantee(epsilon, delta, users, honest_fraction, rounds, accountant)
@@ -113,6 +120,11 @@ def plan(
     kinds = _kinds(mechanism, {"replace": papers, "add": {"digits": digits}})
     if not isinstance(domain, Box):
         _refuse_for_labels(domain, {**papers, "spread": spread, "digits": digits})
+        if isinstance(domain, Ball):
+            chosen = ball_plan(domain, guarantee, kinds, max_reports)
+            _warn_of_better_box(chosen)
+            warn_if_uninformative(chosen)
+            return chosen
         found = label_plans(domain, guarantee, kinds, max_reports, digits, one_process)
         # who caps reports says themselves how many are not too many
         knee = isinstance(domain, Hashed) and max_reports is None
@@ -130,11 +142,12 @@ def plan(
 
 def domain_of(shape: Shape, bounds: tuple[ArrayLike, ArrayLike] | None, columns: Sequence[str] | None) -> Domain:
     """What a caller of `plan` says that users hold."""
-    if isinstance(shape, Categories | Choices | Hashed):
+    if isinstance(shape, Ball | Categories | Choices | Hashed):
         for name, value in (("bounds", bounds), ("columns", columns)):
             if value is not None:
                 raise ParameterError(
-                    "conflicting-arguments", f"{name} is for numbers; {type(shape).__name__} has labels: leave it out"
+                    "conflicting-arguments",
+                    f"{name} is for arrays in a box, not for {type(shape).__name__}: leave it out",
                 )
         return shape
     if isinstance(shape, Groups):
@@ -285,9 +298,12 @@ def predicted_error(plan: Plan, spread: float | None) -> float:
 def alternatives(chosen: Plan) -> list[Plan]:
     """What the same collection would cost otherwise, each at its certified noise, by reports sent.
 
-    With `replace` d, d/2, d/4, ... coordinates, each at its own levels; with `add` every number of digits.
+    With `replace` d, d/2, d/4, ... coordinates, each at its own levels; with `add` every number of digits. For a ball
+    1, 4, 16, ... bits of each coordinate.
     """
     guarantee = replace(chosen.guarantee, accountant="exact")
+    if isinstance(chosen.domain, Ball):
+        return sorted(ball_alternatives(chosen, guarantee), key=lambda one: one.reports)
     if not isinstance(chosen.domain, Box):
         found = label_plans(chosen.domain, guarantee, ["replace", "add"], None, None, chosen.one_process)
         return sorted(found, key=lambda one: one.reports)
@@ -301,7 +317,7 @@ def alternatives(chosen: Plan) -> list[Plan]:
 def published_plan(plan: Plan, epsilon: float) -> Plan:
     """What the published formula makes of one round of the same collection, with one coordinate from each user."""
     if not isinstance(plan.domain, Box):
-        raise PrivacyError("not-certified", "the published formula is for arrays, not for labels")
+        raise PrivacyError("not-certified", "the published formula is for arrays in a box only")
     guarantee = replace(plan.guarantee, epsilon=epsilon, rounds=1, accountant="paper")
     return Plan(plan.domain, published_choice(plan.domain, guarantee, 1, None, None), guarantee)
 
@@ -309,9 +325,20 @@ def published_plan(plan: Plan, epsilon: float) -> Plan:
 def warn_if_uninformative(chosen: Plan) -> None:
     """Say where guessing would do better."""
     if chosen.worse_than_guessing:
+        guess = "the centre" if isinstance(chosen.domain, Ball) else "the middle of the bounds"
         warnings.warn(
-            "with this plan the estimate can be worse than guessing the middle of the bounds; "
+            f"with this plan the estimate can be worse than guessing {guess}; "
             "more users, a larger epsilon or fewer coordinates would help",
             UninformativePlanWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_better_box(chosen: Plan) -> None:
+    if box_is_better(chosen):
+        warnings.warn(
+            f"for {chosen.dimension} numbers a box serves better: plan with shape={chosen.dimension}, mechanism='add' "
+            "and bounds of minus and plus the radius around the centre",
+            BoxIsBetterWarning,
             stacklevel=3,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shufflesum.plots._altair import require_plots
 from shufflesum.plots.beats import beats_chart
 from shufflesum.plots.counts import count_chart
+from shufflesum.plots.curves import curves_chart
 from shufflesum.plots.estimate import estimate_chart
 from shufflesum.plots.files import DRAWABLE, rendered, save_chart
 from shufflesum.plots.groups import group_chart
@@ -16,6 +17,7 @@ __all__ = [
     "DRAWABLE",
     "beats_chart",
     "count_chart",
+    "curves_chart",
     "error_chart",
     "estimate_chart",
     "group_chart",

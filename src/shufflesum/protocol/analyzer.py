@@ -19,21 +19,26 @@ _RELEASED = "released already, so it takes no more reports"
 
 
 class Analyzer:
-    """Collects the reports of one batch and releases an estimate once there are enough.
+    """Collects the reports of one batch, of one round of the plan, and releases an estimate once there are enough.
 
     `analyze` takes a whole batch. For pieces, `add` each and call `estimate`; shards `merge`. Nothing is released below
     the plan's smallest batch, nor where reports contradict the plan's honest users.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, round_number: int = 1) -> None:
         check_plan(plan)
         plan.check_sending()
         self.plan = plan
-        self.counts = Counts(plan)
+        self.counts = Counts(plan, round_number)
         self._closed = ""  # why it takes no more reports
 
+    @property
+    def round_number(self) -> int:
+        """The round whose reports are collected."""
+        return self.counts.round_number
+
     def add(self, reports: Reports) -> None:
-        """Count one piece of the batch; reports of another plan are refused, those that name no cell rejected."""
+        """Count one piece of the batch; those of another plan or round are refused, what names no cell rejected."""
         self._refuse_if_closed()
         self.counts.add(reports)
 

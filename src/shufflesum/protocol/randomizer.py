@@ -41,7 +41,8 @@ class Randomizer:
 
     Values out of bounds, NaN and infinities are refused unless `clip` moves values to the nearest bound and
     `missing="midpoint"` puts the middle of the bounds where a value is missing (which pulls the estimate towards that
-    middle by the fraction missing). Randomness is secure unless a source is given, as tests do.
+    middle by the fraction missing). Randomness is secure unless a source is given, as tests do. Reports are for one
+    round of the plan, `round_number`.
     """
 
     def __init__(
@@ -51,13 +52,17 @@ class Randomizer:
         clip: bool = False,
         missing: Missing = "refuse",
         source: RandomSource | None = None,
+        round_number: int = 1,
     ) -> None:
         check_plan(plan)
+        plan.check_round(round_number)
         plan.domain.check_missing(missing)
         self.plan = plan
+        self.round_number = round_number
+        self._domain = plan.domain.of_round(round_number)
         self._clip = clip
         self._missing = missing
-        self._encoder = plan.mechanism.encoder(plan.domain, source or SecureSource())
+        self._encoder = plan.mechanism.encoder(self._domain, source or SecureSource())
 
     def randomize(self, arrays: Any) -> Reports:
         """Reports for arrays of shape (m, *shape), m >= 1: `plan.reports` of them for each row, each row one user.
@@ -65,21 +70,21 @@ class Randomizer:
         Under a plan for labels, m labels, lists of labels, or a pair of m groups and m arrays. Either every row is
         valid and all reports come back, or an error names the first value that is not.
         """
-        rows = self.plan.domain.rows(arrays)
+        rows = self._domain.rows(arrays)
         cells = np.empty(len(rows) * self.plan.reports, dtype=np.uint32)
         done = 0
         for block in self.blocks(rows):
             cells[done : done + len(block)] = block.cells
             done += len(block)
-        return Reports(self.plan.id, cells)
+        return Reports(self.plan.id, cells, self.round_number)
 
     def blocks(self, arrays: Any, *, first_row: int = 0) -> Iterator[Reports]:
         """The same reports in pieces that stay in cache, for callers that count or store them as they come."""
-        rows = self.plan.domain.rows(arrays)
+        rows = self._domain.rows(arrays)
         size = rows_at_once(self.plan, self.plan.reports)
         for start in range(0, len(rows), size):
             yield self._randomize_block(rows[start : start + size], first_row + start)
 
     def _randomize_block(self, rows: Any, first_row: int) -> Reports:
-        prepared = self.plan.domain.prepare(rows, first_row, clip=self._clip, missing=self._missing)
-        return Reports(self.plan.id, self._encoder.encode(prepared, first_row))
+        prepared = self._domain.prepare(rows, first_row, clip=self._clip, missing=self._missing)
+        return Reports(self.plan.id, self._encoder.encode(prepared, first_row), self.round_number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def shuffle(reports: Reports, *, source: RandomSource | None = None) -> Reports:
     _check_count(len(reports))
     cells = reports.cells.copy()
     _shuffle(cells, source or SecureSource())
-    return Reports(reports.plan_id, cells)
+    return replace(reports, cells=cells)
 
 
 def permutation(count: int, source: RandomSource) -> NDArray[np.uint32]:

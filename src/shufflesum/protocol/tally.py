@@ -27,21 +27,30 @@ class Tally:
     """
 
     def __init__(
-        self, plan: Plan, *, clip: bool = False, missing: Missing = "refuse", source: RandomSource | None = None
+        self,
+        plan: Plan,
+        *,
+        clip: bool = False,
+        missing: Missing = "refuse",
+        source: RandomSource | None = None,
+        round_number: int = 1,
     ) -> None:
         check_plan(plan)
+        plan.check_round(round_number)
         plan.domain.check_missing(missing)
         self.plan = plan
+        self.round_number = round_number
         self.users = 0
         self._clip, self._missing = clip, missing
-        self._tally = plan.mechanism.tally(plan.domain, source or SecureSource())
+        self._domain = plan.domain.of_round(round_number)
+        self._tally = plan.mechanism.tally(self._domain, source or SecureSource())
         self._table = np.zeros(plan.cells, dtype=np.int64)
         self._closed = False
 
     def add(self, arrays: Any, *, first_row: int = 0) -> None:
         """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes."""
         self._refuse_if_closed()
-        domain = self.plan.domain
+        domain = self._domain
         rows: Any = domain.rows(arrays)
         # More reports than values are never made here, values are only rounded: that takes a fourth of the memory.
         reports, entries = self.plan.reports, domain.entries
@@ -53,9 +62,13 @@ class Tally:
             self.users += len(block)
 
     def merge(self, other: Tally) -> None:
-        """Take over the rows of another tally of the same plan, before either draws its noise."""
+        """Take over the rows of another tally of the same plan and round, before either draws its noise."""
         if other is self or other.plan.id != self.plan.id:
             raise ReportsError("other-plan", "only another tally of the same plan can be merged")
+        if other.round_number != self.round_number:
+            raise ReportsError(
+                "other-round", f"a tally of round {other.round_number} cannot be merged into one of {self.round_number}"
+            )
         self._refuse_if_closed()
         other._refuse_if_closed()
         self._table += other._table
@@ -69,7 +82,7 @@ class Tally:
         """
         self._refuse_if_closed()
         self._closed = True
-        counts = Counts(self.plan)
+        counts = Counts(self.plan, self.round_number)
         counts.table += self._table + self._tally.noise(self.users)
         counts.blanks = self.users * self.plan.reports - counts.accepted
         if counts.blanks < 0:  # seen from the noisy table alone, so that it reveals nothing more

@@ -14,16 +14,18 @@ __all__ = ["Counts"]
 
 
 class Counts:
-    """How often each cell was reported, under one plan; blanks and what names no cell are counted apart.
+    """How often each cell was reported, in one round of a plan; blanks and what names no cell are counted apart.
 
     Adding reports in pieces, in any order, or merging the tables of several shards gives the same table: order carries
     nothing, so a table of counts is itself a perfect shuffle.
     """
 
-    __slots__ = ("blanks", "plan", "rejected", "table")
+    __slots__ = ("blanks", "plan", "rejected", "round_number", "table")
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, round_number: int = 1) -> None:
+        plan.check_round(round_number)
         self.plan = plan
+        self.round_number = round_number
         self.table: NDArray[np.int64] = np.zeros(plan.cells, dtype=np.int64)
         self.blanks = 0
         self.rejected = 0
@@ -44,7 +46,7 @@ class Counts:
         return self.received // self.plan.reports
 
     def add(self, reports: Reports) -> None:
-        """Count reports of the same plan; those that name no cell of it are rejected and counted as such."""
+        """Count reports of the same plan and round; those that name no cell of it are rejected and counted as such."""
         if not isinstance(reports, Reports):
             raise ReportsError(
                 "wrong-type", f"reports from Randomizer.randomize are expected, not {type(reports).__name__}"
@@ -55,6 +57,7 @@ class Counts:
                 f"these reports belong to plan {reports.plan_id[:12]}, this analyzer to plan {self.plan.id[:12]}; "
                 "analyze reports with the plan they were made under",
             )
+        self._check_round(reports.round_number)
         if outside := count_cells(reports.cells, self.table):
             blanks = int(np.count_nonzero(reports.cells == BLANK))
             self.blanks += blanks
@@ -71,6 +74,15 @@ class Counts:
                 "other-plan",
                 f"cannot merge counts of plan {other.plan.id[:12]} into counts of plan {self.plan.id[:12]}",
             )
+        self._check_round(other.round_number)
         self.table += other.table
         self.blanks += other.blanks
         self.rejected += other.rejected
+
+    def _check_round(self, other: int) -> None:
+        if other != self.round_number:
+            raise ReportsError(
+                "other-round",
+                f"round {other} cannot be counted with round {self.round_number}: each round has an estimate of its "
+                "own; keep their reports apart",
+            )

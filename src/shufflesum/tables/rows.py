@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed, Rows
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Rows
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.tables.columns import LabelColumn
 from shufflesum.tables.readers import Table
@@ -36,12 +36,12 @@ def table_selection(
 
     What is None is as the plan calls it, if it does.
     """
-    if isinstance(domain, Box):
+    if isinstance(domain, Ball | Box):
         if column is not None:
             raise ParameterError(
                 "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
             )
-        return {"columns": columns, "planned": domain.columns}
+        return {"columns": columns, "planned": domain.columns if isinstance(domain, Box) else None}
     if isinstance(domain, Categories) and domain.bins is not None:
         if columns is not None:
             raise ParameterError("conflicting-arguments", "the numbers in bins are one column: --categories COLUMN")
@@ -60,7 +60,7 @@ def table_selection(
 def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], domain: Domain) -> None:
     """Refuse rows of numbers that are neither arrays of the domain nor, as long as one, its entries in a row."""
     match domain:
-        case Box():
+        case Ball() | Box():
             wanted = domain.shape
         case Groups():
             wanted = domain.box.shape
@@ -70,7 +70,7 @@ def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], domain: D
             return
     entries = math.prod(wanted)
     if shape not in (wanted, (entries,)):
-        choice = "--columns" if isinstance(domain, Box | Groups) else option_of(domain)
+        choice = "--columns" if isinstance(domain, Ball | Box | Groups) else option_of(domain)
         raise DataError(
             "wrong-shape",
             f"{where}: a row has shape {shape}, but the plan is for {wanted} ({entries} values); "
@@ -85,7 +85,7 @@ def rows_of(table: Table, domain: Domain) -> Iterator[Rows]:
 
 def _fitted(batch: Any, domain: Domain) -> Any:
     match domain:
-        case Box():
+        case Ball() | Box():
             return batch.reshape(len(batch), *domain.shape)
         case Groups():
             labels, arrays = batch

@@ -123,6 +123,7 @@ def estimate_to_json(estimate: Released, level: float = 0.95, names: Sequence[st
         | {name: [_as_lists(end) for end in ends] for (name, _), ends in contents.intervals.items()}
         | {
             "confidence_level": level,
+            "round": int(estimate.round_number),
             "users": int(estimate.users),
             "rejected_reports": int(estimate.rejected),
             "guarantee_holds": estimate.guarantee_holds,
@@ -187,6 +188,7 @@ def _write_parquet(path: Path, estimate: Released, level: float, names: Sequence
     }
     metadata = {
         "plan": json.dumps(estimate.plan.summary()),
+        "round": str(int(estimate.round_number)),
         "users": str(int(estimate.users)),
         "confidence_level": str(level),
         "guarantee_holds": str(estimate.guarantee_holds).lower(),
@@ -202,6 +204,7 @@ def _write_npz(path: Path, estimate: Released, level: float, names: Sequence[str
     arrays |= {name: np.asarray(texts, dtype=np.str_) for name, texts in contents.texts.items()}
     arrays |= {
         "confidence_level": np.asarray(level, dtype=np.float64),
+        "round": np.asarray(estimate.round_number, dtype=np.int64),
         "users": np.asarray(estimate.users, dtype=np.int64),
         "rejected_reports": np.asarray(estimate.rejected, dtype=np.int64),
         "guarantee_holds": np.asarray(estimate.guarantee_holds),

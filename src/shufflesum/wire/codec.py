@@ -19,8 +19,8 @@ def encode_reports(reports: Reports) -> NDArray[np.uint8]:
     return reports.cells.astype(_LAYOUT).view(np.uint8).reshape(len(reports), REPORT_BYTES)
 
 
-def decode_reports(encoded: NDArray[np.uint8], plan_id: str) -> Reports:
-    """Rows of bytes as reports of a plan.
+def decode_reports(encoded: NDArray[np.uint8], plan_id: str, round_number: int = 1) -> Reports:
+    """Rows of bytes as reports of a round of a plan.
 
     Any four bytes are a report; whether the plan has such a cell is decided where reports are counted.
     """
@@ -30,4 +30,5 @@ def decode_reports(encoded: NDArray[np.uint8], plan_id: str) -> Reports:
             f"encoded reports are a {encoded.dtype} array of shape {encoded.shape}; "
             f"they must be bytes of shape (reports, {REPORT_BYTES})",
         )
-    return Reports(plan_id, np.ascontiguousarray(encoded).reshape(-1).view(_LAYOUT).astype(np.uint32))
+    cells = np.ascontiguousarray(encoded).reshape(-1).view(_LAYOUT).astype(np.uint32)
+    return Reports(plan_id, cells, round_number)

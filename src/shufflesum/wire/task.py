@@ -216,7 +216,7 @@ class Task:
             )
         self.check_round(round_number)
         opened = opener.open_many(sealed, seal_info(self.id, round_number))
-        return decode_reports(opened.encoded, self.plan.id), opened.rejected
+        return decode_reports(opened.encoded, self.plan.id, round_number), opened.rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +240,12 @@ class Upload:
                 "other-plan",
                 f"these reports belong to plan {reports.plan_id[:12]}, the task to plan {task.plan.id[:12]}; "
                 "randomize with the task's plan",
+            )
+        if reports.round_number != round_number:
+            raise ReportsError(
+                "other-round",
+                f"these reports are of round {reports.round_number}, and the upload is for round {round_number}; "
+                "randomize for that round: Randomizer(plan, round_number=...)",
             )
         if len(reports) != task.plan.reports:
             raise ReportsError(

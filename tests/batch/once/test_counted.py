@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,35 @@ def test_counts_grow_day_by_day(saved: Path) -> None:
         assert counted.counts.table.tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
         assert (counted.counts.rejected, counted.shuffles) == (4, 2)
     assert [path.name for path in saved.parent.iterdir()] == ["counts.json"]
+
+
+def test_the_first_reports_say_which_round_is_counted_and_others_are_refused(tmp_path: Path) -> None:
+    plan = replace(PLAN, guarantee=replace(PLAN.guarantee, rounds=3))
+    first, second = (Identity.for_plan(plan, None, number).shuffled(3) for number in (1, 2))
+    counts = Counts(plan, 2)
+    counts.table[:2] = 1
+    with Counted(tmp_path / "c.json", plan) as counted:
+        with refusal("other-round", error=ReportsError):
+            counted.add(Counts(plan), second, {Path("x"): "a" * 64})
+        counted.add(counts, second, {Path("x"): "a" * 64})
+        counted.save()
+    with Counted(tmp_path / "c.json", plan) as counted:
+        assert (counted.counts.round_number, counted.counts.accepted, counted.whole) == (2, 2, False)
+        with refusal("other-round", "round 2", "round 1", error=ReportsError):
+            counted.check(first)
+        rest = Counts(plan, 2)
+        rest.table[3] = 1
+        counted.add(rest, second, {Path("y"): "b" * 64})
+        assert counted.whole
+        assert counted.counts.accepted == 3
+
+
+def test_counts_of_before_rounds_were_written_down_are_of_the_first(saved: Path) -> None:
+    content = decode_checked(saved.read_bytes(), "shufflesum-counts-3")
+    saved.write_text(encode_checked("shufflesum-counts-3", content | {"task": [None, None]}))
+    add_and_save(saved, counts_of(1), Identity.for_plan(PLAN).shuffled(99), "b" * 64)
+    with Counted(saved, PLAN) as counted:
+        assert (counted.counts.round_number, counted.counts.accepted) == (1, 3)
 
 
 def test_the_same_bytes_are_refused_under_any_name(saved: Path) -> None:
@@ -119,6 +149,10 @@ def test_a_batch_that_breaks_the_guarantee_breaks_it_for_good_however_it_came(tm
         {"counts": {"cells": [0], "counts": [-1], "blanks": 0, "rejected": 0}},
         {"counts": {"cells": [10**9], "counts": [1], "blanks": 0, "rejected": 0}},
         {"pending": None},
+        {"task": [None, 2]},
+        {"task": [None, "1"]},
+        {"task": None},
+        {"task": [None]},
         {"counts": {"cells": ["x"], "counts": [1], "blanks": 0, "rejected": 0}},
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,6 @@ from shufflesum.batch.shuffle.uploads import open_uploads
 from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.reports import Counts
-from shufflesum.testing import UnprotectedTask
 from shufflesum.wire import SEALED_BYTES, Task, Upload
 
 PLAN = noiseless_plan(users=4)
@@ -28,15 +28,9 @@ TASK = noiseless_task(PLAN)
 ROWS = np.random.default_rng(1).integers(0, 5, (12, 3)) / 4
 
 
-class ManyRounds(UnprotectedTask):
-    @property
-    def rounds(self) -> int:
-        return 2
-
-
 def sealed(rows: object = ROWS, task: Task = TASK, round_number: int = 1) -> list[bytes]:
     """An upload for each row."""
-    randomizer = Randomizer(task.plan)
+    randomizer = Randomizer(task.plan, round_number=round_number)
     return [Upload.seal(task, randomizer.randomize(row[None]), round_number).encode() for row in np.asarray(rows)]
 
 
@@ -213,9 +207,9 @@ def test_bad_uploads_are_refused_by_name(
 
 
 def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
-    task = ManyRounds(TASK.name, PLAN, TASK.analyzer_key, TASK.shuffler, TASK.expires)
+    task = noiseless_task(replace(PLAN, guarantee=replace(PLAN.guarantee, rounds=2)))
     folder = save(tmp_path / "uploads", sealed(task=task), sealed(ROWS[:2], task, 2))
-    with refusal("mixed-reports", "001.upload", "upload 1", "round 2", error=ReportsError):
+    with refusal("other-round", "001.upload", "upload 1", "round 2", error=ReportsError):
         open_uploads([folder], task)
     (folder / "000.upload").unlink()
     assert open_uploads([folder], task).identity.round_number == 2

@@ -16,6 +16,7 @@ from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless
 from tests.batch.spark_frames import NEEDS_JAVA, Batch, cells_in, largest_error, uniformity, users_frame
 from tests.chances import FALSE_ALARM
 from tests.refusals import refusal
+from tests.turning import FALSE_ALARM_OF_BALLS, TURNING, turned_rows
 
 import shufflesum as ss
 from shufflesum.batch.count import count
@@ -27,8 +28,8 @@ from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK
 from shufflesum.errors import DataError, FileError, ParameterError, PlanError, ReportsError, ShufflesumError
-from shufflesum.estimate import Estimate
-from shufflesum.experiments.data import load
+from shufflesum.estimate import BallEstimate, Estimate
+from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
 from shufflesum.testing import unprotected_plan
 
@@ -97,6 +98,26 @@ def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
         # Also where the frame is no longer just files.
         frame = spark.read(session, tmp_path / folder, "shuffled").where("cell >= 0")
         np.testing.assert_array_equal(spark.count(frame, PLAN).table, counted.table)
+
+
+def test_each_round_is_read_with_its_own_rotation_by_either_engine(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    rows = turned_rows()
+    users = users_frame(session, rows, 2)
+    second = spark.shuffle(spark.randomize(users, TURNING, round_number=2))
+    found = spark.analyze(second, TURNING)
+    local, _ = count(spark.write(second, tmp_path / "shuffled"), PlainTarget(TURNING))
+    for estimate in (found, release(local)):
+        assert isinstance(estimate, BallEstimate)
+        assert estimate.round_number == 2
+        distance = np.linalg.norm(estimate.mean - rows.mean(axis=0))
+        assert distance < estimate.error_norm(1 - FALSE_ALARM_OF_BALLS)
+    both = spark.randomize(users, TURNING).union(spark.randomize(users, TURNING, round_number=2))
+    with refusal("other-round", "round 1", "round 2", error=ReportsError):
+        spark.shuffle(both)
+    with refusal("out-of-range", "round_number is 4", error=ParameterError):
+        spark.randomize(users, TURNING, round_number=4)
 
 
 def test_sealed_reports_are_shuffled_unopened(tmp_path: Path) -> None:
@@ -377,20 +398,3 @@ def test_a_cluster_needs_a_place_for_what_was_drawn(batch: Batch, monkeypatch: p
     monkeypatch.setattr(batch.users.sparkSession.sparkContext, "master", "spark://cluster:7077")
     with refusal("missing-argument", error=ParameterError):
         spark.randomize(batch.users, PLAN)
-
-
-@pytest.mark.slow
-def test_the_real_heartbeats_end_to_end(session: Any, tmp_path: Path) -> None:
-    from shufflesum.batch import spark
-
-    archive = os.environ.get("SHUFFLESUM_HEARTBEATS")
-    if not archive:
-        pytest.skip("SHUFFLESUM_HEARTBEATS does not name the .npz archive of the heartbeats")
-    beats = load(Path(archive)).beats[:50_000, :100]
-    plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=0.95, delta=1e-6)
-    shuffled = spark.shuffle(spark.randomize(users_frame(session, beats, 4), plan))
-    found = spark.analyze(shuffled, plan)
-    error = float(np.sum((found.mean - beats.mean(axis=0)) ** 2))
-    assert plan.expected_error.total / 10 <= error <= largest_error(plan.expected_error.total, 100)
-    counted, _ = count(spark.write(shuffled, tmp_path / "shuffled"), PlainTarget(plan))
-    np.testing.assert_array_equal(counted.table, found.table)

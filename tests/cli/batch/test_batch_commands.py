@@ -17,6 +17,7 @@ from pyarrow import parquet
 from tests.batch.report_folders import records_of, shuffle_folder, write_folder
 from tests.cli.batch.plans import OTHER, PLAN, SMALL
 from tests.refusals import lacking
+from tests.turning import turn_boxes
 
 import shufflesum as ss
 from shufflesum.batch.files import open_dataset, write_part
@@ -114,6 +115,25 @@ def test_sealed_reports_are_opened_with_the_key(sealed: Path, command: Command, 
     assert done.estimate["rejected_reports"] == 0
 
 
+def test_plain_reports_are_of_a_round_and_two_rounds_are_not_mixed(
+    files: Path, command: Command, refused: Callable[..., str], within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn_boxes(monkeypatch)
+    (files / "small.json").write_text(SMALL.to_json())
+    for number in (1, 2):
+        np.save(files / "hundred.npy", np.full((100, 3), 1.0 * number))
+        done = command("randomize", "hundred.npy", "--plan", "small.json", "--round", str(number), "-o", f"r{number}")
+        assert done.code == 0, done.err
+        shuffle_folder(files / f"r{number}", files / f"s{number}")
+        assert open_dataset(files / f"s{number}", stage="shuffled").identity.round_number == number
+    assert "[out-of-bounds]" in refused("randomize", "hundred.npy", "--plan", "small.json", "-o", "r3")
+    assert "[other-round]" in refused("shuffle", "r1", "r2", "-o", "both")
+    done = command("analyze", "s2", "--plan", "small.json", "--state", "counts.json", "--json")
+    assert within(done.estimate, np.full(3, 2.0))
+    assert done.estimate["round"] == 2
+    assert "[other-round]" in refused("analyze", "s1", "--plan", "small.json", "--state", "counts.json")
+
+
 def test_sealed_reports_need_task_and_key(sealed: Path, refused: Callable[..., str], files: Path) -> None:
     write_key_pair(files / "stranger", generate_private_key())
     assert lacking(refused("analyze", sealed, "--task", "task.json"), "[conflicting-arguments]", "--key") == []
@@ -158,8 +178,8 @@ def test_targets_that_are_missing_or_too_many(files: Path, refused: Callable[...
     assert "[conflicting-arguments]" in refused(
         "randomize", "users.npy", "--plan", "plan.json", "--task", "t", "-o", "r"
     )
-    said = refused("randomize", "users.npy", "--plan", "plan.json", "--round", "1", "-o", "r")
-    assert lacking(said, "[conflicting-arguments]", "--round", "--task") == []
+    said = refused("randomize", "users.npy", "--plan", "plan.json", "--round", "2", "-o", "r")
+    assert lacking(said, "[out-of-range]", "round_number is 2") == []
     assert "--engine spark" in refused("randomize", "users.npy", "--plan", "plan.json", "--master", "x", "-o", "r")
     assert "200MB, 2GB" in refused("randomize", "users.npy", "--plan", "plan.json", "--memory", "much", "-o", "r")
     said = refused("randomize", "users.npy", "--plan", "plan.json", "--memory", "1MB", "-o", "r")

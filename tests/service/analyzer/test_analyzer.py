@@ -24,6 +24,7 @@ from tests.service.analyzer.remote import (
     task_of,
 )
 from tests.service.postgres import Postgres
+from tests.turning import turn_boxes
 
 from shufflesum import AddSlots, Hashed, Plan
 from shufflesum.errors import ParameterError
@@ -98,6 +99,26 @@ def test_each_round_has_one_batch(remote: Remote) -> None:
     assert [found["round"] for found in remote.estimate()["rounds"]] == [1, 2]
     assert remote.problem(second, round_number=3) == "wrong-round"
     assert remote.problem(second, round_number=0) == "wrong-round"
+
+
+def test_one_round_can_be_asked_for(remote: Remote) -> None:
+    address = f"/tasks/{TASK.id}/estimate"
+    for number in (1, 2):
+        assert remote.post(sealed(TASK, honest_cells(USERS), number), round_number=number)[0] == 201
+        whole = remote.estimate()["rounds"]
+        asked = [remote.http.get(address, params={"round": one}).json()["rounds"] for one in range(1, number + 1)]
+        assert [found for (found,) in asked] == whole
+        later = remote.http.get(address, params={"round": number + 1})
+        assert (later.status_code, later.json()["type"]) == (404, "urn:shufflesum:problem:no-estimate-yet")
+    assert remote.http.get(address, params={"round": "x"}).status_code == 400
+
+
+def test_each_round_is_read_as_it_was_randomized(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn_boxes(monkeypatch)
+    for number in (1, 2):
+        assert remote.post(sealed(TASK, honest_cells(USERS), number), round_number=number)[0] == 201
+    first, second = remote.estimate()["rounds"]
+    assert second["mean"] == pytest.approx(2 * np.array(first["mean"]))
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"Basic {SECRET}", SECRET])

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.clocks import FakeClock
 from tests.refusals import refusal
 from tests.service.client.stand_in import Shuffler, task_for
+from tests.turning import TURNING, turn_boxes
 
-from shufflesum.errors import FileError, ParameterError
+from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.service.client import (
     Client,
     ContributedError,
@@ -19,7 +21,7 @@ from shufflesum.service.client import (
     RefusedError,
 )
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import SEALED_BYTES, Task, UploadError
+from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 
 def test_nobody_contributes_twice_to_a_round(connect: Callable[..., Client], shuffler: Shuffler) -> None:
@@ -49,6 +51,32 @@ def test_another_round_or_task_is_another_contribution(connect: Callable[..., Cl
     with refusal("bad-answer", error=RefusedError):
         client.upload([0.1, 0.2, 0.3])
     assert connect(task_for(shuffler, name="another")).upload([0.1, 0.2, 0.3]).contribution == "accepted"
+
+
+def test_what_is_sent_is_randomized_for_the_round_it_is_sent_to(
+    connect: Callable[..., Client], shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn_boxes(monkeypatch)
+    plan = unprotected_plan(users=1, shape=3, coordinates=3, levels=10, rounds=3)
+    client = connect(task := task_for(shuffler, plan=plan))
+    for number in (2, 1, 2, 3):
+        client.upload([0.2, 1.0, 2.0], user=str(len(shuffler.bodies)), round_number=number)
+    first, second = [(0, 2), (1, 10), (2, 10)], [(0, 1), (1, 5), (2, 10)]
+    found = shuffler.reports(task)
+    assert found[:3] == [second, first, second]
+    third = [value for _, value in found[3]]
+    assert all(low <= value <= low + 1 for value, low in zip(third, (0, 3, 6), strict=True))
+
+
+def test_vectors_with_a_bounded_norm_are_scaled_down_and_sent(
+    connect: Callable[..., Client], shuffler: Shuffler
+) -> None:
+    client = connect(task := task_for(shuffler, plan=TURNING))
+    client.upload(np.full(48, 7.0), round_number=2)
+    with refusal("missing-value", error=DataError):
+        client.upload(np.full(48, np.nan), user="other", round_number=2)
+    (body,) = shuffler.bodies
+    assert (Upload.decode(body, task).round_number, len(body)) == (2, task.upload_bytes)
 
 
 def test_an_upload_is_among_the_contributions_before_it_is_sent(

@@ -34,6 +34,13 @@ def test_an_estimate_is_handed_on_as_it_came(shuffler: Shuffler, task: Task) -> 
     assert fetch_estimate(task, shuffler.url) == answer_of(task)
 
 
+def test_another_round_than_the_one_asked_for_is_refused(shuffler: Shuffler, task: Task) -> None:
+    shuffler.document = answer_of(task)
+    assert fetch_estimate(task, shuffler.url, round_number=1) == answer_of(task)
+    with refusal("bad-answer", error=RefusedError):
+        fetch_estimate(task, shuffler.url, round_number=2)
+
+
 @pytest.mark.parametrize("document", [None, [], "x", {"task": "another"}, {"rounds": []}, {"task": None, "rounds": []}])
 def test_an_answer_that_is_no_estimate_is_refused(shuffler: Shuffler, task: Task, document: object) -> None:
     named = isinstance(document, dict) and "task" in document and document["task"] is None

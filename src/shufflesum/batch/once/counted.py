@@ -29,7 +29,7 @@ _FORMAT = "shufflesum-counts-3"
 
 
 class Counted:
-    """Counts that grow day by day in a file such as counts.json, of one plan, locked while the block runs.
+    """Counts that grow day by day in a file such as counts.json, of one round of a plan, locked while the block runs.
 
     `check` before counting and `add` afterwards refuse what is in the table already. `save` replaces the file as a
     whole; without it, or after any error, it stays as it was.
@@ -44,7 +44,7 @@ class Counted:
         self.pending: dict[str, Counts] = {}  # shuffle id -> what is there of a batch that is not whole yet
         self.flaws: dict[str, str] = {}  # shuffle id -> why the guarantee does not hold for that batch
         self.names_id: str | None = None  # the columns that coordinates come from
-        self.task: list[str | int | None] = []  # id and round of what was counted, both None for plain reports
+        self.task: list[str | int | None] = []  # its id, None for plain reports, and the round of what was counted
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
         self._lock_path = self._final.with_name(f".{self._final.name}.lock")
         self._lock = -1
@@ -63,7 +63,7 @@ class Counted:
         """Refuse another shuffle of a batch that is counted already, and reports of another task or round."""
         if self.task not in ([], [identity.task_id, identity.round_number]):
             raise ReportsError(
-                "mixed-reports",
+                "other-round" if self.task[0] == identity.task_id else "mixed-reports",
                 f"{self.path} has counted reports of task {str(self.task[0])[:12]}, round {self.task[1]}, not of task "
                 f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each",
             )
@@ -96,12 +96,15 @@ class Counted:
                     f"{self.path} has counted {part} of shuffle {identity.shuffle_id[:12]} already, perhaps before it "
                     "was rewritten; no report counts twice: give only new files",
                 )
-        self.parts[identity.shuffle_id] = [*known, *filter(None, parts)]
+        batch = self.pending.get(identity.shuffle_id) or Counts(self.counts.plan, identity.round_number)
+        if not self.task:
+            self.counts = Counts(self.counts.plan, identity.round_number)
         self.counts.merge(counts)
+        self.parts[identity.shuffle_id] = [*known, *filter(None, parts)]
         self.files |= {digest: path.name for path, digest in digests.items()}
         self.contributions |= dict.fromkeys(identity.contribution_ids, identity.shuffle_id)
         self.task = [identity.task_id, identity.round_number]
-        batch = self.pending.pop(identity.shuffle_id, None) or Counts(self.counts.plan)
+        self.pending.pop(identity.shuffle_id, None)
         batch.merge(counts)
         if batch.received != identity.written:
             self.pending[identity.shuffle_id] = batch
@@ -193,10 +196,14 @@ class Counted:
                 "name another --state for another plan",
             )
         try:
-            self.counts = _decoded(content["counts"], plan)
-            self.pending = {shuffle: _decoded(batch, plan) for shuffle, batch in content["pending"].items()}
+            self.task = content["task"]
+            if self.task == [None, None]:
+                self.task = [None, 1]  # files of before plain reports knew their round
+            number = 1 if self.task == [] else self.task[1]
+            self.counts = _decoded(content["counts"], plan, number)
+            self.pending = {shuffle: _decoded(batch, plan, number) for shuffle, batch in content["pending"].items()}
             self.files, self.contributions = content["files"], content["contributions"]
-            self.parts, self.task = content["parts"], content["task"]
+            self.parts = content["parts"]
             self.flaws, self.names_id = content["flaws"], content["names_id"]
         except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
             raise FileError(
@@ -214,9 +221,9 @@ def _encoded(counts: Counts) -> dict[str, Any]:
     }
 
 
-def _decoded(content: dict[str, Any], plan: Plan) -> Counts:
+def _decoded(content: dict[str, Any], plan: Plan, round_number: Any) -> Counts:
     """Undo `_encoded`; a ValueError, or another one of Python's, where it is none."""
-    counts = Counts(plan)
+    counts = Counts(plan, round_number)
     cells, numbers = (np.array(content[name], dtype=np.int64) for name in ("cells", "counts"))
     blanks, rejected = int(content["blanks"]), int(content["rejected"])
     if cells.shape != numbers.shape or min([*cells, *numbers, blanks, rejected]) < 0:

@@ -125,7 +125,7 @@ def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
             rounds.add(upload.round_number)
             if len(rounds) > 1:
                 raise ReportsError(
-                    "mixed-reports",
+                    "other-round",
                     f"{_place(paths, ends, number)}: is of round {upload.round_number}, others before it are not; a "
                     "batch is of one round: keep each in its folder",
                 )

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType, Str
 
 from shufflesum.batch.spark.frames import check_frame, quoted
 from shufflesum.batch.spark.jobs import spark_job
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups
 from shufflesum.errors import DataError
 from shufflesum.tables import table_selection
 from shufflesum.tables.columns import choose_columns
@@ -90,7 +90,7 @@ def _check_numbers(fields: Sequence[StructField], domain: Domain) -> None:
 def _shape(domain: Domain) -> tuple[int, ...]:
     """Of the numbers that a user holds."""
     match domain:
-        case Box():
+        case Ball() | Box():
             return domain.shape
         case Groups():
             return domain.box.shape

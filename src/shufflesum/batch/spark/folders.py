@@ -64,6 +64,7 @@ def randomize_folder(
     columns: Sequence[str] | None = None,
     label_column: str | None = None,
     user_column: str | None = None,
+    round_number: int = 1,
 ) -> Dataset:
     """`randomize` from a Parquet file, or a folder of such, to a new folder of reports; drawn once, written once.
 
@@ -73,7 +74,7 @@ def randomize_folder(
     chosen = users_columns(
         frame, str(users), plan.domain, columns=columns, label_column=label_column, user_column=user_column
     )
-    identity = Identity.for_plan(plan, chosen.columns)
+    identity = Identity.for_plan(plan, chosen.columns, round_number)
     with staged_folder(output, identity) as folder:
         if user_column is not None:
             refuse_repeated_users(frame, str(users), user_column)

@@ -43,8 +43,9 @@ def randomize(
     missing: Missing = "refuse",
     columns: Sequence[str] | None = None,
     label_column: str | None = None,
+    round_number: int = 1,
 ) -> DataFrame:
-    """Reports of all rows, each row one user, drawn once and kept until Spark ends.
+    """Reports of all rows for a round of the plan, each row one user, drawn once and kept until Spark ends.
 
     The columns (all, unless named) are numbers in the order of the plan's entries, or one is an array of them. Labels
     are in `label_column`, in the column that the plan names, or in the only one: text, whole numbers, or true and
@@ -52,7 +53,8 @@ def randomize(
     directory, which a cluster must have (`sparkContext.setCheckpointDir`); only its owner may read it.
     """
     users = users_columns(frame, "the DataFrame", plan.domain, columns=columns, label_column=label_column)
-    drawn = randomized(users, plan, Identity.for_plan(plan, users.columns), clip=clip, missing=missing)
+    identity = Identity.for_plan(plan, users.columns, round_number)
+    drawn = randomized(users, plan, identity, clip=clip, missing=missing)
     with working_folder(frame.sparkSession) as folder:
         return not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
 
@@ -76,11 +78,12 @@ def count(frame: DataFrame, plan: Plan) -> Counts:
     identity = identity_of(frame, "shuffled")
     PlainTarget(plan).check(identity)
     with spark_job(frame.sparkSession):
-        cells = over_reports(frame, identity, partial(tasks.count_partition, plan=plan), "cell long, count long")
+        add_up = partial(tasks.count_partition, plan=plan, round_number=identity.round_number)
+        cells = over_reports(frame, identity, add_up, "cell long, count long")
         if cells.rdd.getNumPartitions() * plan.cells > _COLLECTED_CELLS:
             cells = cells.groupBy("cell").agg(F.sum("count").alias("count"))
         found = cells.toArrow()
-    counts = Counts(plan)
+    counts = Counts(plan, identity.round_number)
     cell, number = (found.column(name).to_numpy() for name in ("cell", "count"))
     np.add.at(counts.table, cell[cell >= 0], number[cell >= 0])
     counts.blanks = int(number[cell == tasks.BLANKS].sum())

@@ -82,7 +82,9 @@ def randomize_partition(
     context = TaskContext.get()
     where = f"partition {context.partitionId() if context else 0}"
     with _marked_errors():
-        target, randomizer = PlainTarget(plan), Randomizer(plan, clip=clip, missing=missing)
+        number = identity.round_number
+        target = PlainTarget(plan, number)
+        randomizer = Randomizer(plan, clip=clip, missing=missing, round_number=number)
         rows_at_once = max(1, _RANDOMIZED_AT_ONCE // plan.reports)
         row = 0
         for users in partition:
@@ -196,10 +198,10 @@ def _packed_items(column: Any, kind: np.dtype[Any]) -> Items:
     return np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].view(kind)
 
 
-def count_partition(partition: RecordBatches, *, plan: Plan) -> RecordBatches:
+def count_partition(partition: RecordBatches, *, plan: Plan, round_number: int) -> RecordBatches:
     """Reports to the filled cells of one table of counts, and how many were blank or rejected."""
     with _marked_errors():
-        counts, target = Counts(plan), PlainTarget(plan)
+        counts, target = Counts(plan, round_number), PlainTarget(plan, round_number)
         for records in partition:
             count_records(records, counts, target.open)
         cells = np.flatnonzero(counts.table)

@@ -74,7 +74,7 @@ class AnalyzerServer:
         self._secret = secret
         self._without_guarantee = without_guarantee
         self._answering = asyncio.Lock()
-        self._last_answer: tuple[list[str], bytes] | None = None
+        self._last_answer: tuple[list[str], dict[str, Any], dict[int | None, bytes]] | None = None
         self._taking = asyncio.Lock()  # one batch at a time has all cores, and a repetition finds it done
         self._registry = CollectorRegistry()
         self._batches = Counter("shufflesum_batches", "Batches counted", registry=self._registry)
@@ -149,7 +149,7 @@ class AnalyzerServer:
 
     async def _count(self, request: Request, round_number: int, size: int) -> Counts:
         """The table of a batch that is complete; pieces are opened while the next ones arrive."""
-        counts = Counts(self._task.plan)
+        counts = Counts(self._task.plan, round_number)
         opening: deque[asyncio.Future[tuple[Reports, int]]] = deque()
 
         async def count_oldest() -> None:
@@ -171,20 +171,27 @@ class AnalyzerServer:
 
     async def _get_estimate(self, request: Request) -> Response:
         self._check_task(request)
+        only = _number(request, "round") if "round" in request.query_params else None
         try:
             # In a thread as a whole, and once for all who ask: a large answer takes a while to compute and to write.
             async with self._answering:
-                answer = await asyncio.to_thread(self._answer)
+                answer = await asyncio.to_thread(self._answer, only)
         except StoreError as error:
             raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
         return Response(answer, media_type="application/json")
 
-    def _answer(self) -> bytes:
-        """The estimates of all rounds as JSON; a round's never change once it is there."""
+    def _answer(self, only: int | None) -> bytes:
+        """The estimates of all rounds, or of one, as JSON; a round's never change once it is there."""
         batches = self._store.batch_ids()
         if self._last_answer is None or self._last_answer[0] != batches:
-            self._last_answer = batches, bytes(JSONResponse(self._estimates()).body)
-        return self._last_answer[1]
+            self._last_answer = batches, self._estimates(), {}
+        _, document, written = self._last_answer
+        if only not in written:
+            rounds = [found for found in document["rounds"] if only in (None, found["round"])]
+            if not rounds:
+                raise Refusal("no-estimate-yet", f"the shuffler has released no batch of round {only} yet")
+            written[only] = bytes(JSONResponse(document | {"rounds": rounds}).body)
+        return written[only]
 
     def _estimates(self) -> dict[str, Any]:
         counted = self._store.counted()
@@ -206,7 +213,7 @@ class AnalyzerServer:
         return {"task": self._task.id, "rounds": rounds}
 
     def _released(self, batch: CountedBatch) -> Estimate:
-        counts = Counts(self._task.plan)
+        counts = Counts(self._task.plan, batch.round_number)
         counts.table, counts.blanks, counts.rejected = batch.table, batch.blanks, batch.rejected
         try:
             with warnings.catch_warnings():

@@ -15,17 +15,24 @@ __all__ = ["estimates_in", "fetch_estimate"]
 
 
 def fetch_estimate(
-    task: Task, url: str, *, allow_plain_http: bool = False, ca_file: str | Path | None = None
+    task: Task,
+    url: str,
+    *,
+    round_number: int | None = None,
+    allow_plain_http: bool = False,
+    ca_file: str | Path | None = None,
 ) -> dict[str, Any]:
-    """The analyzer's answer for a task: every released round's estimate. `RefusedError` tells why there is none.
+    """The analyzer's answer for a task: every released round's estimate, or that of one round.
 
-    `estimates_in` makes estimates of it, as the library's, which can be asked for more.
+    `RefusedError` tells why there is none. `estimates_in` makes estimates of it, as the library's, which can be asked
+    for more.
     """
+    query = {} if round_number is None else {"round": round_number}
     with web_client(url, allow_plain_http=allow_plain_http, ca_file=ca_file) as http:
         import httpx
 
         try:
-            answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate")
+            answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate", params=query)
         except httpx.RequestError as error:
             raise UnreachableError(
                 "unreachable", f"the analyzer {url} did not answer ({why_unreachable(error)}); see that it runs"
@@ -41,6 +48,7 @@ def fetch_estimate(
         document: dict[str, Any] = answer.json(parse_constant=_refuse_constant)
         rounds = document["rounds"]
         known = document["task"] == task.id and rounds and all(_is_round(found, task) for found in rounds)
+        known = known and (round_number is None or [found["round"] for found in rounds] == [round_number])
     except (ValueError, KeyError, TypeError, AttributeError):
         known = False
     if not known:

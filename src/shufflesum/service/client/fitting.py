@@ -1,7 +1,7 @@
 """Anything of the right kind, moved into a task's domain: nobody's data must keep them from taking part.
 
-Numbers are moved to the nearest bound, arrays into their structure, labels into `other` where the plan has it. A label
-that has no place in the plan is refused, before anything is sent.
+Numbers are moved to the nearest bound, arrays into their structure, vectors into their ball, labels into `other` where
+the plan has it. A label that has no place in the plan is refused, before anything is sent.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Missing, Rows, Span, Symmetric, real_array
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Missing, Rows, Span, Symmetric, real_array
 from shufflesum.domain.choices import ListRows
 from shufflesum.domain.groups import GroupRows
 from shufflesum.domain.label_columns import value_at
+from shufflesum.domain.layers import as_numpy
 from shufflesum.errors import DataError
 
 __all__ = ["Fitting"]
 
+_CHECKED = 64  # updates that are looked at together
 _FAR = 1e100  # stands for infinity where coordinates are mixtures of entries
 
 
@@ -45,19 +47,23 @@ class Fitting:
             case Box():
                 structured = _into_structure(domain)
                 return Fitting(True, _missing(domain), _one_array, lambda rows: structured(rows)[np.newaxis], _nothing)
+            case Ball():  # a vector that is too long is scaled down where it is randomized
+                return Fitting(True, "refuse", _one_update(domain), _same, _each_prepared(domain))
             case Groups():
                 return _of_groups(domain)
-            case Choices():
-                return Fitting(
-                    False, "refuse", _one, lambda rows: _at_most(domain, rows), lambda rows: _codes(domain, rows)
-                )
-            case Categories() if domain.bins is not None:
-                clip = not domain.other  # which takes in what is in no bin
-                return Fitting(clip, "refuse", _one_number, _same, lambda rows: domain.prepare(rows, clip=clip))
-            case Categories():
-                return Fitting(False, "refuse", _one, _same, lambda rows: _checked(domain, rows))
+            case Categories() | Choices():
+                return _of_labels(domain)
             case _:
                 return Fitting(False, "refuse", _one, _same, domain.prepare)
+
+
+def _of_labels(domain: Categories | Choices) -> Fitting:
+    if isinstance(domain, Choices):
+        return Fitting(False, "refuse", _one, lambda rows: _at_most(domain, rows), lambda rows: _codes(domain, rows))
+    if domain.bins is None:
+        return Fitting(False, "refuse", _one, _same, lambda rows: _checked(domain, rows))
+    clip = not domain.other  # which takes in what is in no bin
+    return Fitting(clip, "refuse", _one_number, _same, lambda rows: domain.prepare(rows, clip=clip))
 
 
 def _of_groups(domain: Groups) -> Fitting:
@@ -75,6 +81,28 @@ def _of_groups(domain: Groups) -> Fitting:
         return domain.labels.known(rows.labels, what="groups")
 
     return Fitting(True, _missing(domain.box), only, move, check)
+
+
+def _one_update(domain: Ball) -> Callable[[Any], NDArray[Any]]:
+    """An array of the shape; of layers a list or dictionary of them, or all in one vector."""
+
+    def only(held: Any) -> NDArray[Any]:
+        held = as_numpy(held)
+        if not domain.structure.single and isinstance(held, np.ndarray) and held.shape == domain.shape:
+            return real_array(held, DataError, "the update")[np.newaxis]
+        return domain.flatten(held).reshape(1, *domain.shape)
+
+    return only
+
+
+def _each_prepared(domain: Ball) -> Callable[[Any], None]:
+    """Refuses what is not finite, or has other layers, in whichever row it is; without a copy of all rows."""
+
+    def check(rows: Any) -> None:
+        for start in range(0, len(rows), _CHECKED):
+            domain.prepare(rows[start : start + _CHECKED], start, clip=True)
+
+    return check
 
 
 def _nothing(_: Rows) -> None:

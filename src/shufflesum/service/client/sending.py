@@ -86,7 +86,7 @@ class Client:
             else Contributions(contributions or default_contributions(), clock)
         )
         self._fitting = Fitting.of(task.plan.domain)
-        self._randomizer = Randomizer(task.plan, clip=self._fitting.clip, missing=self._fitting.missing)
+        self._randomizer = self._randomizer_for(1)
 
     def upload(
         self, held: Any, *, user: str = "me", round_number: int | None = None, token: str | None = None
@@ -127,7 +127,7 @@ class Client:
         """
         round_number = self.open_round() if round_number is None else round_number
         self.task.check_round(round_number)
-        rows = self.task.plan.domain.rows(arrays)
+        rows: Any = self.task.plan.domain.rows(arrays)
         if len(users) != len(rows) or len(set(users)) != len(users):
             raise ParameterError(
                 "conflicting-arguments",
@@ -223,8 +223,14 @@ class Client:
         return [Receipt(user, round_number, made.get(user, "earlier")) for user in users]
 
     def _seal(self, row: Any, round_number: int) -> bytes:
+        if self._randomizer.round_number != round_number:
+            self._randomizer = self._randomizer_for(round_number)
         reports = self._randomizer.randomize(self._fitting.move(row))
         return Upload.seal(self.task, reports, round_number).encode()
+
+    def _randomizer_for(self, round_number: int) -> Randomizer:
+        fitting = self._fitting
+        return Randomizer(self.task.plan, clip=fitting.clip, missing=fitting.missing, round_number=round_number)
 
     def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Contribution:
         """Post the same bytes until they are acknowledged; a failure stops all others that have not begun."""

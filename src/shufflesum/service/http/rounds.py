@@ -44,8 +44,10 @@ def round_from_json(plan: Plan, found: dict[str, Any]) -> Released:
         or not (users >= 1 and rejected >= 0 and 0 < level < 1)
     ):
         raise ValueError("users, rejected reports or level are none")
-    table = _table_from_json(found["table"], plan.cells)
-    estimate = estimate_of(plan, users, rejected, table, broken)
+    table, number = _table_from_json(found["table"], plan.cells), found["round"]
+    if type(number) is not int or not 1 <= number <= plan.rounds:
+        raise ValueError("the round is none of the plan's")
+    estimate = estimate_of(plan, users, rejected, table, broken, number)
     for name, figures in _figures(estimate, level).items():
         if not _same(found[name], figures):
             raise ValueError(f"{name} does not follow from the table")

@@ -1,0 +1,353 @@
+"""Vectors with a bounded Euclidean norm, model updates above all: around a public centre, and no farther than a radius.
+
+A user's arrays become one vector; before bits are drawn, a public rotation spreads it over all coordinates. Privacy
+depends on the norm alone, which the mechanism enforces once more in whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_number, check_size
+from shufflesum._compiled import kernel
+from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, real_array, users_rows
+from shufflesum.domain.box import Missing
+from shufflesum.domain.label_columns import shown
+from shufflesum.domain.layers import Layers, Update, as_numpy
+from shufflesum.domain.neighbours import InBall, Neighbours
+from shufflesum.domain.rotation import SEED_BYTES, padded_size, signs
+from shufflesum.errors import DataError, ParameterError, PlanError
+
+__all__ = ["Ball", "UpdateRows"]
+
+_MAGNITUDES = (1e-100, 1e100)  # of a radius: squares stay within double precision
+_MOST_ROUND = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRows:
+    """Updates of several users as they came, flattened when they are needed."""
+
+    updates: Sequence[Update]
+
+    def __len__(self) -> int:
+        """How many users there are."""
+        return len(self.updates)
+
+    def __getitem__(self, part: slice) -> UpdateRows:
+        """Some of them."""
+        return UpdateRows(self.updates[part])
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Ball:
+    """Arrays of a `shape`, all within `radius` of a `center` (zero unless given), in Euclidean norm.
+
+    `shape` may also be a list of shapes, or a dictionary from names to shapes: layers, flattened one after another in
+    this order. `center` has the same form, is public and subtracted first: whatever is closer to the users than zero
+    allows a smaller radius, and with it a smaller error. `seed` is drawn by the planner where it is None.
+    """
+
+    structure: Layers
+    radius: float
+    seed: bytes | None
+    round_number: int
+    _center: bytes | None  # as bytes, so that equality and hash go by value
+    center: NDArray[np.float64] | None = field(compare=False)
+    """The flat public centre, or None for zero."""
+
+    def __init__(
+        self,
+        shape: int | Sequence[Any] | Mapping[str, Any] | Layers,
+        radius: float,
+        center: Any = None,
+        seed: bytes | None = None,
+        round_number: int = 1,
+    ) -> None:
+        """Check the numbers; refuse a radius of 0 and a centre of another shape."""
+        structure = Layers.of(shape)
+        check_number("radius", radius)
+        least, most = _MAGNITUDES
+        if not least <= radius <= most:
+            raise ParameterError("out-of-range", f"radius is {radius}; it must lie between {least:g} and {most:g}")
+        if seed is not None and (not isinstance(seed, bytes) or len(seed) != SEED_BYTES):
+            raise ParameterError("malformed-key", f"the seed of a rotation is {SEED_BYTES} bytes, not {shown(seed)}")
+        check_size("round_number", round_number, 1, _MOST_ROUND)
+        flat = None if center is None else _center_of(structure, center)
+        content = None if flat is None else flat.astype("<f8").tobytes()
+        values = (structure, float(radius), seed, int(round_number), content, flat)
+        for name, value in zip(
+            ("structure", "radius", "seed", "round_number", "_center", "center"), values, strict=True
+        ):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        """Say the sizes; a centre may be long."""
+        centred = "" if self.center is None else ", center=..."
+        return f"Ball({self.dimension} numbers, shape={self.shape}, radius={self.radius!r}{centred})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the estimate: of one user's array, or of all layers as one vector."""
+        return self.structure.shape
+
+    @property
+    def layers(self) -> Any:
+        """The shapes as they were given: one, or a list or dictionary of them."""
+        if self.structure.single:
+            return self.structure.shapes[0]
+        if self.structure.names is None:
+            return list(self.structure.shapes)
+        return dict(zip(self.structure.names, self.structure.shapes, strict=True))
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a user holds."""
+        return self.structure.dimension
+
+    @property
+    def entries(self) -> int:
+        """The same."""
+        return self.dimension
+
+    @property
+    def padded(self) -> int:
+        """How many coordinates there are after the rotation: a power of two."""
+        return padded_size(self.dimension)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """How neighbouring data sets differ."""
+        return InBall(self.padded)
+
+    @property
+    def names(self) -> None:
+        """Entries have no names."""
+        return None
+
+    @property
+    def unit(self) -> float:
+        """The radius."""
+        return self.radius
+
+    @property
+    def guess_error(self) -> float:
+        """Squared error of guessing the centre, at the worst."""
+        return self.radius**2
+
+    @property
+    def curator_weights(self) -> tuple[float, float]:
+        """A trusted curator's squared error in units of Gaussian and of Laplace noise: two vectors of the ball are
+        2 radii apart, and in the sum of absolute values sqrt(d) times as much."""
+        gaussian = self.dimension * (2.0 * self.radius) ** 2
+        return gaussian, gaussian * self.dimension
+
+    def of_round(self, number: int) -> Ball:
+        """The same ball with the rotation of another round."""
+        if number == self.round_number:
+            return self
+        return Ball(self.structure, self.radius, self.center, self.seed, number)
+
+    def seeded(self, seed: bytes) -> Ball:
+        """The same ball with this seed."""
+        return Ball(self.structure, self.radius, self.center, seed, self.round_number)
+
+    def drawn_seed(self) -> bytes:
+        """The seed, which must have been drawn."""
+        if self.seed is None:
+            raise ParameterError("missing-argument", "the seed is drawn when a plan is made; take plan.domain")
+        return self.seed
+
+    def signs(self) -> NDArray[np.int8]:
+        """This round's signs of all entries, 1 or -1."""
+        return signs(self.drawn_seed(), self.round_number, self.dimension)
+
+    def flatten(self, update: Update) -> Floats:
+        """One user's arrays as a vector of d numbers; other shapes, layers or orders are refused."""
+        return self.structure.flatten(update)
+
+    def unflatten(self, vector: NDArray[Any]) -> Any:
+        """A vector of d numbers as the shape was given: an array, or a list or a dictionary of them."""
+        return self.structure.unflatten(vector)
+
+    def rows(self, values: Any) -> Rows | UpdateRows:
+        """Arrays (m, *shape), for layers (m, d), or a list of m updates; an array is not copied."""
+        if isinstance(values, UpdateRows):
+            return values
+        values = as_numpy(values)
+        if isinstance(values, list | tuple) and (
+            not self.structure.single or any(hasattr(v, "detach") for v in values)
+        ):
+            if not values:
+                raise DataError("no-rows", "no updates; pass those of at least one user")
+            return UpdateRows(values)
+        if isinstance(values, Mapping):
+            raise DataError("wrong-type", "one update is given; pass a list of updates, one for each user")
+        stacked = users_rows(values, self.shape)
+        check_stack(stacked, self.shape)
+        return stacked
+
+    def check_missing(self, missing: Missing) -> None:
+        """Refuse what cannot be done about missing values here."""
+        if missing not in ("refuse", "midpoint"):
+            raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' (--missing)")
+        if missing == "midpoint":
+            raise ParameterError(
+                "impossible-combination",
+                "missing='midpoint' is not possible for updates with a bounded norm; use missing='refuse' "
+                "(--missing refuse) and leave incomplete ones out",
+            )
+
+    def prepare(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Floats:
+        """(m, d) differences to the centre, each within the radius but for rounding; never changes `rows`.
+
+        A longer one is refused, or scaled down to the radius with `clip`. NaN and infinity are always refused. Without
+        centre and clipping, arrays of single or double precision are passed on uncopied.
+        """
+        self.check_missing(missing)
+        flat = self._flat(rows, first_row)
+        if self.center is not None:
+            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+                flat = np.subtract(flat, self.center, dtype=np.float64).astype(flat.dtype)
+        squares = np.empty(len(flat))
+        _squared_norms(flat, squares)
+        most = (self.radius * (1.0 + ROUNDING)) ** 2
+        if (squares <= most).all():
+            return flat
+        if not clip:
+            self._refuse(flat, squares, most, first_row)
+        self._refuse_unless_finite(flat, first_row)
+        return self._clipped(flat, squares)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `from_json` turns back into an equal ball, in its first round; the seed in hexadecimal."""
+        return {
+            "kind": "ball",
+            **self.structure.to_json(),
+            "radius": self.radius,
+            "center": None if self.center is None else self.center.tolist(),
+            "seed": None if self.seed is None else self.seed.hex(),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Ball:
+        """Undo `to_json`; raises `PlanError` for anything else."""
+        try:
+            match value:
+                case {
+                    "kind": "ball",
+                    "radius": float() | int() as radius,
+                    "center": list() | None as center,
+                    "seed": str() | None as seed,
+                    **shape,
+                }:
+                    return cls._of_parts(Layers.from_json(shape), radius, center, seed)
+        except (ParameterError, DataError) as error:
+            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
+        raise PlanError(
+            "malformed",
+            f'a ball must be {{"kind": "ball", "shape" or "layers", "radius", "center", "seed"}}, not {shown(value)}',
+        )
+
+    @classmethod
+    def _of_parts(cls, structure: Layers, radius: float, center: list[Any] | None, seed: str | None) -> Ball:
+        if seed is not None and not re.fullmatch(r"(?:[0-9a-f]{2})*", seed):
+            raise ParameterError("malformed-key", "the seed of a rotation is written in small hexadecimal digits")
+        flat = None if center is None else real_array(center, ParameterError, "the centre")
+        return cls(structure, radius, flat, None if seed is None else bytes.fromhex(seed))
+
+    def _flat(self, rows: Any, first_row: int) -> Floats:
+        if isinstance(rows, UpdateRows):
+            vectors = [self._one(update, f"row {first_row + row}") for row, update in enumerate(rows.updates)]
+            return np.stack(vectors)
+        stacked = real_array(rows, DataError, "arrays")
+        check_stack(stacked, self.shape)
+        return stacked.reshape(len(stacked), -1)
+
+    def _one(self, update: Update, what: str) -> Floats:
+        """Layers, or what is flat already."""
+        if isinstance(update, np.ndarray) and update.shape == (self.dimension,):
+            return real_array(update, DataError, what)
+        return self.structure.flatten(update, what)
+
+    def _clipped(self, flat: Floats, squares: NDArray[np.float64]) -> Floats:
+        factors = np.where(squares > self.radius**2, self.radius / np.sqrt(np.maximum(squares, 1e-300)), 1.0)
+        for row in np.flatnonzero(np.isinf(squares)):
+            # by the largest entry first: squares of large numbers are infinite
+            largest = float(np.abs(flat[row]).max())
+            factors[row] = self.radius / float(np.linalg.norm(flat[row] / largest)) / largest
+        clipped = np.empty_like(flat)
+        _scale(flat, factors, clipped)
+        return clipped
+
+    def _refuse_unless_finite(self, flat: Floats, first_row: int) -> None:
+        finite = np.isfinite(flat)
+        if finite.all():
+            return
+        row, place = (int(index) for index in np.argwhere(~finite)[0])
+        value = flat[row, place]
+        raise DataError(
+            "missing-value" if np.isnan(value) else "out-of-bounds",
+            f"row {first_row + row}, {self.structure.describe(place)}: the value is {value}; every entry must be "
+            "finite: leave the row out",
+        )
+
+    def _refuse(self, flat: Floats, squares: NDArray[np.float64], most: float, first_row: int) -> NoReturn:
+        self._refuse_unless_finite(flat, first_row)
+        row = int(np.flatnonzero(~(squares <= most))[0])
+        around = "" if self.center is None else " of the difference to the centre"
+        raise DataError(
+            "out-of-bounds",
+            f"row {first_row + row}: the norm{around} is {math.sqrt(squares[row]):.6g}, allowed is the radius "
+            f"{self.radius:g}; pass clip=True (--clip) to scale such rows down, or plan with a larger public radius",
+        )
+
+
+def _center_of(structure: Layers, center: Any) -> NDArray[np.float64]:
+    given = as_numpy(center)
+    try:
+        flat = given if isinstance(given, np.ndarray) and given.shape == (structure.dimension,) else None
+        flat = structure.flatten(center, "the centre") if flat is None else real_array(flat, DataError, "the centre")
+    except DataError as error:
+        raise ParameterError(error.problem, str(error)) from error
+    copied = flat.astype(np.float64) + 0.0  # one zero
+    if not np.isfinite(copied).all():
+        raise ParameterError("bad-bounds", "the centre holds NaN or infinity; every entry must be finite")
+    copied.setflags(write=False)
+    return copied
+
+
+@kernel
+def _squared_norms(rows: NDArray[Any], out: NDArray[np.float64]) -> None:
+    """Each row's sum of squares, in eight sums at a time so that it is vectorised; NaN or infinity if one is in it."""
+    lanes = np.empty(8)
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        whole = row.size - row.size % 8
+        lanes[:] = 0.0
+        for j in range(0, whole, 8):
+            for k in range(8):
+                value = np.float64(row[j + k])
+                lanes[k] += value * value
+        total = 0.0
+        for j in range(whole, row.size):
+            value = np.float64(row[j])
+            total += value * value
+        for k in range(8):
+            total += lanes[k]
+        out[i] = total
+
+
+@kernel
+def _scale(rows: NDArray[Any], factors: NDArray[np.float64], out: NDArray[Any]) -> None:
+    for i in range(rows.shape[0]):
+        row, scaled, factor = rows[i], out[i], factors[i]
+        for j in range(row.size):
+            scaled[j] = np.float64(row[j]) * factor

@@ -1,0 +1,1 @@
+"""Federated training under every kind of privacy, on the same clients at the same clip (docs/federated.md)."""

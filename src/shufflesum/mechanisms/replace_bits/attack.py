@@ -1,0 +1,150 @@
+"""What an audit attacks in random bits: a victim at one end of an axis or the other, among users at the centre.
+
+After the rotation the ends of an axis lie in every coordinate, 1/tau from the middle, with known signs: a bit agrees
+with its sign with probability (1 + a/tau)/2 at one end, and with (1 - a/tau)/2 at the other. What agrees more often
+reveals more: bits can be flipped at random to agree less, so that the least chance in an enclosure bounds what the
+running randomizer reveals. A coin that is fixed, shared, or rounds to the nearest bit shows in the counts of
+coordinates: in single ones, or in how many of them lie far from what is expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.domain import Ball
+from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Revealed, Table
+from shufflesum.mechanisms.replace_bits.coin import chances_of
+from shufflesum.mechanisms.replace_bits.encode import Rotation
+from shufflesum.privacy import Guarantee
+from shufflesum.privacy.ball import Ball as Certificate
+from shufflesum.privacy.engine.laws import binomial_window
+
+if TYPE_CHECKING:
+    from shufflesum.mechanisms.replace_bits.mechanism import ReplaceBits
+
+__all__ = ["BitsAttack"]
+
+_MOST_SAMPLES = 100_000_000
+_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
+_LEAST_AMPLITUDE = 2.0**-40
+
+
+@dataclass(frozen=True)
+class BitsAttack:
+    """Crowds at both ends of an axis, at a vector with entries of all sizes, and at the centre."""
+
+    mechanism: ReplaceBits
+    domain: Ball
+    guarantee: Guarantee
+
+    @cached_property
+    def _vectors(self) -> list[Floats]:
+        """Differences to the centre."""
+        size, inside = self.domain.dimension, self.domain.radius * (1.0 - 2.0**-20)
+        end = np.zeros(size)
+        end[0] = inside
+        mixed = np.cos(np.arange(1, size + 1, dtype=np.float64))
+        return [end, -end, mixed * (inside / float(np.linalg.norm(mixed))), np.zeros(size)]
+
+    @cached_property
+    def _levels(self) -> list[NDArray[np.int64]]:
+        """What the vectors are after the rotation."""
+        rotation = Rotation(self.domain, self.mechanism.tau)
+        return [rotation.of(vector[None])[0].astype(np.int64) for vector in self._vectors]
+
+    @property
+    def crowds(self) -> tuple[Any, ...]:
+        """What each crowd holds."""
+        center = 0.0 if self.domain.center is None else self.domain.center
+        return tuple((vector + center).reshape(self.domain.shape) for vector in self._vectors)
+
+    @property
+    def victims(self) -> tuple[Any, Any]:
+        """Both ends of the axis."""
+        return self.crowds[0], self.crowds[1]
+
+    @property
+    def others(self) -> Any:
+        """The centre."""
+        return self.crowds[3]
+
+    @property
+    def samples(self) -> int:
+        """Enough to know within a few per cent how much more often than not a bit agrees."""
+        return min(_MOST_SAMPLES, math.ceil(1e5 / (self.mechanism.amplitude / self.mechanism.tau) ** 2))
+
+    @property
+    def lower_bound_known(self) -> bool:
+        """Always."""
+        return True
+
+    def kinds(self, tables: Sequence[Table], users: Sequence[int]) -> tuple[Table, Table]:
+        """How often bits agreed with what the crowds at both ends hold, and how many there were of each crowd."""
+        agreed = [self._agreeing(table, levels).sum() for table, levels in zip(tables[:2], self._levels, strict=False)]
+        totals = [int(table.sum()) for table in tables[:2]]
+        return np.array([agreed]), np.array([totals])
+
+    def reveals(self, chances: Enclosure) -> Revealed:
+        """What neighbours at both ends show, with the others there as well, if bits agree as seldom as is possible."""
+        least = float(chances.lower.min())
+        planned = float(chances_of(np.abs(self._levels[0][:1]), self.mechanism.numerator)[0])
+        noise = (1.0 - least) / (1.0 - planned) if planned < 1 else math.inf
+        excess = min(2.0 * least - 1.0, 1.0 - _LEAST_AMPLITUDE)
+        if excess < _LEAST_AMPLITUDE:
+            return Revealed(noise, 0.0)
+        shown = Certificate(
+            honest_users=self.guarantee.honest_users,
+            coordinates=self.domain.padded,
+            amplitude=excess,
+            tau=1.0,
+            rounds=self.guarantee.rounds,
+            bits=self.mechanism.bits,
+        )
+        return Revealed(noise, shown.epsilon_lower(max(self.guarantee.delta, _LEAST_DELTA)))
+
+    def score(self, table: Table) -> float:
+        """How many more bits agree with the one end than with the other."""
+        zeros, ones = table.reshape(-1, 2).T
+        return float(np.sum(np.sign(self._levels[0]) * (ones - zeros)))
+
+    def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
+        """Ones in all and of each coordinate, how many coordinates stray, and that each has all its reports."""
+        totals, coordinates, strays, sent = [], [], [], []
+        for number, (table, levels, held) in enumerate(zip(tables, self._levels, users, strict=True)):
+            trials, chances = held * self.mechanism.bits, chances_of(levels, self.mechanism.numerator)
+            each = table.reshape(-1, 2)
+            coordinates.append(ExpectedCounts(f"crowd {number}, coordinate {{}}: a one", each[:, 1], trials, chances))
+            sent.append(ExpectedCounts("coordinate {}", each.sum(axis=1), trials, np.ones(len(each))))
+            if number == 2:
+                continue  # there each coordinate has a chance of its own
+            agreeing = self._agreeing(table, levels)
+            agrees = chances_of(np.abs(levels[:1]), self.mechanism.numerator)
+            name = f"crowd {number}: a bit that agrees with what is held"
+            totals.append(ExpectedCounts(name, np.array([agreeing.sum()]), trials * len(each), agrees))
+            far, chance = _strays(agreeing, trials, float(agrees[0]))
+            name = f"crowd {number}: a coordinate with more or fewer ones than usual"
+            strays.append(ExpectedCounts(name, np.array([far]), len(each), np.array([chance])))
+        return [totals, coordinates, strays, sent]
+
+    def _agreeing(self, table: Table, levels: NDArray[np.int64]) -> Table:
+        """Of each coordinate, the bits that agree with the sign of what is held; ones at 0."""
+        each = table.reshape(-1, 2)
+        return each[np.arange(len(each)), (levels >= 0).astype(np.int64)]
+
+
+def _strays(counts: Table, trials: int, chance: float) -> tuple[int, float]:
+    """How many counts lie a deviation or more from their mean, and how likely that is for each: binomial, exactly."""
+    if chance in (0.0, 1.0):
+        return int(np.sum(counts != trials * chance)), 0.0
+    mean, deviation = trials * chance, math.sqrt(trials * chance * (1 - chance))
+    lowest, terms, total, _ = binomial_window(trials, chance, chance / (1 - chance), 1e-12)
+    values = lowest + np.arange(len(terms))
+    far = float(terms[np.abs(values - mean) >= deviation].sum() / total)
+    return int(np.sum(np.abs(counts - mean) >= deviation)), far

@@ -1,0 +1,84 @@
+"""A table of bits to the mean of the users' vectors, rotated back, with error bars (docs/accuracy.md).
+
+All entries have the same variance: each is made of all coordinates, with weights of the same size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_choice
+from shufflesum.mechanisms.mechanism import Floats, Table, Target
+from shufflesum.mechanisms.replace_bits.error import bias_square
+from shufflesum.mechanisms.replace_bits.rotate import hadamard
+
+__all__ = ["BallMeans"]
+
+
+@dataclass(frozen=True, eq=False)
+class BallMeans:
+    """Means of differences to the centre, in units of the radius; `signs` are those of the round."""
+
+    table: NDArray[np.int64]
+    """(D, 2): zeros and ones of each rotated coordinate."""
+    users: int
+    bits: int
+    amplitude: float
+    tau: float
+    signs: NDArray[np.int8]
+
+    @cached_property
+    def mean(self) -> Floats:
+        """One for each entry, unbiased but for clipping at tau; it can leave the ball."""
+        ones_above = (self.table[:, 1] - self.table[:, 0]).astype(np.float64)
+        ones_above *= self.tau / (self.users * self.bits * self.amplitude * len(self.table))
+        hadamard(ones_above)
+        mean: Floats = ones_above[: len(self.signs)] * self.signs
+        return mean
+
+    @property
+    def report_counts(self) -> Table:
+        """Every entry is in all reports."""
+        return np.full(len(self.signs), self.table.sum())
+
+    @property
+    def noise(self) -> float:
+        """The variance of an entry, whatever the users hold: (tau/a)^2/(D n r) at most."""
+        return (self.tau / self.amplitude) ** 2 / (len(self.table) * self.users * self.bits)
+
+    @property
+    def bias(self) -> float:
+        """What clipping at tau adds to the squared error of all entries together, at most."""
+        return bias_square(self.tau, len(self.table))
+
+    def deviation(self, target: Target) -> float:
+        """The standard error in any direction of length 1: noise, an even share of the bias, and a population's spread.
+
+        Users of a population may differ by as much as the ball allows in just this direction.
+        """
+        check_choice("target", target, ("users", "population"))
+        spread = 0.0 if target == "users" else 1.0 / self.users
+        return math.sqrt(self.noise + self.bias / len(self.table) + spread)
+
+    def variance(self, target: Target) -> Floats:
+        """The squared standard errors, the same for all entries."""
+        return np.full(len(self.signs), self.deviation(target) ** 2)
+
+    def reach(self, tail: float, target: Target) -> float:
+        """How far an entry is off with probability `tail` at most, on either side.
+
+        A sum of D n r independent signs of equal weight is within half a step of a normal law.
+        """
+        half_step = self.tau / (self.amplitude * math.sqrt(len(self.table)) * self.users * self.bits)
+        return -NormalDist().inv_cdf(max(tail, 1e-300)) * self.deviation(target) + half_step
+
+    def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
+        """Ends that the true mean lies beyond with probability at most `tail`, each."""
+        reach = self.reach(tail, target)
+        return self.mean - reach, self.mean + reach

@@ -1,0 +1,125 @@
+"""The rounds of a plan that were begun, counted in a file, so that no restart and no second process forgets one.
+
+A plan's guarantee covers so many rounds and not one more. Whoever runs several enters each in the file before anything
+of it is released; the service's stores do the same on their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._machine import replace_file, try_lock
+from shufflesum.errors import FileError, PrivacyError, ReportsError
+from shufflesum.plans import Plan
+
+__all__ = ["RoundsUsed"]
+
+_FORMAT = "shufflesum-rounds-1"
+_PATIENCE = 30.0  # seconds; a round is entered in some milliseconds
+_PAUSE = 0.01
+
+
+class RoundsUsed:
+    """How many rounds of a plan were begun, in a file such as rounds.json.
+
+    `begin` gives the next round's number once it is on the disk: whatever happens afterwards, that round is spent. A
+    file that is damaged, or of another plan, refuses everything. Where there is none, no round was begun: it must not
+    be deleted, nor an older copy put in its place, as long as data of these users is collected under the plan.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], plan: Plan, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.path = Path(path)
+        self.plan = plan
+        self._clock = clock
+        self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
+        self._lock_path = self._final.with_name(f".{self._final.name}.lock")
+        self._read()
+
+    @property
+    def used(self) -> int:
+        """How many rounds were begun, by anybody."""
+        return self._read()
+
+    @property
+    def left(self) -> int:
+        """How many rounds can still be begun."""
+        return self.plan.rounds - self._read()
+
+    def begin(self) -> int:
+        """Enter the next round and give its number; refused after the plan's last."""
+        with self._locked():
+            used = self._read()
+            if used >= self.plan.rounds:
+                raise PrivacyError(
+                    "rounds-spent",
+                    f"{self.path}: all {self.plan.rounds} rounds that the guarantee of plan {self.plan.id[:12]} covers "
+                    "were begun; plan for more rounds before the first",
+                )
+            content = {"plan": self.plan.id, "rounds": self.plan.rounds, "used": used + 1}
+            try:
+                replace_file(self._final, encode_checked(_FORMAT, content))
+            except OSError as error:
+                raise FileError(
+                    "unwritable",
+                    f"{self.path}: round {used + 1} could not be entered ({error.strerror or error}); nothing of it "
+                    "may be released: mend the disk, and begin again",
+                ) from error
+            return used + 1
+
+    def _read(self) -> int:
+        try:
+            data = self._final.read_bytes()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise FileError("unreadable", f"{self.path}: cannot be read: {error.strerror or error}") from error
+        try:
+            content = decode_checked(data, _FORMAT)
+            plan, rounds, used = content["plan"], content["rounds"], content["used"]
+        except (ValueError, KeyError) as error:
+            raise FileError(
+                "other-format" if isinstance(error, OtherFormatError) else "damaged",
+                f"{self.path}: is no count of rounds that can be used ({error}); as long as nobody knows how many were "
+                "begun, none can be: take them all for spent",
+            ) from error
+        if plan != self.plan.id:
+            raise ReportsError(
+                "other-plan",
+                f"{self.path}: counts the rounds of plan {str(plan)[:12]}, not of plan {self.plan.id[:12]}; each plan "
+                "needs a file of its own",
+            )
+        if rounds != self.plan.rounds or type(used) is not int or not 1 <= used <= rounds:
+            raise FileError("damaged", f"{self.path}: says {used!r} of {rounds!r} rounds, which cannot be")
+        return used
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep all other processes, and threads, from the file; one that is killed lets go of it."""
+        end = self._clock.monotonic() + _PATIENCE
+        while (lock := self._try_lock()) is None:
+            if self._clock.monotonic() > end:
+                raise FileError("in-use", f"{self.path}: another process holds it; see what it waits for")
+            self._clock.wait(_PAUSE)
+        try:
+            yield
+        finally:
+            self._lock_path.unlink(missing_ok=True)
+            os.close(lock)
+
+    def _try_lock(self) -> int | None:
+        try:
+            lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise FileError(
+                "unwritable",
+                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
+            ) from error
+        if try_lock(lock, self._lock_path):
+            return lock
+        os.close(lock)
+        return None

@@ -1,0 +1,128 @@
+"""Each round by itself: randomized, shuffled, counted, estimated, and never mixed with another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.refusals import refusal
+from tests.turning import turn_boxes
+
+import shufflesum as ss
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.errors import DataError, ParameterError, ReportsError
+from shufflesum.protocol import Tally
+from shufflesum.release import release
+from shufflesum.reports import Counts
+from shufflesum.testing import unprotected_plan
+
+PLAN = unprotected_plan(users=4, shape=3, coordinates=3, levels=4, rounds=3)
+ROWS = np.array([[0.0, 0.25, 0.5], [0.25, 0.5, 0.75], [0.5, 0.75, 1.0], [1.0, 1.0, 1.0]])
+
+
+def test_all_roles_use_the_domain_of_their_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn_boxes(monkeypatch)
+    for number in (1, 2, 3):
+        rows = number * ROWS
+        reports = ss.shuffle(ss.Randomizer(PLAN, round_number=number).randomize(rows))
+        assert (reports.round_number, reports[:2].round_number) == (number, number)
+        estimate = ss.Analyzer(PLAN, round_number=number).analyze(reports)
+        tally = Tally(PLAN, round_number=number)
+        tally.add(rows)
+        by_batches = aggregate_batches([rows[:1], rows[1:]], PLAN, workers=2, round_number=number)
+        for found in (estimate, release(tally.counts()), by_batches):
+            assert found.round_number == number
+            np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-12)
+            np.testing.assert_array_equal(found.table, estimate.table)
+
+
+def test_values_of_another_round_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn_boxes(monkeypatch)
+    for take in (ss.Randomizer(PLAN).randomize, Tally(PLAN).add):
+        with refusal("out-of-bounds", error=DataError):
+            take(2 * ROWS)
+
+
+def test_pieces_and_blocks_are_of_their_round() -> None:
+    randomizer = ss.Randomizer(PLAN, round_number=2)
+    blocks = list(randomizer.blocks(ROWS))
+    assert {block.round_number for block in blocks} == {2}
+    assert ss.Reports.concatenate(blocks).round_number == 2
+    with refusal("other-round", "[1, 2]", error=ReportsError):
+        ss.Reports.concatenate([*blocks, ss.Randomizer(PLAN).randomize(ROWS)])
+
+
+def test_reports_and_shards_of_another_round_are_refused_and_change_nothing() -> None:
+    first, second = ss.Analyzer(PLAN), ss.Analyzer(PLAN, round_number=2)
+    assert (first.round_number, second.round_number) == (1, 2)
+    reports = ss.Randomizer(PLAN, round_number=2).randomize(ROWS)
+    with refusal("other-round", "round 2", "round 1", error=ReportsError):
+        first.add(reports)
+    second.add(reports)
+    with refusal("other-round", error=ReportsError):
+        first.merge(second)
+    assert first.counts.received == 0
+    assert second.estimate().round_number == 2
+
+
+def test_tallies_of_two_rounds_are_not_merged() -> None:
+    first, second = Tally(PLAN), Tally(PLAN, round_number=2)
+    second.add(ROWS)
+    with refusal("other-round", error=ReportsError):
+        first.merge(second)
+    assert (first.users, second.counts().users) == (0, 4)
+
+
+ROLES: dict[str, Callable[[Any], object]] = {
+    "randomizer": lambda number: ss.Randomizer(PLAN, round_number=number),
+    "analyzer": lambda number: ss.Analyzer(PLAN, round_number=number),
+    "tally": lambda number: Tally(PLAN, round_number=number),
+    "counts": lambda number: Counts(PLAN, number),
+    "plan": PLAN.check_round,
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_rounds_that_the_plan_does_not_cover_are_refused(role: str) -> None:
+    for number in (1, 2, 3):
+        ROLES[role](number)
+    for number in (-1, 0, 4):
+        with refusal("out-of-range", f"round_number is {number}", "1 and 3", error=ParameterError):
+            ROLES[role](number)
+    for wrong in ("1", 1.0, True, None):
+        with refusal("wrong-type", "round_number", error=ParameterError):
+            ROLES[role](wrong)
+
+
+def test_reports_have_a_round_from_one_on() -> None:
+    with refusal("out-of-range", "round_number is 0", error=ParameterError):
+        ss.Reports(PLAN.id, np.zeros(3, dtype=np.uint32), 0)
+
+
+def test_estimates_of_labels_and_words_are_of_their_round() -> None:
+    rounds: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "rounds": 2, "users": 200}
+    for shape, rows in (
+        (ss.Categories(["a", "b"]), ["a", "b"] * 100),
+        (ss.Choices(["a", "b"], most=1), [["a"], ["b"]] * 100),
+        (ss.Hashed(64), ["a", "b"] * 100),
+    ):
+        plan = ss.plan(shape=shape, **rounds)
+        reports = ss.shuffle(ss.Randomizer(plan, round_number=2).randomize(rows))
+        estimate = ss.Analyzer(plan, round_number=2).analyze(reports)
+        assert estimate.round_number == 2
+        assert "round 2" in repr(estimate)
+        if isinstance(estimate, ss.HashedEstimate):
+            assert estimate.counts_of(["a"]).round_number == 2
+
+
+def test_every_domain_says_what_it_is_in_a_round() -> None:
+    for domain in (
+        PLAN.domain,
+        ss.Categories(["a", "b"]),
+        ss.Choices(["a", "b"], most=1),
+        ss.Groups(["a", "b"], 2),
+        ss.Hashed(64),
+    ):
+        assert domain.of_round(2) == domain

@@ -1,0 +1,146 @@
+"""Rounds counted by processes that are killed, and by several at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.forks import forked, start_forked
+from tests.refusals import refusal
+
+from shufflesum import RoundsUsed
+from shufflesum import rounds as rounds_module
+from shufflesum._machine import replace_file
+from shufflesum.errors import PrivacyError
+from shufflesum.plans import Plan
+from shufflesum.testing import unprotected_plan
+
+ONE = unprotected_plan(users=1, shape=1, rounds=1)
+CALLS = [(os, "open"), (os, "fsync"), (os, "replace"), (os, "unlink"), (os, "close"), (fcntl, "flock")]
+"""All that changes the disk, and the lock."""
+
+
+def with_rounds(rounds: int) -> Plan:
+    return replace(ONE, guarantee=replace(ONE.guarantee, rounds=rounds))
+
+
+def release(path: Path, number: int) -> None:
+    """What must happen at most once for each round: it becomes public."""
+    with path.with_name("released").open("a") as file:
+        file.write(f"{number}\n")
+
+
+def released(path: Path) -> list[int]:
+    place = path.with_name("released")
+    return [int(line) for line in place.read_text().split()] if place.exists() else []
+
+
+def killed_at(call: int) -> None:
+    """This process ends without warning just before so many of the calls above."""
+    left = call
+
+    def dying(real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*given, **named)
+
+    for module, name in CALLS:
+        setattr(module, name, partial(dying, getattr(module, name)))
+
+
+def enter_first(path: Path, plan: Plan, call: int) -> None:
+    rounds = RoundsUsed(path, plan)
+    killed_at(call)
+    release(path, rounds.begin())
+
+
+def release_first(path: Path, plan: Plan, call: int) -> None:
+    """As it must not be done."""
+    rounds = RoundsUsed(path, plan)
+    killed_at(call)
+    release(path, rounds.used + 1)
+    rounds.begin()
+
+
+def kill_everywhere(path: Path, work: Callable[[Path, Plan, int], None]) -> tuple[int, list[int]]:
+    """How many were killed, each one call later than the one before, and what was released by all."""
+    plan, killed = with_rounds(100), 0
+    while (code := forked(path.with_name("log"), partial(work, path, plan, killed))) != 0:
+        assert code == -signal.SIGKILL, path.with_name("log").read_text()
+        killed += 1
+        assert killed < 50
+    return killed, released(path)
+
+
+def test_a_process_killed_at_any_step_never_leaves_a_round_that_is_taken_twice(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.json"
+    killed, numbers = kill_everywhere(path, enter_first)
+    rounds = RoundsUsed(path, with_rounds(100))
+    assert killed >= 10
+    assert len(set(numbers)) == len(numbers) >= 1
+    assert numbers == sorted(numbers)
+    # Some were killed after the round was on the disk and before they could use it: it is spent all the same.
+    assert rounds.used == max(numbers) > len(numbers)
+    assert rounds.begin() == rounds.used == max(numbers) + 1
+
+
+def test_a_process_that_enters_a_round_too_late_is_caught_by_the_same_test(tmp_path: Path) -> None:
+    _, numbers = kill_everywhere(tmp_path / "rounds.json", release_first)
+    assert len(set(numbers)) < len(numbers)
+
+
+def take_all(path: Path, plan: Plan, locked: bool) -> None:
+    def slowly(*given: Any) -> None:
+        time.sleep(0.005)
+        replace_file(*given)
+
+    vars(rounds_module).update(replace_file=slowly)
+    if not locked:
+        vars(rounds_module).update(try_lock=lambda *_: True)
+    rounds = RoundsUsed(path, plan)
+    try:
+        while True:
+            release(path, rounds.begin())
+    except PrivacyError:
+        return
+
+
+def all_at_once(path: Path, *, locked: bool) -> list[int]:
+    plan = with_rounds(60)
+    work = partial(take_all, path, plan, locked)
+    processes = [start_forked(path.with_name("log"), work) for _ in range(3)]
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0, path.with_name("log").read_text()
+    with refusal("rounds-spent", error=PrivacyError):
+        RoundsUsed(path, plan).begin()
+    return released(path)
+
+
+def test_processes_never_take_the_same_round(tmp_path: Path) -> None:
+    assert sorted(all_at_once(tmp_path / "rounds.json", locked=True)) == list(range(1, 61))
+
+
+def test_processes_without_a_lock_would_be_caught(tmp_path: Path) -> None:
+    numbers = all_at_once(tmp_path / "rounds.json", locked=False)
+    assert len(set(numbers)) < len(numbers)
+
+
+@pytest.mark.parametrize("call", [3, 6])
+def test_what_a_killed_process_leaves_does_not_stop_the_next(tmp_path: Path, call: int) -> None:
+    path = tmp_path / "rounds.json"
+    assert forked(tmp_path / "log", partial(enter_first, path, with_rounds(5), call)) == -signal.SIGKILL
+    rounds = RoundsUsed(path, with_rounds(5))
+    begun = rounds.begin()
+    assert begun in (1, 2)
+    assert RoundsUsed(path, with_rounds(5)).used == begun
