@@ -32,7 +32,7 @@ try:
     from flwr.common.constant import ErrorCode
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import FedAvg
-except ImportError as error:  # pragma: no cover
+except ImportError as error:
     raise MissingExtraError(
         "missing-extra", f"Flower is not installed ({error}); install it with: pip install 'shufflesum[flower]'"
     ) from error

@@ -125,7 +125,7 @@ class ReplaceBits(Mechanism):
         )
 
     def influence(self, domain: Domain, users: int, dishonest: int) -> float:
-        """All reports of the dishonest chosen for one entry: tau/a radii, where chance may have had as many opposite."""
+        """All reports of the dishonest chosen for one entry: tau/a radii, where chance had as much opposite."""
         return dishonest / users * 2.0 * self.tau / self.amplitude
 
     def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> BitsAttack:
