@@ -14,6 +14,7 @@ from benchmarks import (
     batch_spark,
     commands,
     labels,
+    light,
     protocol,
     service,
 )
@@ -21,7 +22,7 @@ from benchmarks.timing import markdown
 
 
 def main() -> int:
-    parts = (protocol, added, labels, ball, accounting, commands, batch, batch_shuffle, batch_spark, service)
+    parts = (protocol, added, labels, ball, accounting, commands, batch, batch_shuffle, batch_spark, service, light)
     table = [row for part in parts for row in part.rows()]
     print(f"Python {platform.python_version()}, {platform.machine()}\n")
     print(markdown(table))

@@ -1,7 +1,8 @@
-"""Counting on Spark against Spark's own group-by, on the same files in the same session."""
+"""Counting on Spark against Spark's own group-by, on the same files in the same session; and what Spark wrote."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
 from shufflesum.batch import spark
+from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset, write_manifest, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.targets import PlainTarget, randomize_rows
@@ -45,6 +47,14 @@ def rows() -> list[Row]:
         assert native() == DIMENSION * (LEVELS + 1)
         ours, theirs = best_times(lambda: spark.analyze(frame, plan), native, repeats=5)
         through_rows, _ = best_times(row_by_row, native, repeats=1)
+        own, written = (
+            open_dataset(folder, stage="shuffled"),
+            spark.write(frame, folder.with_name(folder.name + ".spark")),
+        )
+        of_spark, of_ours = best_times(
+            lambda: count(written, PlainTarget(plan)), lambda: count(own, PlainTarget(plan)), repeats=5
+        )
+        shutil.rmtree(str(written.path))
     session.stop()
     detail = f" ({1e9 * ours / REPORTS:.1f} ns against {1e9 * theirs / REPORTS:.1f} ns a report)"
     return [
@@ -54,8 +64,14 @@ def rows() -> list[Row]:
             1.5,
             detail,
         ),
+        at_most(
+            f"analyze (without Spark) {REPORTS:,} reports in a folder that Spark wrote, against one of our own",
+            of_spark / of_ours,
+            1.25,
+            f" ({1e9 * of_spark / REPORTS:.1f} ns against {1e9 * of_ours / REPORTS:.1f} ns a report)",
+        ),
         Row(
-            "the same where the frame is more than files (a filter), so that Spark hands every row to Arrow",
+            "Spark: analyze of a frame that is more than files (a filter), so that Spark hands every row to Arrow",
             f"{through_rows / theirs:.1f}x",
             "",
         ),

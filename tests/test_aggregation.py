@@ -164,3 +164,45 @@ def test_workers_must_be_a_positive_number(workers: Any, problem: str) -> None:
 def test_a_shape_that_does_not_fit_the_arrays_is_refused() -> None:
     with refusal("wrong-shape", error=DataError):
         ss.aggregate(np.zeros((3000, 3)), epsilon=1.0, delta=1e-6, shape=4)
+
+
+def test_a_plan_made_before_takes_the_place_of_all_that_it_fixes(crowd: Any) -> None:
+    plan = ss.plan(users=3000, shape=(2, 3), epsilon=1.0, delta=1e-6, rounds=2)
+    estimate = ss.aggregate(crowd, plan=plan, round_number=2, source=SeededSource(1))
+    assert estimate.plan is plan
+    assert (estimate.users, estimate.round_number) == (4000, 2)
+    assert (np.abs(estimate.mean - crowd.mean(axis=0)) < 7 * estimate.standard_error).all()
+    groups = ss.plan(users=600, shape=ss.Groups(["a", "b"], ()), epsilon=4.0, delta=1e-4)
+    grouped = ss.aggregate(np.full(600, 0.5), group_by=["a", "b"] * 300, plan=groups)
+    assert isinstance(grouped, ss.GroupEstimate)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"epsilon": 1.0}, {"delta": 1e-6}, {"shape": (2, 3)}, {"bounds": (0, 1)}, {"rounds": 2}, {"one_process": False}],
+)
+def test_what_a_plan_fixes_is_refused_beside_it(crowd: Any, given: dict[str, Any]) -> None:
+    plan = ss.plan(users=3000, shape=(2, 3), epsilon=1.0, delta=1e-6)
+    with refusal("conflicting-arguments", *given, error=ParameterError):
+        ss.aggregate(crowd, plan=plan, **given)
+
+
+def test_a_plan_needs_its_users_its_shape_and_its_rounds_and_without_one_epsilon_and_delta_are_needed(
+    crowd: Any,
+) -> None:
+    plan = ss.plan(users=3000, shape=(2, 3), epsilon=1.0, delta=1e-6)
+    with refusal("too-few-users", "2999 rows", "3000", error=DataError):
+        ss.aggregate(crowd[:2999], plan=plan)
+    with refusal("wrong-shape", error=DataError):
+        ss.aggregate(crowd[:, :1], plan=plan)
+    with refusal("out-of-range", "round_number", error=ParameterError):
+        ss.aggregate(crowd, plan=plan, round_number=2)
+    with refusal("missing-argument", "group", error=ParameterError):
+        ss.aggregate(crowd, plan=plan, group_by=["a"] * 4000)
+    wrong: Any = "plan.json"
+    with refusal("wrong-type", "str", error=ParameterError):
+        ss.aggregate(crowd, plan=wrong)
+    with refusal("missing-argument", "delta", error=ParameterError):
+        ss.aggregate(crowd, epsilon=1.0)
+    with refusal("missing-argument", "epsilon", error=ParameterError):
+        ss.aggregate(crowd, delta=1e-6)

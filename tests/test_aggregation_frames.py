@@ -116,7 +116,7 @@ def test_nulls_are_missing_values(kind: str) -> None:
     table = tables(values)[kind]
     if isinstance(table, pl.DataFrame) and kind == "polars":
         table = table.fill_nan(None)
-    with refusal("missing-value", "row 7", "coordinate 3", error=DataError):
+    with refusal("missing-value", "row 7", "3", error=DataError):
         run(table)
     assert run(table, missing="midpoint").table.tolist() == run(values, missing="midpoint").table.tolist()
 
@@ -131,7 +131,7 @@ def test_workers_share_a_table_of_several_batches_and_name_the_row_in_the_whole(
     assert (np.abs(estimate.mean - values.mean(axis=0, dtype=np.float64)) < 7 * estimate.standard_error).all()
     values = values.copy()
     values[555_555, 2] = 9
-    with refusal("out-of-bounds", "row 555555", "coordinate 2", "value 9.0", error=DataError):
+    with refusal("out-of-bounds", "row 555555", "column_2", "9.0", error=DataError):
         ss.aggregate(pl.DataFrame(values), epsilon=1.0, delta=1e-6, coordinates=1, levels=1, workers=3)
 
 
@@ -200,6 +200,24 @@ def test_tables_of_each_library_need_no_other(library: str) -> None:
         "estimate = ss.aggregate(table, epsilon=1.0, delta=1e-6, coordinates=1, levels=1, missing='midpoint')\n"
         "assert (estimate.users, estimate.mean.shape) == (3000, (2,))"
     )
+
+
+@pytest.mark.parametrize("shape", [None, 2, (2,), [2], ss.Groups(["x", "y"], 2)], ids=str)
+def test_an_estimate_says_the_columns_of_its_table(shape: Any) -> None:
+    frame = pd.DataFrame({"age": [0.5] * 500, "income": [0.25] * 500})
+    groups = ["x", "y"] * 250 if isinstance(shape, ss.Groups) else None
+    estimate = ss.aggregate(frame, shape=shape, group_by=groups, epsilon=1, delta=1e-5)
+    assert estimate.columns == ("age", "income")
+    assert ss.aggregate(frame.to_numpy(), shape=shape, group_by=groups, epsilon=1, delta=1e-5).columns is None
+
+
+def test_what_has_no_columns_of_numbers_says_none() -> None:
+    frame = pd.DataFrame({"a": [0.5] * 500, "b": [0.25] * 500, "c": [0.25] * 500, "d": [0.25] * 500})
+    for shape in ((2, 2), ss.Ball(4, 2.0), ss.Symmetric(2)):
+        assert ss.aggregate(frame, shape=shape, epsilon=1, delta=1e-5).columns is None
+    counts = ss.aggregate(["x", "y"] * 250, shape=ss.Categories(["x", "y"]), epsilon=1, delta=1e-5)
+    assert counts.columns is None
+    assert ss.aggregate(frame["a"], epsilon=1, delta=1e-5).columns == ("a",)
 
 
 def test_the_guides_example_runs_and_names_the_columns(capsys: pytest.CaptureFixture[str]) -> None:

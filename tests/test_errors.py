@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import ast
 import pickle
-from collections.abc import Iterator
+import traceback
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -29,12 +30,16 @@ def test_an_error_says_its_message_and_keeps_its_problem_between_processes(kind:
     ):
         assert type(error) is kind
         assert (error.problem, str(error)) == ("too-few-users", "ten are needed")
+        assert (error.value, error.row) == (None, None)
+    known = pickle.loads(pickle.dumps(kind("out-of-bounds", "too large", value="17", row=3).at("x.csv")))
+    assert (str(known), known.value, known.row) == ("x.csv: too large", "17", 3)
+    assert "17" not in "".join(traceback.format_exception(known))
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in Path(shufflesum.__file__).parent.rglob("*.py"):
-        if path.name != "errors.py":
-            yield path.name, ast.parse(path.read_text())
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    paths = Path(shufflesum.__file__).parent.rglob("*.py")
+    return [(path.name, ast.parse(path.read_text())) for path in paths if path.name != "errors.py"]
 
 
 def name_of(node: ast.expr) -> str:
@@ -50,6 +55,7 @@ def names_of_classes() -> set[str]:
     return names
 
 
+@cache
 def made_in_the_code() -> list[tuple[str, ast.Call]]:
     """Every call in the package that makes an error of ours, and the file it stands in."""
     names = names_of_classes()

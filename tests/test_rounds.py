@@ -12,7 +12,9 @@ from tests.clocks import FakeClock
 from tests.refusals import refusal
 
 from shufflesum import RoundsUsed
+from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._documents import encode_checked
+from shufflesum._locked import locked
 from shufflesum.errors import FileError, PrivacyError, ReportsError
 from shufflesum.testing import unprotected_plan
 
@@ -162,6 +164,6 @@ def test_threads_never_take_the_same_round(path: Path) -> None:
 
 def test_one_that_holds_the_file_forever_is_not_waited_for_forever(path: Path) -> None:
     clock = FakeClock()
-    with RoundsUsed(path, PLAN)._locked(), refusal("in-use", "rounds.json", error=FileError):
+    with locked(path, SYSTEM_CLOCK), refusal("in-use", "rounds.json", error=FileError):
         RoundsUsed(path, PLAN, clock=clock).begin()
     assert RoundsUsed(path, PLAN).begin() == 1

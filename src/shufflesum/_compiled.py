@@ -1,27 +1,53 @@
 """The one way compiled kernels are declared, so that they stay typed for the reader and the type checker.
 
-Importing numba takes longer than everything else together, so it waits until a kernel is called.
+Importing numba takes longer than everything else together, so it waits until a kernel is called. For one row it is not
+worth it: within `uncompiled` a kernel runs as the Python function it is, which needs no numba, and gives the same bits.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar, cast
 
-__all__ = ["kernel", "tell_before_compiling"]
+import numpy as np
+
+from shufflesum.errors import MissingExtraError
+
+__all__ = ["can_compile", "kernel", "tell_before_compiling", "uncompiled"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _declaring = threading.RLock()
 _to_tell: list[Callable[[], None]] = []
+_uncompiled: ContextVar[bool] = ContextVar("uncompiled", default=False)
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile on first call, keep the machine code on disk, release the interpreter lock while running."""
     return cast("Callable[_P, _R]", _Kernel(function))
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Here and in this thread, run kernels as they are written: numbers of NumPy keep their widths and wrap around."""
+    token = _uncompiled.set(True)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    finally:
+        _uncompiled.reset(token)
+
+
+@functools.cache
+def can_compile() -> bool:
+    """Whether numba is installed."""
+    return find_spec("numba") is not None
 
 
 def tell_before_compiling(tell: Callable[[], None]) -> None:
@@ -38,7 +64,7 @@ class _Kernel:
         self._compiled: Any = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self._dispatcher(*arguments, **named)
+        return (self._function if _uncompiled.get() else self._dispatcher)(*arguments, **named)
 
     def __reduce__(self) -> str:
         """Travel to other processes by name, as functions do."""
@@ -75,6 +101,12 @@ def _declared(function: Callable[..., Any]) -> Any:
 
 @functools.cache
 def _njit() -> Any:
+    if not can_compile():
+        raise MissingExtraError(
+            "missing-extra",
+            "this needs numba, which is not installed: pip install 'shufflesum[compiled]'; with the extra `client` "
+            "alone single rows are randomized and sent, and nothing is planned, verified or estimated",
+        )
     import numba
     from numba.core import event
 

@@ -6,13 +6,13 @@ perfectly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
-from shufflesum.domain import Ball, Categories, Choices, Groups, Hashed, Missing
+from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of
 from shufflesum.domain._arrays import users_rows
 from shufflesum.domain.frames import FrameRows, split_column
 from shufflesum.errors import DataError, ParameterError
@@ -33,14 +33,16 @@ _SPARE_CELLS = 1 << 25
 def aggregate(
     arrays: Any,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    plan: Plan | None = None,
     shape: Shape | None = None,
     group_by: Any = None,
     clip: bool = False,
     missing: Missing = "refuse",
     workers: int | None = None,
     source: RandomSource | None = None,
+    round_number: int = 1,
     **choices: Unpack[PlanChoices],
 ) -> Estimate:
     """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
@@ -52,29 +54,75 @@ def aggregate(
     are given as `group_by`, or are the column of that name in a table. With a `Ball` of layers they may be a list of
     updates, each a list or dictionary of arrays. The other arguments are those of
     `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
+
+    A `plan` made before takes the place of epsilon, delta, shape and all of its own arguments. Its guarantee covers its
+    rounds: a second look at the same users is `round_number` 2, which the plan must have (`shufflesum.RoundsUsed`
+    counts them).
     """
-    values = _grouped(arrays, group_by, shape)
+    if plan is None:
+        values = _grouped(arrays, group_by, shape)
+        plan, rows = _planned(values, shape, epsilon, delta, choices)
+        rows = plan.domain.rows(values if isinstance(plan.domain, Groups) else rows)
+    else:
+        _check_fixed(plan, {"epsilon": epsilon, "delta": delta, "shape": shape} | choices)
+        rows = plan.domain.rows(_grouped(arrays, group_by, plan.domain))
+        if len(rows) < plan.users:
+            raise DataError(
+                "too-few-users",
+                f"arrays has {len(rows)} rows, but the plan needs at least {plan.users} users; add rows, or plan for "
+                "fewer users",
+            )
+    size = max(1, _BATCH_VALUES // plan.domain.entries)
+    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
+    batches = (part(start, start + size) for start in range(0, len(rows), size))
+    return aggregate_batches(
+        batches, plan, clip=clip, missing=missing, workers=workers, source=source, round_number=round_number
+    )
+
+
+def _planned(
+    values: Any, shape: Shape | None, epsilon: float | None, delta: float | None, choices: PlanChoices
+) -> tuple[Plan, Any]:
+    """A plan for just these users, and their rows."""
+    if epsilon is None or delta is None:
+        missing = "epsilon" if epsilon is None else "delta"
+        raise ParameterError("missing-argument", f"{missing} is missing; give epsilon and delta, or a plan")
     if isinstance(shape, Ball | Categories | Choices | Groups | Hashed):
         rows: Any = shape.rows(values)
+        named = rows.arrays if isinstance(shape, Groups) and shape.box.columns is None else None
     else:
         rows = users_rows(values)
         if rows.ndim == 0 or len(rows) == 0:
             raise DataError(
                 "no-rows", f"arrays has shape {rows.shape}; one array for each of at least one user is expected"
             )
-        shape = rows.shape[1:] if shape is None else shape
-        if isinstance(rows, FrameRows) and rows.names and shape == (len(rows.names),):
-            choices.setdefault("columns", rows.names)
+        named, shape = rows, rows.shape[1:] if shape is None else shape
+    if isinstance(named, FrameRows) and named.names and _is_vector(shape, len(named.names)):
+        choices.setdefault("columns", named.names)
     choices.setdefault("one_process", True)
-    plan = make_plan(users=len(rows), shape=shape, epsilon=epsilon, delta=delta, **choices)
-    rows = plan.domain.rows(values if isinstance(plan.domain, Groups) else rows)
-    size = max(1, _BATCH_VALUES // plan.domain.entries)
-    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
-    batches = (part(start, start + size) for start in range(0, len(rows), size))
-    return aggregate_batches(batches, plan, clip=clip, missing=missing, workers=workers, source=source)
+    return make_plan(users=len(rows), shape=shape, epsilon=epsilon, delta=delta, **choices), rows
 
 
-def _grouped(arrays: Any, group_by: Any, shape: Shape | None) -> Any:
+def _check_fixed(plan: Plan, given: Mapping[str, object]) -> None:
+    """Refuse what a plan fixes already."""
+    if not isinstance(plan, Plan):
+        raise ParameterError("wrong-type", f"plan is a {type(plan).__name__}; give one of shufflesum.plan(...)")
+    for name in (name for name, value in given.items() if value is not None):
+        raise ParameterError(
+            "conflicting-arguments",
+            f"{name} cannot be given with a plan, which fixes it already; leave one of them out",
+        )
+
+
+def _is_vector(shape: Shape, size: int) -> bool:
+    """Whether a user's array is a plain vector of so many numbers, whose entries can have names."""
+    if isinstance(shape, Ball | Categories | Choices | Hashed):
+        return False
+    structure = shape.box.structure if isinstance(shape, Groups) else structure_of(shape)
+    return not structure.mixes and len(structure.shape) <= 1 and structure.dimension == size
+
+
+def _grouped(arrays: Any, group_by: Any, shape: Shape | Domain | None) -> Any:
     """Arrays as they are, or with the label of each; a name is that of a table's column."""
     if group_by is None:
         return arrays

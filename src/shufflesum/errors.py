@@ -1,12 +1,13 @@
 """One root error and a handful of children, each with a stable name for programs and a message for people.
 
 `problem` is one of the names below and never changes its meaning; tests and other programs go by it. The message says
-what was given, what is allowed and which knob to turn, and may be worded better any day.
+what was given, what is allowed and which knob to turn, and may be worded better any day. What users' data holds is
+never in a message, since messages end in logs that others keep: it is in `value`, and shown on terminals only.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 __all__ = [
     "DataError",
@@ -23,7 +24,9 @@ __all__ = [
 Problem = Literal[
     # arguments and options
     "ambiguous-column",
+    "ambiguous-decimal",
     "ambiguous-header",
+    "ambiguous-separator",
     "bad-bounds",
     "bad-span",
     "conflicting-arguments",
@@ -39,6 +42,8 @@ Problem = Literal[
     "wrong-type",
     # privacy and accuracy
     "audit-failed",
+    "budget-closed",
+    "budget-spent",
     "claim-not-confirmed",
     "error-out-of-reach",
     "no-guarantee",
@@ -71,9 +76,11 @@ Problem = Literal[
     "mixed-files",
     "mixed-reports",
     "not-sealed",
+    "not-whole",
     "other-plan",
     "other-round",
     "other-task",
+    "randomized-before",
     "released-before",
     "rounds-spent",
     "sealed",
@@ -118,13 +125,23 @@ Problem = Literal[
 class ShufflesumError(Exception):
     """Root of every error this package raises on purpose."""
 
-    def __init__(self, problem: Problem | str, message: str) -> None:
+    def __init__(
+        self, problem: Problem | str, message: str, *, value: str | None = None, row: int | None = None
+    ) -> None:
         super().__init__(message)
         self.problem = problem
+        self.value = value
+        """What a user's data holds there, as text, where that is what is wrong."""
+        self.row = row
+        """Whose data it is of: the row of the data, counted from 0."""
+
+    def at(self, place: object) -> Self:
+        """The same error, its message beginning with where it happened."""
+        return type(self)(self.problem, f"{place}: {self}", value=self.value, row=self.row)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes with their problem."""
-        return type(self), (self.problem, str(self))
+        """Errors travel between processes with all that they know."""
+        return type(self), (self.problem, str(self)), {"value": self.value, "row": self.row}
 
 
 class ParameterError(ShufflesumError, ValueError):

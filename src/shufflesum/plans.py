@@ -18,9 +18,11 @@ import msgspec
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._documents import OtherFormatError, agree, decode_once
+from shufflesum._html import box
+from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domain import Domain, domain_from_json
-from shufflesum.errors import FileError, ParameterError, PlanError, ShufflesumError
+from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import Accounting, ExpectedError, Mechanism, mechanism_from_json, mechanism_to_json
 from shufflesum.privacy import Accountant, Guarantee
 from shufflesum.privacy.curator import curator_error
@@ -71,6 +73,26 @@ class Plan:
     def __post_init__(self) -> None:
         """Refuse what the mechanism or the report format cannot carry."""
         self.mechanism.check(self.domain)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: who sends what, what is guaranteed, what error to expect."""
+        sent = (
+            "nothing is sent"
+            if self.one_process
+            else f"{self.reports:,} reports of {self.bytes_per_user['raw']:,} bytes"
+        )
+        facts = [
+            f"collects: {type(self.domain).__name__} of shape {self.shape}, from at least {self.users:,} users",
+            f"each user and round: {self.mechanism.describe(self.domain)} ({sent})",
+            f"guarantee for one user: {self.guarantee.in_words} ({self.accountant} accountant)",
+            f"expected squared error of all entries: {self.expected_error.total:.4g}",
+        ]
+        return box(f"Plan {self.id[:12]}", facts, notes=[str(warning) for warning in self.warnings])
+
+    @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """What is weak about the guarantee, though it holds."""
+        return () if self.accountant == "none" else of_guarantee(self.epsilon, self.delta, self.users)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -216,7 +238,7 @@ class Plan:
         """Compute the guarantee again at the noise really drawn; refuse a claim that does not hold."""
         try:
             self.privacy.check_claim(self.guarantee)
-        except PlanError:
+        except (PlanError, MissingExtraError):
             raise
         except ShufflesumError as error:
             raise PlanError(error.problem, f"this plan's guarantee cannot be confirmed: {error}") from error

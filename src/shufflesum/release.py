@@ -8,25 +8,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 
-import numpy as np
-
-from shufflesum.domain import as_box
 from shufflesum.errors import ReportsError
 from shufflesum.estimate import Estimate, estimate_of
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
 
-__all__ = ["UnreportedCoordinateWarning", "fewest_dishonest", "release", "why_broken"]
+__all__ = ["fewest_dishonest", "release", "why_broken"]
 
 
 _A_PART = (
     "these reports are not known to be all that their shuffle wrote, and of a part of a batch nobody can see whether "
     "enough users were honest"
 )
-
-
-class UnreportedCoordinateWarning(UserWarning):
-    """Nobody reported some coordinate: it has no estimate, and NaN stands in its place."""
 
 
 def release(
@@ -56,8 +49,8 @@ def release(
     table = counts.table.copy()
     table.setflags(write=False)
     estimate = estimate_of(plan, counts.users, counts.rejected, table, broken, counts.round_number)
-    if type(estimate) is Estimate:
-        _warn_of_unreported(estimate)
+    for warning in estimate.warnings:
+        warnings.warn(warning, stacklevel=3)
     return estimate
 
 
@@ -82,16 +75,3 @@ def why_broken(counts: Counts) -> str | None:
         f"{counts.blanks} blank, and at least {dishonest} of {users} users did not follow the protocol, where the "
         f"honest fraction {plan.honest_fraction:g} allows {allowed}"
     )
-
-
-def _warn_of_unreported(estimate: Estimate) -> None:
-    means = estimate.plan.mechanism.decode(estimate.domain, estimate.table, estimate.users).mean
-    missing = np.flatnonzero(np.isnan(means))
-    if len(missing):
-        warnings.warn(
-            f"nobody reported {as_box(estimate.domain).structure.describe(int(missing[0]))}"
-            + (f" nor {len(missing) - 1} others" if len(missing) > 1 else "")
-            + ": no estimate there (NaN); more users or more coordinates per user would help",
-            UnreportedCoordinateWarning,
-            stacklevel=4,
-        )

@@ -7,21 +7,18 @@ of it is released; the service's stores do the same on their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
-from shufflesum._machine import replace_file, try_lock
+from shufflesum._locked import locked
+from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, PrivacyError, ReportsError
 from shufflesum.plans import Plan
 
 __all__ = ["RoundsUsed"]
 
 _FORMAT = "shufflesum-rounds-1"
-_PATIENCE = 30.0  # seconds; a round is entered in some milliseconds
-_PAUSE = 0.01
 
 
 class RoundsUsed:
@@ -37,7 +34,6 @@ class RoundsUsed:
         self.plan = plan
         self._clock = clock
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
-        self._lock_path = self._final.with_name(f".{self._final.name}.lock")
         self._read()
 
     @property
@@ -52,7 +48,7 @@ class RoundsUsed:
 
     def begin(self) -> int:
         """Enter the next round and give its number; refused after the plan's last."""
-        with self._locked():
+        with locked(self.path, self._clock):
             used = self._read()
             if used >= self.plan.rounds:
                 raise PrivacyError(
@@ -96,30 +92,3 @@ class RoundsUsed:
         if rounds != self.plan.rounds or type(used) is not int or not 1 <= used <= rounds:
             raise FileError("damaged", f"{self.path}: says {used!r} of {rounds!r} rounds, which cannot be")
         return used
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep all other processes, and threads, from the file; one that is killed lets go of it."""
-        end = self._clock.monotonic() + _PATIENCE
-        while (lock := self._try_lock()) is None:
-            if self._clock.monotonic() > end:
-                raise FileError("in-use", f"{self.path}: another process holds it; see what it waits for")
-            self._clock.wait(_PAUSE)
-        try:
-            yield
-        finally:
-            self._lock_path.unlink(missing_ok=True)
-            os.close(lock)
-
-    def _try_lock(self) -> int | None:
-        try:
-            lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise FileError(
-                "unwritable",
-                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
-            ) from error
-        if try_lock(lock, self._lock_path):
-            return lock
-        os.close(lock)
-        return None

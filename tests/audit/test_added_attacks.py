@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.audit.clients import SeededPerProcess
 
 import shufflesum as ss
 from shufflesum import Randomizer
@@ -14,7 +15,6 @@ from shufflesum.audit import audit
 from shufflesum.domain import as_box
 from shufflesum.mechanisms import Add
 from shufflesum.mechanisms.add.encode import AddEncoder
-from shufflesum.testing import SeededSource
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "few coordinates": {"users": 1_000, "shape": 4, "epsilon": 1.0},
@@ -30,7 +30,7 @@ def planned(name: str, **more: Any) -> ss.Plan:
 def randomizer(plan: ss.Plan, encoder: type[AddEncoder] = AddEncoder) -> Randomizer:
     assert isinstance(plan.mechanism, Add)
     made = Randomizer(plan)
-    made._encoder = encoder(plan.mechanism, plan.domain, SeededSource(1))
+    made._encoder = encoder(plan.mechanism, plan.domain, SeededPerProcess(1))
     return made
 
 

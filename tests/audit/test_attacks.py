@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.audit.clients import SeededPerProcess
 from tests.refusals import refusal
 from tests.replaced import replace_of
 
@@ -52,12 +53,12 @@ def audited(randomizer: Randomizer, *, samples: int = 2_000_000, trials: int = 0
 
 
 def honest(plan: ss.Plan, seed: int) -> Randomizer:
-    return Randomizer(plan, source=SeededSource(seed))
+    return Randomizer(plan, source=SeededPerProcess(seed))
 
 
 def sabotaged(plan: ss.Plan, encoder: type[ReplaceEncoder], seed: int) -> Randomizer:
     randomizer = Randomizer(plan)
-    randomizer._encoder = encoder(replace_of(plan), as_box(plan.domain), SeededSource(seed))
+    randomizer._encoder = encoder(replace_of(plan), as_box(plan.domain), SeededPerProcess(seed))
     return randomizer
 
 

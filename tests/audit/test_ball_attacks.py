@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any
 
@@ -59,6 +60,7 @@ class Coin:
 
     def __init__(self, plan: ss.Plan) -> None:
         self.plan, self.rng = plan, np.random.default_rng(1)
+        os.register_at_fork(after_in_child=lambda: setattr(self, "rng", np.random.default_rng()))
 
     def __call__(self, rows: Any) -> ss.Reports:
         levels, mechanism = bits_of(self.plan, rows)

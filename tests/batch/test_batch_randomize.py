@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from pyarrow import parquet
+from pyarrow import feather, parquet
 from tests.batch.report_folders import (
     KEY,
     grid_rows,
@@ -105,6 +105,32 @@ def test_a_folder_of_files_is_one_sequence_of_users(tmp_path: Path, kind: str) -
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
 
 
+@pytest.mark.parametrize("kind", ["npy", "parquet", "csv", "arrow"])
+def test_empty_files_among_the_users_are_skipped_and_named(tmp_path: Path, kind: str) -> None:
+    rows = grid_rows(20, PLAN)[0]
+    folder = tmp_path / "users"
+    folder.mkdir()
+    for name in ("a", "c"):
+        (folder / f"{name}.{kind}").touch()
+    with refusal("no-rows", "2 files", error=FileError):
+        open_users(folder)
+    for name, part in {"b": rows, "d": rows[:0]}.items():
+        path, columns = folder / f"{name}.{kind}", pa.table({f"x{i}": part[:, i] for i in range(3)})
+        if kind == "npy":
+            save(path, part)
+        elif kind == "parquet":
+            parquet.write_table(columns, path)
+        elif kind == "csv":
+            np.savetxt(path, part, delimiter=",", header="x0,x1,x2", comments="")
+        else:
+            feather.write_feather(columns, str(path))
+    with pytest.warns(UserWarning, match=f"a.{kind}, c.{kind}, d.{kind}"):
+        users = open_users(folder)
+    assert (users.rows, [path.name for path in users.paths]) == (20, [f"b.{kind}"])
+    with refusal("no-rows", error=FileError):  # alone it is no mere part of the data
+        open_users(folder / f"a.{kind}")
+
+
 def test_pieces_respect_files_parts_and_size(tmp_path: Path) -> None:
     folder = tmp_path / "users"
     folder.mkdir()
@@ -154,7 +180,7 @@ def test_a_user_in_two_files_is_refused(tmp_path: Path, kind: str) -> None:
             head = "" if kind == "no-header" else "id,x\n"
             (folder / f"{name}.csv").write_text(head + "".join(f"{i},0.5\n" for i in ids))
     column_name = "0" if kind == "no-header" else "id"
-    with refusal("repeated-user", "user '2'", "has 2", error=DataError):
+    with refusal("repeated-user", "'2'", "has 2", error=DataError):
         open_users(folder, user_column=column_name)
     assert open_users(folder, columns=["1:2"] if kind == "no-header" else ["x"]).rows == 4
 
@@ -282,6 +308,55 @@ def test_restart_forgets_what_was_done(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         randomize(users, tmp_path / "r", TARGET, clip=True, workers=1, progress=stop)
     randomize(users, tmp_path / "r", TARGET, restart=True)
+    np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
+
+
+def test_the_same_again_draws_nothing_and_anything_else_is_refused(tmp_path: Path) -> None:
+    users = open_users(save(tmp_path / "u.npy", grid_rows(100, PLAN)[0]))
+    first = randomize(users, tmp_path / "r", TARGET)
+    before = snapshot(tmp_path)
+    again = randomize(users, tmp_path / "r", TARGET, workers=1, restart=True)
+    assert (again.identity, snapshot(tmp_path)) == (first.identity, before)
+    for change in ({"clip": True}, {"format": "arrow"}, {"missing": "midpoint"}):
+        with refusal("exists", error=FileError):
+            randomize(users, tmp_path / "r", TARGET, **change)
+    with refusal("exists", error=FileError):
+        randomize(users, tmp_path / "r", PlainTarget(noiseless_plan(users=5)))
+    assert snapshot(tmp_path) == before
+    os.utime(tmp_path / "u.npy")
+    with refusal("exists", error=FileError):
+        randomize(users, tmp_path / "r", TARGET)
+
+
+def test_what_was_handed_on_is_not_drawn_again_unasked(tmp_path: Path) -> None:
+    users = open_users(save(tmp_path / "u.npy", grid_rows(100, PLAN)[0]))
+    first = randomize(users, tmp_path / "r", TARGET)
+    os.rename(tmp_path / "r", tmp_path / "at the shuffler")
+    with refusal("randomized-before", "--restart", error=ReportsError):
+        randomize(users, tmp_path / "r", TARGET)
+    assert not (tmp_path / "r").exists()
+    assert randomize(users, tmp_path / "r", TARGET, restart=True).identity != first.identity
+    (tmp_path / "r" / "part-000000.parquet").unlink()
+    with refusal("no-rows", error=FileError):  # no longer what was finished
+        randomize(users, tmp_path / "r", TARGET)
+    (tmp_path / ".r.finished").write_text("{")
+    with refusal("damaged", error=FileError):
+        randomize(users, tmp_path / "r", TARGET)
+
+
+def test_a_run_stopped_at_its_very_end_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, table = grid_rows(1000, PLAN)
+    users = open_users(save(tmp_path / "u.npy", rows))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", stop)
+    with pytest.raises(KeyboardInterrupt):
+        randomize(users, tmp_path / "r", TARGET)
+    monkeypatch.undo()
+    assert (tmp_path / ".r.finished").exists()
+    randomize(users, tmp_path / "r", TARGET)
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
 
 

@@ -189,7 +189,7 @@ def test_columns_keep_their_names(command: Command, folder: Path, updates: NDArr
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        ("updates.npy --radius 0.8", f"[out-of-bounds] row {USERS - 1} 0.9 0.8 --clip"),
+        ("updates.npy --radius 0.8", f"[out-of-bounds] row {USERS - 1} 0.8 --clip"),
         ("nan.npy --radius 9 --clip", "[missing-value] row 3"),
         ("updates.npy --radius 1 --missing midpoint", "[impossible-combination] --missing"),
         ("updates.npy --radius 1 --bounds 0 1", "[conflicting-arguments] --bounds"),

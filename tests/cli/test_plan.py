@@ -7,7 +7,7 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_a_delta_that_lays_somebody_open_is_called_so(command: Command) -> None:
     small = command("plan", "--users", "1000", "--dimension", "2", "--epsilon", "1", "--delta", "0.0009")
     large = command("plan", "--users", "1000", "--dimension", "2", "--epsilon", "1", "--delta", "0.001")
     assert "laid open" not in small.out
-    assert "1/users (0.001) or more lets somebody be laid open" in large.out
+    assert "delta 0.001 is 1/users (0.001) or more, which lets somebody be laid open" in " ".join(large.out.split())
     plan = ss.plan(users=1000, shape=2, epsilon=1.0, delta=0.001)
     assert "no less than one in 1,000 users" in statement(plan)
     assert "laid open" not in statement(ss.plan(users=1000, shape=2, epsilon=1.0, delta=1e-6))
@@ -224,7 +224,7 @@ def test_privacy_of_several_coordinates_rounds_and_schemes(command: Command) -> 
     uniform = command(*protocol, "--coordinates", "2", "--dimension", "4", "--sampling", "uniform").document
     assert one < known < many
     assert uniform["epsilon_upper"] > one
-    assert uniform["epsilon_lower"] == 0
+    assert 0 < uniform["epsilon_lower"] < uniform["epsilon_upper"]
 
 
 def test_privacy_of_a_plan_and_of_noise_as_further_reports(command: Command, folder: Path) -> None:
@@ -323,3 +323,32 @@ def test_privacy_refuses_what_is_no_noise_by_name(command: Command, numbers: lis
     refused = command(*given, *numbers)
     assert refused.code != 0
     assert f"[{problem}]" in refused.err
+
+
+def test_the_statement_names_bounds_and_columns_and_says_what_it_leaves_out() -> None:
+    def said(shape: Any, **choices: Any) -> str:
+        return " ".join(statement(ss.plan(users=2000, shape=shape, epsilon=1.0, delta=1e-6, **choices)).split())
+
+    assert "Every number lies between -1.25 and 1e+17." in said(3, bounds=(-1.25, 1e17), mechanism="add", digits=4)
+    named = said(2, bounds=([0, 0], [120, 500_000.1]), columns=["age", "income"])
+    assert "Bounds of each number: age: 0 to 120; income: 0 to 500000.1." in named
+    assert "Every number lies between 0 and 1, in 2 columns (age, income)." in said(2, columns=["age", "income"])
+    many = said(30, bounds=(np.zeros(30), np.arange(1, 31)))
+    assert "coordinate 0: 0 to 1; coordinate 1: 0 to 2;" in many
+    assert "coordinate 19: 0 to 20 and 10 more." in many
+    assert "coordinate 20" not in many
+    long = said(2, columns=["a" * 100, "b"])
+    assert f"({'a' * 60}... (100 characters), b)" in long
+    assert "Every coefficient of the span lies between 0 and 1." in said(ss.Span(np.eye(3)))
+    groups = said(ss.Groups(["x", "y"], 1), bounds=(0, 9))
+    assert "2 groups (x, y)" in groups
+    assert "Every number lies between 0 and 9." in groups
+    assert "and 5 more)" in said(ss.Categories(25))
+
+
+def test_the_card_compares_no_guarantee_of_several_rounds_with_one_of_one(command: Command) -> None:
+    one, more = (" ".join(command("plan", *TARGET, "--rounds", rounds).out.split()) for rounds in (1, 2))
+    assert "times our squared error" in one
+    assert "times our squared error" not in more
+    assert "the paper its formulas are for one round" in more
+    assert "times that of a curator whom everybody trusts" in more  # whose noise covers all rounds as well

@@ -74,7 +74,7 @@ def test_a_stopped_run_says_so_and_goes_on_where_it_was(
         ("--data nowhere.npy", ("[unreadable]", "nowhere.npy")),
         ("--data empty", ("[unreadable]", "mitbih_test.csv", "--data")),
         ("--data narrow.npy", ("[wrong-shape]", "narrow.npy", "100", "150")),
-        ("--data outside.npy", ("[out-of-bounds]", "row 3", "column 5", "1.5", "[0, 1]")),
+        ("--data outside.npy", ("[out-of-bounds]", "row 3", "column 5", "[0, 1]")),
         ("--data few.npy", ("[too-few-users]", "few.npy", "30 rows", "10,000")),
         ("--data beats.txt", ("[unknown-file-type]", "beats.txt", "'.txt'")),
         ("--data beats.npy -o file", ("[unwritable]", "file:")),

@@ -33,11 +33,11 @@ def test_the_good_file_of_these_tests_is_taken(command: Command, folder: Path, g
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (np.nan, ("[missing-value]", "row 765", "coordinate 2", "--missing midpoint")),
-        (np.inf, ("[out-of-bounds]", "row 765", "coordinate 2", "inf", "--clip", "--bounds")),
-        (-np.inf, ("[out-of-bounds]", "row 765", "coordinate 2", "-inf", "--clip", "--bounds")),
-        (1.5, ("[out-of-bounds]", "row 765", "coordinate 2", "1.5", "[0.0, 1.0]", "--clip", "--bounds")),
-        (-1e-9, ("[out-of-bounds]", "row 765", "coordinate 2", "-1e-09", "--clip", "--bounds")),
+        (np.nan, ("[missing-value]", "row 765", "--missing midpoint")),
+        (np.inf, ("[out-of-bounds]", "row 765", "infinite", "--clip", "--bounds")),
+        (-np.inf, ("[out-of-bounds]", "row 765", "infinite", "--clip", "--bounds")),
+        (1.5, ("[out-of-bounds]", "row 765", "[0.0, 1.0]", "--clip", "--bounds")),
+        (-1e-9, ("[out-of-bounds]", "row 765", "--clip", "--bounds")),
     ],
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz", "csv", "parquet"])
@@ -56,7 +56,9 @@ def test_a_bad_value_is_named_wherever_it_is(
         np.savez(path, values)
     else:
         np.save(path, values)
-    assert lacking(refused(path, *PRIVACY, "--coordinates", coordinates, "--levels", 3), *said) == []
+    answer = refused(path, *PRIVACY, "--coordinates", coordinates, "--levels", 3)
+    assert lacking(answer, *said, "column 'c'" if suffix == "parquet" else "coordinate 2") == []
+    assert str(value) not in answer.replace("infinite", "")  # logs are kept by others
 
 
 def test_a_bad_value_in_a_later_batch_is_named_by_its_row_in_the_file(
@@ -64,7 +66,7 @@ def test_a_bad_value_in_a_later_batch_is_named_by_its_row_in_the_file(
 ) -> None:
     name = large_zeros(300_000, 100)
     np.load(name, mmap_mode="r+")[299_999, 99] = 7
-    assert lacking(refused(name, *QUICK), "[out-of-bounds]", "row 299999", "coordinate 99", "7.0") == []
+    assert lacking(refused(name, *QUICK), "[out-of-bounds]", "row 299999", "coordinate 99") == []
 
 
 def test_a_bad_entry_of_a_matrix_is_named_by_its_indices(refused: Refused, folder: Path) -> None:
@@ -77,7 +79,7 @@ def test_a_bad_entry_of_a_matrix_is_named_by_its_indices(refused: Refused, folde
 def test_infinity_is_not_a_missing_value_and_nan_is_not_clipped(refused: Refused, folder: Path) -> None:
     np.save(folder / "x.npy", np.array([[0.5], [np.inf]]))
     said = refused("x.npy", *QUICK, "--missing", "midpoint")
-    assert lacking(said, "[out-of-bounds]", "row 1", "coordinate 0", "inf") == []
+    assert lacking(said, "[out-of-bounds]", "row 1", "coordinate 0", "infinite") == []
     np.save(folder / "x.npy", np.array([[0.5], [np.nan]]))
     assert lacking(refused("x.npy", *QUICK, "--clip"), "[missing-value]", "row 1", "coordinate 0") == []
 
@@ -89,11 +91,11 @@ def test_infinity_is_not_a_missing_value_and_nan_is_not_clipped(refused: Refused
         ("\n\n", ("[no-rows]", "x.csv")),
         ("a,b\n", ("[no-rows]", "x.csv")),
         ("a,b\n0.1,0.2\n0.3\n", ("[wrong-shape]", "x.csv", "line 3", "1 values", "'b'")),
-        ("0.1,0.2\n0.3,0.4,0.5\n", ("[wrong-shape]", "x.csv", "line 2", "3 values", "'0.5'")),
-        ("a,b\n0.1,0.2\n0.3,tall\n", ("[not-numbers]", "x.csv", "line 3", "column 'b'", "'tall'", "--columns")),
-        ("a;b\n0.1;0.2\n", ("[not-numbers]", "'0.1;0.2'")),
-        ("a,b\n0.1,\n", ("[missing-value]", "row 0", "coordinate 1", "--missing")),
-        (b"a,b\n0.1,\xff\n", ("[not-text]", "0xff")),
+        ("0.1,0.2\n0.3,0.4,0.5\n", ("[wrong-shape]", "x.csv", "line 2", "3 values")),
+        ("a,b\n0.1,0.2\n0.3,tall\n", ("[not-numbers]", "x.csv", "line 3", "column 'b'", "--columns")),
+        ("a;b\n0.1;0.2,5;6\n", ("[wrong-shape]", "line 2", "--separator")),
+        ("a,b\n0.1,\n", ("[missing-value]", "line 2", "column 'b'", "--missing")),
+        (b"a,b\n0.1,\xff\n", ("[not-text]", "line 2", "column 'b'", "--encoding")),
     ],
 )
 def test_a_csv_that_is_no_table_of_numbers(
@@ -139,7 +141,7 @@ def test_an_archive_damaged_in_the_middle_writes_nothing(refused: Refused, folde
 
 def test_a_file_that_is_no_table(refused: Refused, folder: Path) -> None:
     (folder / "x.txt").write_text("0.1\n")
-    assert lacking(refused("x.txt"), "[unknown-file-type]", "x.txt", "'.txt'", ".csv, .parquet") == []
+    assert lacking(refused("x.txt"), "[unknown-file-type]", "x.txt", "'.txt'", ".csv, .tsv, .parquet") == []
     said = refused((folder / "out").rename(folder / "out.csv").name, outputs=())
     assert lacking(said, "[unreadable]", "out.csv") == []
 

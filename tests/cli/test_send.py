@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 from tests.refusals import refusal
+from tests.replaced import with_mechanism
 
 import shufflesum as ss
 from shufflesum.cli import send
@@ -81,6 +83,16 @@ def test_a_false_claim_is_refused(tmp_path: Path, task_file: Path) -> None:
     task_file.write_text(text.replace('"epsilon": 2.0', '"epsilon": 1.0'))
     assert text != task_file.read_text()
     assert isinstance(failure("--task", task_file, rows_file(tmp_path)), TaskError)
+
+
+def test_a_false_claim_is_believed_only_when_told_to(tmp_path: Path, task_file: Path) -> None:
+    task = Task.load(task_file)
+    false = replace(task, plan=with_mechanism(task.plan, noise_probability=2.0**-10), verify_guarantee=False)
+    task_file.write_text(false.to_json())
+    with refusal("claim-not-confirmed", error=TaskError):
+        raise failure("--task", task_file, "--timeout", "0.2", "--row", 0, rows_file(tmp_path))
+    with refusal("unreachable", error=UnreachableError):  # it was read, randomized and tried
+        raise failure("--task", task_file, "--timeout", "0.2", "--row", 0, "--no-verify", rows_file(tmp_path))
 
 
 def test_nobody_listening_is_said_and_the_upload_kept(tmp_path: Path, task_file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -146,6 +147,14 @@ def test_uploads_of_clients_are_shuffled_and_the_analyzer_opens_them(
             ("[conflicting-arguments]", "--master", "--engine spark"),
         ),
         (
+            ("reports", "-o", "shuffled", "--conf", "spark.executor.memory=4g"),
+            ("[conflicting-arguments]", "--conf", "--engine spark"),
+        ),
+        (
+            ("reports", "-o", "shuffled", "--engine", "spark", "--conf", "executor.memory=4g"),
+            ("spark.executor.memory",),
+        ),
+        (
             ("reports", "-o", "shuffled", "--engine", "spark", "--restart"),
             ("[conflicting-arguments]", "--restart", "--engine local"),
         ),
@@ -163,7 +172,28 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
     assert (done.code, done.out) == (2, "")
     assert lacking(done.err, *said) == []
     assert snapshot(folder) == before
-    assert not list(folder.glob(".*"))
+    assert not list(folder.glob(".*.partial"))
+
+
+def test_the_same_commands_again_say_so_and_succeed(reports: Path, folder: Path, command: Command) -> None:
+    again = ("shuffle", "reports", "-o", "shuffled", "--released", "released.json")
+    assert command(*again).out.startswith("wrote shuffled: ")
+    before = snapshot(folder)
+    done = command(*again, "--memory", "500MB")
+    assert (done.code, done.err) == (0, "")
+    assert lacking(done.out, "finished before", "shuffled: ") == []
+    # The same output from other input, in another format, or unknown to the list that is named: as any that exists.
+    write_folder(folder / "other", Identity.for_plan(unprotected_plan(users=1, shape=4)), [0] * 99)
+    before = snapshot(folder)
+    for other in (
+        ("shuffle", "other", "-o", "shuffled", "--released", "released.json"),
+        ("shuffle", "reports", "-o", "shuffled"),
+        (*again, "--format", "arrow"),
+    ):
+        assert "[exists]" in command(*other).err
+    assert snapshot(folder) == before
+    os.rename(folder / "shuffled" / "part-00000.parquet", folder / "part-00000.parquet")
+    assert "[exists]" in command(*again).err
 
 
 def test_reports_of_another_task_and_uploads_without_one_are_refused(

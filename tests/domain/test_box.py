@@ -98,7 +98,7 @@ def test_views_and_memory_maps_are_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (1.5, ["the value 1.5 is out of bounds", "[0.0, 1.0]", "clip=True (--clip)", "bounds="]),
+        (1.5, ["the value is out of bounds", "[0.0, 1.0]", "clip=True (--clip)", "bounds="]),
         (np.inf, ["infinite", "clip=True"]),
         (-np.inf, ["infinite", "clip=True"]),
         (np.nan, ["NaN", 'missing="midpoint" (--missing midpoint)']),
@@ -118,7 +118,7 @@ def test_each_coordinate_has_its_own_bounds() -> None:
     assert domain.width.tolist() == [1.0, 2.0, 4.0]
     np.testing.assert_array_equal(domain.prepare([[5.0, 5.0, 5.0]], clip=True), [[1.0, 10.0, 20.0]])
     np.testing.assert_array_equal(domain.prepare([[np.nan] * 3], missing="midpoint"), [[0.5, 11.0, 22.0]])
-    with refusal("out-of-bounds", "coordinate 1", "value 5.0", "10.0", "12.0", error=DataError):
+    with refusal("out-of-bounds", "coordinate 1", "5.0", "10.0", "12.0", error=DataError):
         refuse(domain, [[1.0, 5.0, 5.0]])
 
 
@@ -173,7 +173,7 @@ def test_symmetric_matrices_take_part_with_each_pair_once() -> None:
     mean = domain.to_user_mean(np.array([0.5, 0.5, np.nan]))
     np.testing.assert_array_equal(mean, [[0.5, 1.0], [1.0, np.nan]])
     np.testing.assert_array_equal(domain.to_user_variance(np.ones(3)), [[1.0, 4.0], [4.0, 16.0]])
-    with refusal("out-of-bounds", "0", "1", "value 3.0", error=DataError):
+    with refusal("out-of-bounds", "0", "1", "3.0", error=DataError):
         refuse(domain, [[[1.0, 3.0], [3.0, 1.0]]])
 
 
@@ -192,7 +192,7 @@ def test_span_coefficients_at_their_bounds_survive_rounding(data: st.DataObject)
 
 def test_span_coefficients_out_of_bounds_are_refused_or_clipped() -> None:
     domain = Box.of(Span([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), (0, 1))
-    with refusal("out-of-bounds", "row 4", "coefficient 1", "vector 2", "value 1.01", error=DataError):
+    with refusal("out-of-bounds", "row 4", "coefficient 1", "vector 2", "1.01", error=DataError):
         refuse(domain, [[1.0, 1.01]], first_row=4)
     np.testing.assert_array_equal(domain.prepare([[1.0, 1.01]], clip=True), [[0.5, 1.0]])
 

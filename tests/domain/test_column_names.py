@@ -95,8 +95,7 @@ def test_the_row_labels_of_pandas_are_no_column() -> None:
 def test_names_are_in_the_json_only_where_there_are_some() -> None:
     plain = Box.of(2, (0, 1))
     assert plain.to_json().keys() == {"kind", "structure", "bounds"}
-    assert plain.names is None
-    assert BOX.names == ("height", "weight")
+    assert plain.columns is None
     assert plain != BOX
     assert BOX.to_json()["columns"] == ["height", "weight"]
     for box in (plain, BOX):

@@ -123,7 +123,6 @@ def test_hashed_domains_come_back_from_json(domain: Hashed) -> None:
     assert domain_from_json(json.loads(json.dumps(domain.to_json()))) == domain
     assert domain.shape == ()
     assert domain.dimension == 1
-    assert domain.names is None
     assert domain.curator_weights == (2.0, 4.0)
 
 

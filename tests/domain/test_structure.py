@@ -243,7 +243,7 @@ def test_span_coefficients_do_not_depend_on_units(scale: float, size: float) -> 
 def test_span_refuses_an_array_outside_and_says_how_far() -> None:
     span = Span([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     arrays = np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 4.0]])
-    with refusal("outside-span", "row 8", "residual 0.8", error=DataError):
+    with refusal("outside-span", "row 8", "residual of 0.8", error=DataError):
         span.coordinates(arrays, first_row=7)
     arrays[1] = [3.0, 0.0, 1e-7]
     assert span.coordinates(arrays).shape == (2, 2)

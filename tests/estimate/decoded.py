@@ -68,6 +68,7 @@ def plan_of(domain: Domain, decoded: object) -> Any:
         id="0123456789abcdef",
         mechanism=SimpleNamespace(decode=lambda *_: decoded, decode_groups=lambda *_: decoded),
         summary=lambda: {"domain": domain.to_json()},
+        warnings=(),
     )
 
 

@@ -83,7 +83,8 @@ def test_intervals_and_norms_hold_as_often_as_they_say(level: float) -> None:
         error = float(np.linalg.norm(estimate.mean - truth))
         hits["norm"] += error <= estimate.error_norm(level)
         assert error < 2 * estimate.error_norm(level)
-        value, deviation = estimate.linear(weights)
+        found = estimate.linear(weights)
+        value, deviation = found.value, found.standard_error
         assert value == pytest.approx(float(weights @ estimate.mean))
         hits["linear"] += abs(value - float(weights @ truth)) <= 1.96 * deviation
     assert covered(hits["entries"], 40 * batches, level)

@@ -14,7 +14,7 @@ from tests.refusals import refusal
 
 from shufflesum.domain import Categories, Choices
 from shufflesum.errors import ParameterError
-from shufflesum.estimate.counts import nearest_counts
+from shufflesum.estimate.nearest import nearest_counts
 from shufflesum.estimate.top import top_of
 
 Floats = Any

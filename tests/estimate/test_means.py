@@ -12,9 +12,9 @@ from tests.refusals import refusal
 from tests.replaced import reports_of
 
 from shufflesum import Analyzer, Estimate, Plan, Randomizer, Span, Symmetric, shuffle
+from shufflesum.cautions import UnreportedCoordinateWarning
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import Target
-from shufflesum.release import UnreportedCoordinateWarning
 from shufflesum.testing import SeededSource, unprotected_plan
 
 Floats = Any

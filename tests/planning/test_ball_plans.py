@@ -71,6 +71,7 @@ def test_tau_is_where_noise_and_bias_are_least_together() -> None:
     assert bits(planned(3000, 2)).tau == pytest.approx(np.sqrt(2), abs=1e-3)
 
 
+@pytest.mark.long
 def test_many_users_with_few_coordinates_send_several_bits_under_the_cap() -> None:
     free = planned(20_000, 500, epsilon=4.0)
     assert bits(free).bits > 4
@@ -143,6 +144,7 @@ def test_a_plan_without_a_seed_or_noise_is_none() -> None:
         bare.privacy.to_dp_accounting()
 
 
+@pytest.mark.long
 def test_the_fewest_users_for_an_error_are_found() -> None:
     found = plan_for_error(0.5, shape=ss.Ball(100, radius=1.0), delta=1e-6, epsilon=2.0)
     assert 0.49 < found.expected_error.total <= 0.5

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.service.stores.tables import CountedBatch
 
-__all__ = ["check_rounds", "expected_table", "rows_of"]
+__all__ = ["check_rounds", "dependence", "expected_table", "rows_of"]
 
 
 def rows_of(users: int) -> NDArray[np.float64]:
@@ -20,6 +22,12 @@ def expected_table(users: int) -> NDArray[np.int64]:
     table = np.ones((2, users + 1), dtype=np.int64)
     table[:, users] = 0
     return table.reshape(-1)
+
+
+def dependence(order: list[int]) -> float:
+    """Rank correlation with the order of arrival in standard deviations: standard normal where there is none."""
+    places = np.asarray(order, dtype=np.float64)
+    return float(np.corrcoef(np.arange(len(places)), places)[0, 1] * math.sqrt(len(places) - 1))
 
 
 def check_rounds(counted: list[CountedBatch], rounds: int, users: int) -> None:

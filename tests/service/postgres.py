@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 __all__ = ["Postgres", "why_no_postgres"]
 
@@ -22,7 +22,7 @@ _PG_FOLDERS = ("/usr/lib/postgresql", "/usr/local/pgsql", "/usr/pgsql-15", "/opt
 class Postgres:
     """PostgreSQL from the machine's binaries in a temporary folder, on loopback; use it in a `with` block."""
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: str = "127.0.0.1", port: int | None = None) -> None:
         binaries = _postgres_binaries()
         self._folder = Path(tempfile.mkdtemp(prefix="shufflesum-postgres-"))
         self._data = self._folder / "data"
@@ -33,13 +33,21 @@ class Postgres:
         if self._user:
             entry = pwd.getpwnam(self._user)
             os.chown(self._folder, entry.pw_uid, entry.pw_gid)
-        self.port = _free_port()
-        self._run([str(binaries / "initdb"), "-D", str(self._data), "-A", "trust", "-U", "shuffler", "--no-sync"])
+        self._addresses = addresses  # with commas between
+        self.port = port or _free_port()
+        self._make()
         self.start()
+
+    def _make(self) -> None:
+        self._run([self.binary("initdb"), "-D", str(self._data), "-A", "trust", "-U", "shuffler", "--no-sync"])
+
+    def binary(self, name: str) -> str:
+        """One of the programs that come with it."""
+        return str(Path(self._postgres).resolve().with_name(name))
 
     @property
     def address(self) -> str:
-        return f"postgresql://shuffler@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://shuffler@{self._addresses.partition(',')[0]}:{self.port}/postgres"
 
     @property
     def data(self) -> Path:
@@ -62,7 +70,7 @@ class Postgres:
         self._process = subprocess.Popen(
             [
                 *(*_ending_with_parent(), self._postgres, "-D", str(self._data), "-k", str(self._folder)),
-                *("-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"),
+                *("-p", str(self.port), "-c", f"listen_addresses={self._addresses}", "-c", "shared_buffers=16MB"),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -86,7 +94,7 @@ class Postgres:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(30)
 
-    def __enter__(self) -> Postgres:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -25,17 +25,15 @@ _START_SECONDS = 60.0
 
 def _run(arguments: list[str], clock: Clock | None, prepare: Work | None) -> None:
     """In the new process: the command line on tasks without a guarantee."""
-    from shufflesum.cli import main, serve
+    from shufflesum.cli import main
 
     for name in [name for name in os.environ if name.startswith("SHUFFLESUM_")]:
         del os.environ[name]
     Task._verify_plan = lambda self: None  # type: ignore[method-assign]
     if prepare is not None:
         prepare()
-    if clock is not None:
-        serve.command.main(arguments[1:], prog_name="shufflesum serve", obj=clock)
     sys.argv = ["shufflesum", *arguments]
-    main()
+    main(clock)
 
 
 class Program:
@@ -134,8 +132,8 @@ class ServerProcess:
         self.start()
 
     def events(self) -> list[dict[str, Any]]:
-        lines = self.log.read_text().splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        """Its log; every line of standard error is one of it."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def request(self, method: str, path: str, body: bytes | None = None, **rest: Any) -> Answer:
         return request(self.port, method, path, body, **rest)
@@ -145,8 +143,16 @@ class ServerProcess:
 
     def metric(self, name: str) -> float:
         """The sum of a metric over its labels."""
-        lines = self.request("GET", "/metrics").body.decode().splitlines()
+        lines = self.request("GET", "/metrics", headers=self._operator()).body.decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.split("{")[0].split(" ")[0] == name)
+
+    def _operator(self) -> dict[str, str]:
+        """What opens the metrics of a server that has an operator's secret."""
+        option = "--operator-secret-file"
+        if option not in self._arguments:
+            return {}
+        secrets = Path(self._arguments[self._arguments.index(option) + 1]).read_text().split()
+        return {"Authorization": f"Bearer {secrets[-1]}"}
 
     def __enter__(self) -> ServerProcess:
         return self

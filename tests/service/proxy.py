@@ -7,6 +7,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable
+from typing import Self
 
 __all__ = ["LossyProxy"]
 
@@ -68,6 +69,7 @@ class LossyProxy:
         """Pass bytes on until the end; where these are to be lost, until `room` of them have passed."""
         with contextlib.suppress(OSError):
             while piece := source.recv(_PIECE):
+                self.passing(source, what, piece)
                 if what == kind and len(piece) > room:
                     self.lost[what] += 1
                     sink.sendall(piece[:room])
@@ -78,7 +80,10 @@ class LossyProxy:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def __enter__(self) -> LossyProxy:
+    def passing(self, source: socket.socket, what: str, piece: bytes) -> None:
+        """For those who want to see what passes."""
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

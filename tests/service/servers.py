@@ -73,6 +73,13 @@ class Deployment:
         return path
 
     @cached_property
+    def operator_file(self) -> Path:
+        path = self.folder / "operator"
+        path.write_text(secrets.token_hex(16))
+        path.chmod(0o600)
+        return path
+
+    @cached_property
     def key_file(self) -> Path:
         private, _ = write_key_pair(self.folder / "analyzer", self.key)
         return private
@@ -80,6 +87,10 @@ class Deployment:
     @property
     def bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.secret}"}
+
+    @property
+    def operator(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.operator_file.read_text()}"}
 
     def shuffler(
         self, analyzer: str, *options: str, store: str | None = None, folder: Path | None = None, **rest: Any

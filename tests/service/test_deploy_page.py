@@ -1,4 +1,4 @@
-"""docs/deploy.md names options and problems that exist."""
+"""docs/deploy.md and docs/runbook.md name options and problems that exist."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from pathlib import Path
 import click
 import pytest
 
-from shufflesum.cli import estimate, keygen, plan, send, serve, task, tokens
+from shufflesum.cli import config, estimate, keygen, plan, send, serve, status, task, tokens
 from shufflesum.service.http.problems import PROBLEMS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+RUNBOOK = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text()
 COMMANDS: dict[str, click.Command] = {
-    module.command.name or "": module.command for module in (estimate, keygen, plan, send, serve, task, tokens)
+    module.command.name or "": module.command
+    for module in (config, estimate, keygen, plan, send, serve, status, task, tokens)
 }
 
 
 def shown_commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE + RUNBOOK, flags=re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    inline = re.findall(r"`(shufflesum [a-z]+ [^`]*--[^`]*)`", PAGE)
+    inline = re.findall(r"`(shufflesum [a-z]+ [^`]*--[^`]*)`", PAGE + RUNBOOK)
     return [line.strip(" &") for line in lines if line.startswith("shufflesum ")] + inline
 
 
@@ -32,6 +34,9 @@ def test_every_shown_command_has_the_options_it_is_given(line: str) -> None:
     if isinstance(command, click.Group):
         command = command.commands[words[1]]
     known = {option for parameter in command.params for option in parameter.opts}
+    if "serve" in words[1:]:  # the command line that `config check` is asked about
+        checked = serve.command.commands[words[words.index("serve") + 1]]
+        known |= {option for parameter in checked.params for option in parameter.opts}
     assert {word for word in words if word.startswith("-")} <= known
 
 

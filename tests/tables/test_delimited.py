@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
-from shufflesum.tables import delimited
+from shufflesum.tables import layout
 from shufflesum.tables.delimited import DelimitedTable, open_csv
 
 
@@ -46,7 +46,7 @@ def test_a_first_line_of_numbers_or_nothing_is_data(tmp_path: Path) -> None:
 
 def test_the_guess_can_be_overridden(tmp_path: Path) -> None:
     assert opened(tmp_path, "2020,2021\n1,2\n", header=True).names == ("2020", "2021")
-    with refusal("not-numbers", "line 1", "column 0", "'a' is", error=FileError):
+    with refusal("not-numbers", "line 1", "column 0", "'a'", error=FileError):
         values(opened(tmp_path, "a,b\n1,2\n", header=False))
 
 
@@ -69,7 +69,7 @@ def test_the_user_column_is_checked_and_is_no_data(tmp_path: Path) -> None:
     table = opened(tmp_path, "who,a\nann,1\nbob,2\n", user_column="who")
     assert table.names == ("a",)
     assert values(table).tolist() == [[1], [2]]
-    with refusal("repeated-user", "user 'ann'", "has 2", error=DataError):
+    with refusal("repeated-user", "'ann'", "has 2", error=DataError):
         opened(tmp_path, "who,a\nann,1\nbob,2\nann,3\n", user_column="who")
     with refusal("missing-value", "row 1", error=DataError):
         opened(tmp_path, "who,a\nann,1\n,2\n", user_column="who")
@@ -109,7 +109,7 @@ def test_each_spelling_of_a_number_is_read(tmp_path: Path, text: str, value: flo
     assert opened(tmp_path, f"{text},0\n").rows == 1
 
 
-@pytest.mark.parametrize("text", ["abc", "NA", "1_000", "0x10", "1 2", "1,5".replace(",", ";"), "--1", "٣", " "])
+@pytest.mark.parametrize("text", ["abc", "NA ", "1_000", "0x10", "1 2", "1,5".replace(",", ";"), "--1", "٣", " "])
 def test_what_is_no_number_is_refused_with_line_column_and_text(tmp_path: Path, text: str) -> None:
     table = opened(tmp_path, f"a,b\n1,2\n\n3,{text}\n5,6\n")
     with refusal("not-numbers", "line 4", "column 'b'", str(text), "--columns", error=FileError):
@@ -117,11 +117,11 @@ def test_what_is_no_number_is_refused_with_line_column_and_text(tmp_path: Path, 
 
 
 def test_a_bad_cell_late_in_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 64)
-    table = opened(tmp_path, "a,b\n" + "1,2\n" * 5000 + "1,late\n" + "1,2\n" * 50)
+    monkeypatch.setattr(layout, "_BLOCK_BYTES", 64)
+    table = opened(tmp_path, "a,b\n" + "1,2\n" * 5000 + "1,fifth\n" + "1,2\n" * 50)
     batches = table.batches()
     next(batches)
-    with refusal("not-numbers", "line 5002", "column 'b'", "'late'", error=FileError):
+    with refusal("not-numbers", "line 5002", "column 'b'", "'fifth'", error=FileError):
         list(batches)
 
 
@@ -135,23 +135,17 @@ def test_a_bad_cell_in_a_column_not_chosen_does_not_matter(tmp_path: Path) -> No
         ("a,b\n1,2\n3\n", ("wrong-shape", "line 3", "1 values", "column 'b'")),
         ("a,b\n1,2\n3,4,5\n", ("wrong-shape", "line 3", "3 values", "'5'")),
         ("1,2\n\n3,4\n5\n", ("wrong-shape", "line 4", "1 values", "column 1")),
-        ("a;b\n1;2,5\n", ("wrong-shape", "line 2", "2 values")),
         ("", ("no-rows",)),
         ("\n\n", ("no-rows",)),
         ("a,b\n", ("no-rows",)),
         (",a,b\n0,1,2\n", ("ambiguous-column", "column 0", "--columns")),
         (b"a,b\n1,\xe9\n", ("not-text", "0xe9")),
-        ("a,b\n1,2\n".encode("utf-16"), ("not-text", "0xff")),
+        ("a,b\n1,2\n".encode("utf-16"), ("not-text", "line 1", "--encoding")),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: str | bytes, refused: tuple[str, ...]) -> None:
     with refusal(*refused, error=FileError):
         list(opened(tmp_path, content).batches())
-
-
-def test_semicolons_get_a_hint(tmp_path: Path) -> None:
-    with refusal("not-numbers", "'1;2' is", error=FileError):
-        list(opened(tmp_path, "a;b\n1;2\n").batches())
 
 
 def test_bad_bytes_in_the_user_column_are_refused(tmp_path: Path) -> None:
@@ -169,7 +163,7 @@ def test_byte_order_marks_line_ends_blank_lines_and_quotes_do_not_matter(tmp_pat
 
 
 def test_a_line_longer_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(layout, "_BLOCK_BYTES", 64)
     row = ",".join(["0.123456789012345678"] * 300)
     header = ",".join(f"c{index}" for index in range(300))
     assert values(opened(tmp_path, f"{header}\n{row}\n{row}\n")).shape == (2, 300)
@@ -195,7 +189,7 @@ def test_written_floats_are_read_back_exactly(
 ) -> None:
     text = "\n".join(",".join(repr(value) for value in row) for row in rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delimited, "_BLOCK_BYTES", block_bytes)
+        patch.setattr(layout, "_BLOCK_BYTES", block_bytes)
         table = opened(tmp_path_factory.mktemp("csv"), text)
         assert table.names is None
         assert np.array_equal(values(table), rows, equal_nan=True)

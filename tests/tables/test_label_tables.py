@@ -13,7 +13,7 @@ from tests.refusals import refusal
 
 from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables import Table, check_shape, column_names, delimited, open_table, rows_of, table_selection
+from shufflesum.tables import Table, check_shape, column_names, layout, open_table, rows_of, table_selection
 
 ANSWERS = Categories(["yes", "no"])
 TICKED = Choices(["a", "b", "c"], most=3)
@@ -104,11 +104,11 @@ def test_one_of_several_columns_must_be_named(tmp_path: Path) -> None:
         opened(path, ANSWERS, "a", user_column="a")
 
 
-@pytest.mark.parametrize("block", [delimited._BLOCK_BYTES, 64])
+@pytest.mark.parametrize("block", [layout._BLOCK_BYTES, 64])
 def test_a_refused_label_is_named_with_its_row_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(layout, "_BLOCK_BYTES", block)
     path = written(tmp_path, "answer\n" + "yes\n" * 30 + "perhaps\n" + "no\n" * 5)
     with refusal("unknown-label", "row 30", "'perhaps'", error=DataError):
         codes(opened(path, ANSWERS, "answer"), ANSWERS)

@@ -122,7 +122,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_the_user_column_is_checked_and_is_no_data(tmp_path: Path) -> None:
     table = opened(tmp_path, {"who": ["ann", "bob"], "a": [1.0, 2.0]}, user_column="who")
     assert table.names == ("a",)
-    with refusal("repeated-user", "user 7", "has 2", error=DataError):
+    with refusal("repeated-user", "7", "has 2", error=DataError):
         opened(tmp_path, {"who": [7, 8, 7], "a": [1.0, 2.0, 3.0]}, user_column="who")
     with refusal("missing-value", "row 1", error=DataError):
         opened(tmp_path, {"who": [7, None], "a": [1.0, 2.0]}, user_column="who")

@@ -48,7 +48,7 @@ def test_an_option_the_format_cannot_use_is_refused(
         open_table(folder / name, **option)
 
 
-@pytest.mark.parametrize("name", ["x.txt", "x", "x.csv.gz"])
+@pytest.mark.parametrize("name", ["x.txt", "x", "x.parquet.gz", "x.gz"])
 def test_an_unknown_suffix_lists_the_known_ones(folder: Path, name: str) -> None:
     with refusal("unknown-file-type", error=FileError):
         open_table(folder / name)

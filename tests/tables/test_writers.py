@@ -190,6 +190,17 @@ def test_a_failure_leaves_everything_as_it_was(tmp_path: Path, failure: type[Bas
     assert (tmp_path / "b.csv").read_text() == "old"
 
 
+def test_an_interrupt_while_a_file_is_staged_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(descriptor: int) -> None:
+        os.closerange(descriptor, descriptor + 1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt), StagedOutputs() as outputs:
+        outputs.stage(tmp_path / "o.json", WRITABLE)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failing_move_is_reported_and_leaves_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,35 @@ def test_a_plan_that_claims_too_much_cannot_be_put_in_a_task() -> None:
         replace(TASK, plan=with_mechanism(TASK.plan, noise_probability=2.0**-10))
 
 
+def falsely_claimed() -> str:
+    """As if made by somebody who lies about the noise: everything agrees but the guarantee."""
+    return replace(TASK, plan=with_mechanism(TASK.plan, noise_probability=2.0**-10), verify_guarantee=False).to_json()
+
+
+def test_a_guarantee_is_believed_only_where_that_is_asked_for() -> None:
+    with refusal("claim-not-confirmed", error=TaskError):
+        Task.from_json(falsely_claimed())
+    believed = Task.from_json(falsely_claimed(), verify=False)
+    assert not believed.verified
+    with refusal("claim-not-confirmed", error=PlanError):
+        believed.verify()
+    assert not believed.verified
+    assert TASK.verified
+    unverified = Task.from_json(TEXT, verify=False)
+    assert unverified == TASK
+    unverified.verify()
+    assert unverified.verified
+
+
+def test_without_the_guarantee_all_the_rest_of_a_task_is_checked() -> None:
+    for old, new in (('"name": "', '"name": "x'), ('"users": 1000', '"users": 1001'), ('"levels": ', '"levels": 1')):
+        assert old in TEXT
+        with pytest.raises(TaskError):
+            Task.from_json(TEXT.replace(old, new), verify=False)
+    with refusal("no-guarantee", error=PlanError):
+        replace(TASK, plan=unprotected_plan(users=10, shape=2), verify_guarantee=False)
+
+
 def test_the_wrong_private_key_is_noticed_before_anything_is_rejected() -> None:
     opener = Opener(X25519PrivateKey.generate(), processes=1)
     with refusal("other-key", error=ParameterError):

@@ -1,5 +1,7 @@
 """Attacks on the running randomizer, and what their outcomes prove."""
 
-from shufflesum.audit.attacks import AuditResult, BatchAttack, Randomize, ReportAttack, audit
+from shufflesum.audit.attacks import AuditResult, BatchAttack, ReportAttack, audit
+from shufflesum.audit.findings import Tested
+from shufflesum.audit.structure import Randomize
 
-__all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "audit"]
+__all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "Tested", "audit"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from shufflesum._workers import Workers
 from shufflesum.batch.files import Dataset, ReportFile, file_digests, read_records
@@ -11,6 +10,7 @@ from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
 from shufflesum.batch.targets import Target, count_records
 from shufflesum.errors import FileError
 from shufflesum.reports import Counts
+from shufflesum.tables import Place
 
 __all__ = ["count"]
 
@@ -25,7 +25,7 @@ def count(
     memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Counts, dict[Path, str]]:
+) -> tuple[Counts, dict[Place, str]]:
     """The table of counts of all reports of a dataset, and its files' SHA-256.
 
     `progress` is called with the number of reports done so far.

@@ -132,7 +132,7 @@ PLAIN, SEALED = _Plain(), _Sealed()
 def cells_of(records: Any) -> tuple[NDArray[np.uint32], int]:
     """The cells in a record batch, and how many rows were rejected: nulls, and numbers that no report has.
 
-    Any integer column will do; that of our own files is not copied.
+    Any integer column will do; that of our own files is not copied, and Spark's is looked through once.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -142,6 +142,10 @@ def cells_of(records: Any) -> tuple[NDArray[np.uint32], int]:
         # As it lies in memory; its own to_numpy would load pandas where it is installed.
         data = np.frombuffer(column.buffers()[1] or b"", dtype=np.uint32)
         return data[column.offset : column.offset + len(column)], 0
+    if column.type == pa.int64() and not column.null_count:
+        wide = np.frombuffer(column.buffers()[1] or b"", dtype=np.uint64)[column.offset : column.offset + len(column)]
+        if not len(wide) or wide.max() <= BLANK:  # negative ones are far above
+            return wide.astype(np.uint32), 0
     numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
     valid = (numbers >= 0) & (numbers <= BLANK)
     if column.null_count:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shufflesum._workers import Workers
-from shufflesum.batch.files import Dataset, Format, StagedFolder, describe_inputs, open_dataset, write_part
+from shufflesum.batch.files import (
+    Dataset,
+    Format,
+    StagedFolder,
+    describe_inputs,
+    finished_reports,
+    open_dataset,
+    write_part,
+)
 from shufflesum.batch.files.users import Piece, Users
 from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
 from shufflesum.batch.targets import Target, randomize_rows
@@ -15,7 +23,7 @@ from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError
 from shufflesum.protocol import Randomizer
 from shufflesum.randomness import RandomSource
-from shufflesum.tables import check_shape
+from shufflesum.tables import check_shape, located
 
 __all__ = ["randomize"]
 
@@ -40,8 +48,9 @@ def randomize(
     """Write the reports of all users into a new folder: plain ones for a plan's round, sealed ones for a task's.
 
     Either every row is randomized or an error names the first that cannot be, and there is no folder. After an
-    interruption the same call keeps the parts that were finished: each has all reports of its range of users.
-    `progress` is called with the number of rows done so far.
+    interruption the same call keeps the parts that were finished: each has all reports of its range of users. Repeated
+    after it has finished, it draws nothing and returns what is there. `progress` is called with the number of rows done
+    so far.
     """
     plan, kind = target.plan, target.kind
     check_shape(users.path, users.shape, plan.domain)
@@ -59,15 +68,17 @@ def randomize(
         "format": format,
         "rows_per_part": rows_per_part,
     }
+    if (finished_before := finished_reports(output, work, identity, restart=restart)) is not None:
+        return finished_before
     with (
-        StagedFolder(output, work, identity, restart=restart) as folder,
+        StagedFolder(output, work, identity, restart=restart, noted=True) as folder,
         target.encoding(workers) as encode,
         Workers(
             Randomizer(plan, clip=clip, missing=missing, source=source, round_number=target.round_number)
             for _ in range(workers)
         ) as pool,
     ):
-        finished = folder.parts
+        finished, tables = folder.parts, dict(users.tables)
 
         def make(randomizer: Randomizer, piece: Piece) -> tuple[Piece, Any]:
             """The piece's reports as a record batch; None where its part was finished before."""
@@ -78,7 +89,7 @@ def randomize(
             try:
                 return piece, encode(randomize_rows(piece.rows, randomizer, piece.row_in_file))
             except DataError as error:
-                raise DataError(error.problem, f"{piece.path}: {error}") from error
+                raise located(error, piece.path, tables[piece.path]) from None
 
         def write(_: Randomizer, part: tuple[str, list[Any]]) -> int:
             name, records = part

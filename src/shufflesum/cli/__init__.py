@@ -7,10 +7,14 @@ import signal
 import sys
 from typing import NoReturn
 
-import click
-
+from shufflesum._clock import Clock
 from shufflesum._compiled import tell_before_compiling
 from shufflesum.errors import ShufflesumError
+
+try:
+    import click
+except ModuleNotFoundError:  # before there is anything that prints errors nicely
+    sys.exit("shufflesum: the command line needs click, which is not installed: pip install 'shufflesum[cli]'")
 
 __all__ = ["COMMANDS", "main"]
 
@@ -18,8 +22,12 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "analyze": "Private means, counts or group means of shuffled reports.",
     "audit": "Attack the running randomizer and compare with the certified bound.",
+    "bounds": "Bounds for the columns of a file, found privately, and a plan for the rest.",
+    "budget": "Make, show or ask the budget of a population.",
+    "config": "Check a configuration file.",
     "demo": "Aggregate a synthetic crowd privately and draw the result.",
     "estimate": "Ask a task's analyzer for its estimate.",
+    "explore": "A local page: what a collection would cost, by epsilon and by users.",
     "keygen": "Make the analyzer's key pair.",
     "plan": "Choose reports, levels and noise for a privacy target.",
     "privacy": "The certified guarantee of a plan or of given protocol parameters.",
@@ -29,9 +37,12 @@ COMMANDS = {
     "send": "Randomize rows on this machine and send them to a task's shuffler.",
     "serve": "Run a server of a deployment: shuffler or analyzer.",
     "shuffle": "Folders of reports to one in random order.",
+    "simulate": "Made-up or public data through a plan: the error and the picture to expect.",
     "statement": "A plan's privacy on one page, in plain language.",
+    "status": "Where a deployment stands, as its servers say.",
     "task": "Make or show what all parties of a deployment agree on.",
     "tokens": "Make upload tokens, so that one person is one user.",
+    "variance": "Private means and variances of the columns of a file.",
 }
 
 
@@ -45,6 +56,14 @@ class _Commands(click.Group):
         command: click.Command = importlib.import_module(f"shufflesum.cli.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from shufflesum.cli.bounds_option import joined_bounds  # not for help
+
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, joined_bounds(rest)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -56,16 +75,18 @@ def _group() -> None:
     """Private sums and means of vectors, matrices and tensors: the shuffle model of differential privacy."""
 
 
-def main() -> NoReturn:
-    """Run a command; what a user can mend ends with one clear message and exit code 2."""
+def main(clock: Clock | None = None) -> NoReturn:
+    """Run a command; what a user can mend ends with one clear message and exit code 2. A server is handed `clock`."""
     # As an exception, a polite kill lets staged outputs be taken away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if sys.argv[1:2] == ["serve"] and not sys.stderr.isatty():
+        _serve(clock)
     if sys.stderr.isatty():
         tell_before_compiling(_say_compiling)
     try:
-        result = _group(standalone_mode=False)
+        result = _group(standalone_mode=False, obj=clock)
     except ShufflesumError as error:
-        _fail(f"{error} [{error.problem}]")
+        _fail(f"{error} [{error.problem}]{_value_of(error)}")
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -76,6 +97,38 @@ def main() -> NoReturn:
     except OSError as error:  # files raise a ShufflesumError, so this is the terminal or the pipe
         _fail(f"the result cannot be printed: {error.strerror or error}; see where standard output goes")
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _serve(clock: Clock | None) -> None:
+    """Run a server that no person reads along with: every line on standard error is one of its log, however it ends."""
+    try:
+        from shufflesum.service.logs import log, own_standard_error, place
+    except ImportError:
+        return  # the command says which extra is missing
+    own_standard_error()
+    code: str | int | None = 1
+    try:
+        code = _group(standalone_mode=False, obj=clock)
+    except SystemExit as ended:
+        code = ended.code
+    except ShufflesumError as error:
+        log.error("server ends", problem=error.problem, error=str(error))
+        code = 2
+    except click.ClickException as error:
+        log.error("server ends", problem="bad-arguments", error=error.format_message())
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        log.error("server ends", problem="stopped")
+        code = 130
+    except BaseException as error:
+        log.error("server ends", problem="internal", error=type(error).__name__, where=place(error))
+    sys.exit(code)
+
+
+def _value_of(error: ShufflesumError) -> str:
+    """What somebody's data holds, for whoever sits at a terminal; logs are kept by others."""
+    shown = error.value is not None and sys.stderr.isatty()
+    return f"\n  there it says {error.value} (shown on a terminal only)" if shown else ""
 
 
 def _say_compiling() -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, target_options
+from shufflesum.cli.configured import ConfiguredCommand
 from shufflesum.cli.label_options import candidates_option, read_words
-from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.cli.options import PLACE, console, progress_bar, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
-from shufflesum.domain import Box, Groups
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import Released
 from shufflesum.plans import Plan
 from shufflesum.release import release
 from shufflesum.reports import Counts
+from shufflesum.tables import Place
 
 if TYPE_CHECKING:
     from shufflesum.batch.once import Counted
@@ -32,8 +34,8 @@ class _NotYetError(Exception):
     """Too few reports so far, or not all of a batch; nothing is to be written but the state."""
 
 
-@click.command("analyze", short_help="Private means, counts or group means of shuffled reports.")
-@click.argument("shuffled", type=click.Path(path_type=Path), required=False)
+@click.command("analyze", cls=ConfiguredCommand, short_help="Private means, counts or group means of shuffled reports.")
+@click.argument("shuffled", type=PLACE, required=False)
 @target_options
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="With --task: the analyzer's private key.")
 @click.option(
@@ -49,7 +51,7 @@ class _NotYetError(Exception):
 @result_options
 @engine_options
 def command(
-    shuffled: Path | None,
+    shuffled: Place | None,
     plan_file: Path | None,
     task_file: Path | None,
     key_file: Path | None,
@@ -59,25 +61,28 @@ def command(
     as_json: bool,
     output: Path | None,
     plot: Path | None,
+    report: Path | None,
     confidence: float,
+    quantiles: tuple[float, ...],
     memory: int,
     workers: int | None,
     engine: str,
     master: str | None,
+    conf: dict[str, str],
 ) -> None:
     """Estimate what the plan is for from SHUFFLED, a folder of shufflesum shuffle or one of its files.
 
     Files that come day by day are counted with --state counts.json, which grows by all of SHUFFLED or by nothing, and
-    never takes a file or a batch a second time. As long as it has too few reports there is no estimate, and none where
-    the reports contradict the plan's honest users or are only some of a batch's. Without SHUFFLED, --state shows what
-    it has.
+    never takes a file or a batch a second time; the same command again adds nothing. As long as it has too few reports
+    there is no estimate, and none where the reports contradict the plan's honest users or are only some of a batch's.
+    Without SHUFFLED, --state shows what it has.
 
     \b
     Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
     """
     asked = None if candidates is None else read_words(candidates, "candidates")
-    results = Results(as_json, output, plot, confidence, asked)
-    check_engine(engine, master)
+    results = Results(as_json, output, plot, report, confidence, quantiles, asked)
+    check_engine(engine, master, conf)
     target = load_target(plan_file, task_file, key_file=key_file)
     if (key_file is None) != (task_file is None):
         raise ParameterError(
@@ -96,7 +101,7 @@ def command(
             f"{missing}give SHUFFLED, the folder to count, or --state with a file of counts from before",
         )
     inputs = (shuffled, plan_file, task_file, key_file, state_file, candidates)
-    work = _Work(engine, master, memory, workers, without_guarantee)
+    work = _Work(engine, master, conf, memory, workers, without_guarantee)
     from shufflesum.batch.once import Counted
 
     found: Released | None = None
@@ -118,15 +123,9 @@ def command(
         if state is not None and shuffled is not None:
             state.save()  # last: if it fails, the same files can be given again
     if found is not None:
-        results.show(found, names=_entry_names(plan))
+        results.show(found)
     else:
         _show_missing(counts, as_json)
-
-
-def _entry_names(plan: Plan) -> tuple[str, ...] | None:
-    """What the plan calls the entries of an array, or of the mean of a group."""
-    domain = plan.domain.box if isinstance(plan.domain, Groups) else plan.domain
-    return domain.names if isinstance(domain, Box) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +134,13 @@ class _Work:
 
     engine: str
     master: str | None
+    conf: dict[str, str]
     memory: int
     workers: int | None
     without_guarantee: bool
 
 
-def _count(shuffled: Path, target: Target, state: Counted | None, work: _Work) -> tuple[Counts, bool]:
+def _count(shuffled: Place, target: Target, state: Counted | None, work: _Work) -> tuple[Counts, bool]:
     """Count a folder, and add it to the state if there is one; also whether it is all that a shuffle wrote."""
     from shufflesum.batch.count import count
     from shufflesum.batch.files import file_digests, open_dataset
@@ -150,18 +150,22 @@ def _count(shuffled: Path, target: Target, state: Counted | None, work: _Work) -
     target.check(dataset.identity)
     if state is not None:
         state.check(dataset.identity)
+        if state.has(shuffled, partial(file_digests, dataset)):
+            click.echo(f"note: {state.path} has counted all of {shuffled} before; nothing is added", err=True)
+            return state.counts, state.whole
     else:
         _refuse_few(dataset.rows, plan)
     if work.engine == "spark":
         from shufflesum.batch import spark
 
         digests = file_digests(dataset)
-        counts = spark.count_folder(dataset.path, plan, master=work.master)
+        counts = spark.count_folder(dataset.path, plan, master=work.master, conf=work.conf)
     else:
         with progress_bar("reports", dataset.rows) as progress:
             counts, digests = count(dataset, target, memory=work.memory, workers=work.workers, progress=progress)
     if state is not None:
-        state.add(counts, dataset.identity, digests, [file.part for file in dataset.files if file.rows])
+        parts = [file.part for file in dataset.files if file.rows]
+        state.add(counts, dataset.identity, digests, parts, shuffled)
         why = state.flaws.get(str(dataset.identity.shuffle_id))
         if why is not None and not work.without_guarantee:
             raise ReportsError("guarantee-broken", f"{why}; {state.path} stays as it was")

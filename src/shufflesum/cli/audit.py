@@ -20,6 +20,8 @@ from shufflesum.plans import Plan
 __all__ = ["command"]
 
 _DEFAULTS: dict[str, Any] = {"users": 10_000, "dimension": 10, "epsilon": 1.0, "delta": 1e-6}
+_SERVICE_DEFAULTS: dict[str, Any] = {"users": 200, "dimension": 4, "epsilon": 8.0, "delta": 1e-6, "rounds": 12}
+_FEW_REPORTS: dict[str, Any] = {"mechanism": "replace", "coordinates": 4, "levels": 2}  # so that many batches fit
 
 
 @click.command("audit", short_help="Attack the running randomizer and compare with the certified bound.")
@@ -39,6 +41,11 @@ _DEFAULTS: dict[str, Any] = {"users": 10_000, "dimension": 10, "epsilon": 1.0, "
 @click.option("--samples", type=int, metavar="N", help="Single reports to look at, at least.  [noise known within 1%]")
 @click.option("--trials", type=int, default=2_000, show_default=True, help="Whole batches to tell apart.")
 @click.option("--seconds", type=float, default=20.0, show_default=True, help="Stop sampling after about so long.")
+@click.option(
+    "--service",
+    is_flag=True,
+    help="Audit a whole deployment: real servers on this machine, with files of their own, that end with the audit.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
     plan_file: Path | None,
@@ -46,17 +53,26 @@ def command(
     samples: int | None,
     trials: int,
     seconds: float,
+    service: bool,
     as_json: bool,
     **plan_arguments: Any,
 ) -> None:
     """Attack the randomizer on the worst pair of data sets that differ in one user.
 
-    The attack proves a lower bound on epsilon, which stands beside the certified upper bound. Exit code 1 if they
-    cross, or if the reports do not follow the law of the plan: then the randomizer is broken.
+    The attack proves a lower bound on epsilon, which stands beside the certified upper bound. Counts of cells, of
+    single users, neighbours, batches, calls and forked processes are compared with the plan's law, for many rows in one
+    call and for one row at a time. Exit code 1 if the bounds cross or a count deviates: then the randomizer is broken.
+
+    With --service known users go through a real shuffler and analyzer, sealed, and what comes out is looked at: tables
+    of counts against the plan's law, sizes of uploads, and what the servers' files hold. --samples and --trials do not
+    matter then.
 
     \b
     Example: shufflesum audit --plan plan.json --seconds 60
     """
+    if service:
+        _audit_service(plan_file, plan_arguments, confidence, seconds, as_json)
+        return
     with warnings_as_notes():
         plan = _plan(plan_file, plan_arguments)
         with progress_bar("attack", 100) as bar:
@@ -77,10 +93,48 @@ def command(
         sys.exit(1)
 
 
-def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
+def _audit_service(
+    plan_file: Path | None, plan_arguments: dict[str, Any], confidence: float, seconds: float, as_json: bool
+) -> None:
+    from shufflesum.cli.service_audit import audit_service
+
+    given = {name for name, value in plan_arguments.items() if value is not None}
+    simple = given <= {"users", "epsilon", "delta", "rounds"}
+    defaults = {**_SERVICE_DEFAULTS, **(_FEW_REPORTS if simple else {})}
+    with warnings_as_notes():
+        plan = _plan(plan_file, plan_arguments, defaults)
+        result = audit_service(plan, confidence=confidence, seconds=seconds)
+    counted = {each.kind: each.counts for each in result.tested}
+    if as_json:
+        document = {
+            "plan_id": result.plan.id,
+            "confidence": confidence,
+            "passed": result.passed,
+            "findings": list(result.findings),
+            "batches": result.batches,
+            "uploads": result.uploads,
+            "tested": {each.kind: {"counts": each.counts, "events": each.events} for each in result.tested},
+        }
+        click.echo(json.dumps(document, allow_nan=False))
+    else:
+        console.print(f"[bold]Audit of a deployment of plan {result.plan.id[:16]}[/bold]")
+        console.print(
+            f"  sent         {result.uploads:,} uploads of known users, in {result.batches:,} released batches"
+        )
+        console.print(f"  counted      {', '.join(f'{kind} ({number:,})' for kind, number in counted.items())}")
+        verdict = "consistent: nothing that was counted deviates from the plan" if result.passed else "FAILED"
+        console.print(f"  verdict      [bold]{verdict}[/bold]")
+    if not result.passed:
+        click.echo(
+            f"shufflesum: AUDIT FAILED: {'; '.join(result.findings)}. Release nothing of this service.", err=True
+        )
+        sys.exit(1)
+
+
+def _plan(plan_file: Path | None, arguments: dict[str, Any], defaults: dict[str, Any] | None = None) -> Plan:
     given = {name: value for name, value in arguments.items() if value is not None}
     if plan_file is None:
-        settings = {**_DEFAULTS, **given}
+        settings = {**(defaults or _DEFAULTS), **given}
         return make_plan(shape=settings.pop("dimension"), **settings)
     if given:
         raise ParameterError(
@@ -92,12 +146,16 @@ def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
 
 def _verdict(result: AuditResult) -> str:
     if result.passed:
-        return "consistent: no attack beats the certificate, and reports follow the plan's law"
+        return "consistent: no attack beats the certificate, and nothing that was counted deviates from the plan"
     crossing = (
         f"epsilon is at least {downwards(result.epsilon_lower, 6)}, but {upwards(result.epsilon_upper, 6)} is certified"
     )
     reasons = [crossing] * result.crossed + list(result.findings)
     return f"{'; '.join(reasons)}. Release nothing that this randomizer made."
+
+
+def _listed(result: AuditResult) -> str:
+    return ", ".join(f"{tested.kind} ({tested.counts:,})" for tested in result.tested)
 
 
 def _print_card(result: AuditResult) -> None:
@@ -112,11 +170,13 @@ def _print_card(result: AuditResult) -> None:
         "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence},",
         "  ": "if they are independent, of one law for equal data (docs/privacy.md, lower bounds)",
         "": f"epsilon >= {downwards(batches.epsilon_lower, 4)}, {apart}{spent}",
+        "counted": f"{_listed(result)};",
+        "   ": f"by {' and '.join(result.paths)}",
         "verdict": f"[bold]{_verdict(result) if result.passed else 'FAILED'}[/bold]",
     }
     if result.passed and result.epsilon_lower < result.epsilon_upper / 2:
         lines[" "] = "but much less is proved than certified: " + (
-            "for uniform sampling no lower bound is known; the law of reports was tested"
+            "under uniform sampling single reports prove no epsilon; their law was tested"
             if not result.lower_bound_known
             else "too few reports to notice small defects; give more --seconds"
         )
@@ -136,6 +196,8 @@ def _document(result: AuditResult) -> dict[str, Any]:
         "passed": result.passed,
         "crossed": result.crossed,
         "findings": list(result.findings),
+        "tested": {each.kind: {"counts": each.counts, "events": each.events} for each in result.tested},
+        "paths": list(result.paths),
         "report_attack": {
             "reports": reports.reports,
             "noise": reports.noise,

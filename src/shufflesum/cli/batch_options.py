@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -68,6 +68,13 @@ def load_target(
 def engine_options(function: _F) -> _F:
     """Where the work is done, by how many, and within which memory."""
     for option in (
+        click.option(
+            "--conf",
+            metavar="KEY=VALUE",
+            multiple=True,
+            callback=_settings,
+            help="A setting of Spark's, such as spark.executor.memory=4g; may be repeated.",
+        ),
         click.option("--master", metavar="URL", help="The Spark master.  [local[*]]"),
         click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True),
         click.option(
@@ -86,10 +93,24 @@ def engine_options(function: _F) -> _F:
     return function
 
 
-def check_engine(engine: str, master: str | None) -> None:
+def _settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise click.BadParameter(f"{text!r} is no setting of Spark's; write it as spark.executor.memory=4g")
+        if settings.setdefault(key, value) != value:
+            raise click.BadParameter(f"{key} is given twice, with different values; give it once")
+    return settings
+
+
+def check_engine(engine: str, master: str | None, conf: Mapping[str, str]) -> None:
     """Refuse options that the engine would not heed."""
-    if engine == "local" and master is not None:
-        raise ParameterError("conflicting-arguments", "--master is for --engine spark; say so, or leave --master out")
+    for option, given in {"--master": master, "--conf": conf}.items():
+        if engine == "local" and given:
+            raise ParameterError(
+                "conflicting-arguments", f"{option} is for --engine spark; say so, or leave {option} out"
+            )
     context = click.get_current_context()
     for name in ("memory", "workers"):
         if engine == "spark" and context.get_parameter_source(name) is not ParameterSource.DEFAULT:

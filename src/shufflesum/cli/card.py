@@ -7,7 +7,7 @@ import textwrap
 
 from rich.markup import escape
 
-from shufflesum._rounding import downwards, upwards
+from shufflesum._rounding import upwards
 from shufflesum.cli.printed import fallback
 from shufflesum.domain import Ball, Box, Categories, Choices, Groups, Hashed
 from shufflesum.errors import ShufflesumError
@@ -15,7 +15,7 @@ from shufflesum.mechanisms import Add, AddSlots, Replace
 from shufflesum.mechanisms.add_slots.error import ASSUMED_LAW
 from shufflesum.planning import box_is_better, published_plan
 from shufflesum.plans import Plan
-from shufflesum.statement import collected, dishonest
+from shufflesum.statement import bounds_in_words, collected, dishonest
 
 __all__ = ["card", "sent"]
 
@@ -34,6 +34,7 @@ def card(plan: Plan, spread: float | None = None) -> str:
     numbers = isinstance(plan.domain, Ball | Box)
     lines = {
         "collects": [] if isinstance(plan.domain, Box) else _wrapped(collected(plan.domain)),
+        "bounds": _wrapped(bounds_in_words(plan.domain).strip()),
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
         "each sends": [*_wrapped(plan.mechanism.describe(plan.domain)), sent(plan)],
         "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
@@ -51,10 +52,8 @@ def card(plan: Plan, spread: float | None = None) -> str:
             f"where users differ by {spread:g}: {math.sqrt(expected.total / plan.dimension):.3g} per coordinate, "
             f"{expected.total:.4g} squared"
         )
-    if plan.delta * plan.users >= 1:
-        lines["guarantee"].append(
-            f"a delta of 1/users ({downwards(1 / plan.users)}) or more lets somebody be laid open: lower it"
-        )
+    for warning in plan.warnings:
+        lines["guarantee"] += _wrapped(str(warning))
     if box_is_better(plan):
         lines["error"].append("bounds on each number, and mechanism add, would do better for so few of them")
     if plan.worse_than_guessing:
@@ -154,6 +153,8 @@ def _published(plan: Plan) -> str:
     """What the published formulas make of the same target, at their best."""
     if plan.accountant == "paper":
         return "this is its own formula"
+    if plan.rounds > 1:
+        return "its formulas are for one round: they have no such guarantee over all rounds that could be compared"
     # The published constants jump at epsilon = 1, so above it the formula just below 1 may ask for less noise.
     targets = {plan.epsilon, min(plan.epsilon, math.nextafter(1.0, 0.0))}
     theirs, refusal = [], "there is nothing to compare"

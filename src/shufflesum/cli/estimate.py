@@ -9,14 +9,19 @@ from typing import Any
 
 import click
 
+from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
+from shufflesum.cli.configured import ConfiguredCommand
 from shufflesum.cli.label_options import candidates_option, read_words
 from shufflesum.cli.options import console, task_option
 from shufflesum.cli.printed import fallback, guarantee_of, print_counts, print_groups, print_table
+from shufflesum.cli.repeat import command_line
+from shufflesum.cli.results import REPORT_HELP
 from shufflesum.domain import Hashed
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
-from shufflesum.plots import DRAWABLE, count_chart, estimate_chart, require_plots, save_chart
+from shufflesum.pages import report_page, require_pages
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, rounds_chart, save_chart
 from shufflesum.service.client import estimates_in, fetch_estimate
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 from shufflesum.wire import Task
@@ -27,7 +32,7 @@ _LEVEL = 0.95
 _HINT = "; --json has all"
 
 
-@click.command("estimate", short_help="Ask a task's analyzer for its estimate.")
+@click.command("estimate", cls=ConfiguredCommand, short_help="Ask a task's analyzer for its estimate.")
 @click.argument("url")
 @task_option
 @candidates_option
@@ -38,7 +43,11 @@ _HINT = "; --json has all"
     type=click.Path(path_type=Path),
     help=f"Write the analyzer's answer (.json), or the newest round ({', '.join(WRITABLE[1:])}).",
 )
-@click.option("--plot", type=click.Path(path_type=Path), help=f"Draw the newest round: {', '.join(DRAWABLE)}.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help=f"Draw it, several rounds over time: {', '.join(DRAWABLE)}."
+)
+@click.option("--report", type=click.Path(path_type=Path), help=REPORT_HELP)
+@click.option("--round", "round_number", type=int, metavar="R", help="Ask for this round alone.  [all released]")
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
 @click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
 def command(
@@ -48,6 +57,8 @@ def command(
     as_json: bool,
     output: Path | None,
     plot: Path | None,
+    report: Path | None,
+    round_number: int | None,
     ca: Path | None,
     allow_plain_http: bool,
 ) -> None:
@@ -60,41 +71,54 @@ def command(
     Example: shufflesum estimate --task task.json https://analyzer.example.org
     """
     task = Task.load(task_file)
-    words = _words(task, candidates, plot)
+    words = _words(task, candidates, plot or report)
     with StagedOutputs() as outputs:
         staged = outputs.stage(output, WRITABLE) if output else None
-        if plot:
+        if plot or report:
             require_plots()
+        if report:
+            require_pages()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        document = fetch_estimate(task, url, allow_plain_http=allow_plain_http, ca_file=ca)
+        staged_report = outputs.stage(report, (".html",)) if report else None
+        document = fetch_estimate(task, url, round_number=round_number, allow_plain_http=allow_plain_http, ca_file=ca)
         estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
             if isinstance(estimate, WordCounts):
                 found["candidates"] = estimate_to_json(estimate, _LEVEL)
+        level = document["rounds"][-1]["confidence_level"]
         text = json.dumps(document, allow_nan=False)
         if staged and staged.suffix.lower() == ".json":
             outputs.write(staged, text + "\n")
         elif staged:
             write_estimate(staged, estimates[-1], _LEVEL)
         if staged_plot:
-            save_chart(_chart(task, document["rounds"][-1], estimates[-1]), staged_plot)
+            save_chart(_chart(task, estimates, level), staged_plot)
+        if staged_report:
+            page = report_page(
+                estimates,
+                title=f"Private estimates of task {task.name}",
+                made=SYSTEM_CLOCK.now(),
+                command=command_line(),
+                level=level,
+            )
+            outputs.write(staged_report, page)
     if as_json:
         click.echo(text)
         return
     for found, estimate in zip(document["rounds"], estimates, strict=True):
         _print_round(task, found, estimate)
-    for path in filter(None, (output, plot)):
+    for path in filter(None, (output, plot, report)):
         console.print(f"wrote {path}", markup=False)
 
 
-def _words(task: Task, candidates: Path | None, plot: Path | None) -> list[str] | None:
+def _words(task: Task, candidates: Path | None, drawn: Path | None) -> list[str] | None:
     """The words asked for; refuses them where there are none to ask for, and pictures of none."""
     hashed = isinstance(task.plan.domain, Hashed)
     if candidates is not None and not hashed:
         raise ParameterError(
             "conflicting-arguments", "--candidates are for plans for words; this task's labels are in its plan"
         )
-    if plot is not None and hashed and candidates is None:
+    if drawn is not None and hashed and candidates is None:
         raise ParameterError("missing-argument", "of words only those asked for can be drawn: give --candidates FILE")
     return None if candidates is None else read_words(candidates, "candidates")
 
@@ -116,6 +140,8 @@ def _print_round(task: Task, found: dict[str, Any], estimate: Released) -> None:
         markup=False,
     )
     console.print(_promise(task, found["guarantee"]["holds"]), markup=False)
+    for warning in estimate.warnings:
+        click.echo(f"note: {warning}", err=True)
     level = found["confidence_level"]
     match estimate:
         case CountEstimate() | WordCounts():
@@ -128,19 +154,22 @@ def _print_round(task: Task, found: dict[str, Any], estimate: Released) -> None:
             )
         case Estimate():
             interval = estimate.confidence_interval(level)
-            names = task.plan.domain.names
-            print_table(estimate.mean, estimate.standard_error, interval, estimate.sum, level, names, hint=_HINT)
+            print_table(
+                estimate.mean, estimate.standard_error, interval, estimate.sum, level, estimate.columns, hint=_HINT
+            )
 
 
-def _chart(task: Task, found: dict[str, Any], estimate: Released) -> Any:
-    promise = guarantee_of(task.plan) if found["guarantee"]["holds"] else "the guarantee no longer holds"
-    subtitle = f"{found['users']:,} users, {promise}"
-    title = f"{task.name}, round {found['round']}"
-    level = found["confidence_level"]
-    if isinstance(estimate, CountEstimate | WordCounts):
-        return count_chart(estimate, title=f"Private counts of {title}", subtitle=subtitle, level=level)
-    assert isinstance(estimate, Estimate)
-    return estimate_chart(estimate, title=f"Private mean of {title}", subtitle=subtitle, level=level)
+def _chart(task: Task, estimates: Sequence[Released], level: float) -> Any:
+    newest = estimates[-1]
+    promise = guarantee_of(task.plan) if newest.guarantee_holds else "the guarantee no longer holds"
+    if len(estimates) > 1:
+        return rounds_chart(
+            estimates, title=f"Private estimates of {task.name} by round", subtitle=promise, level=level
+        )
+    assert isinstance(newest, Estimate | WordCounts)
+    what = "counts" if isinstance(newest, CountEstimate | WordCounts) else "mean"
+    title = f"Private {what} of {task.name}, round {newest.round_number}"
+    return estimate_chart(newest, title=title, subtitle=f"{newest.users:,} users, {promise}", level=level)
 
 
 def _promise(task: Task, holds: bool) -> str:

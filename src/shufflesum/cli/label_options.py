@@ -17,6 +17,7 @@ from shufflesum.tables import option_of
 __all__ = [
     "Chosen",
     "LabelOptions",
+    "bin_edges",
     "candidates_option",
     "chosen_column",
     "column_for",
@@ -141,7 +142,7 @@ class LabelOptions:
         if self.labels is not None and self.bins is not None:
             raise ParameterError("conflicting-arguments", "--labels and --bins exclude each other; leave one out")
         if self.bins is not None:
-            return Categories(bins=_edges(self.bins), other=self.other, column=column)
+            return Categories(bins=bin_edges(self.bins), other=self.other, column=column)
         return Categories(
             self._listed("--categories", ", or edges of bins for numbers (--bins 0,18,65,120)"),
             other=self.other,
@@ -206,7 +207,8 @@ def _labels(text: str) -> int | list[Label]:
     return list(found)
 
 
-def _edges(text: str) -> list[float]:
+def bin_edges(text: str) -> list[float]:
+    """Edges of bins, as they are written."""
     try:
         return [float(edge) for edge in text.split(",")]
     except ValueError:

@@ -7,15 +7,21 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from shufflesum.cli.bounds_option import bounds_option
+from shufflesum.domain import Box, Domain, Groups
+from shufflesum.tables import TEXT, Place, place, suffix_of
+
 __all__ = [
+    "PLACE",
     "columns_option",
     "console",
+    "note_assumed_columns",
     "note_missing_header",
     "plan_options",
     "progress_bar",
@@ -34,6 +40,19 @@ task_option = click.option(
     help="From shufflesum task create.",
 )
 
+
+class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
+    """A path on this machine, or an address that is read."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        """Where it is."""
+        return place(value)
+
+
+PLACE = _PlaceType()
+
 _F = TypeVar("_F", bound=Callable[..., object])
 
 console = Console(highlight=False, soft_wrap=True)
@@ -44,7 +63,7 @@ def plan_options(function: _F) -> _F:
     """The parameters of a plan that both `run` and `plan` take; those not given are None."""
     for option in reversed(
         (
-            click.option("--bounds", nargs=2, type=float, metavar="LO HI", help="Public bounds of all values.  [0 1]"),
+            bounds_option,
             click.option(
                 "--mechanism",
                 type=click.Choice(["replace", "add"]),
@@ -85,11 +104,19 @@ def columns_option(help_text: str) -> Callable[[_F], _F]:
 
 
 def table_options(function: _F) -> _F:
-    """What says which columns and rows of a file are the users' arrays; `columns` becomes a list of names."""
+    """What says which columns and rows of a file are the users' arrays, and how a file of text is written.
+
+    `columns` becomes a list of names; `separator`, `decimal` and `encoding` make a `Dialect`.
+    """
     for option in reversed(
         (
             columns_option("Columns of numbers to use: names or positions, separated by commas; ranges as 0:100."),
             click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]"),
+            click.option(
+                "--separator", metavar="C", help="What separates columns of a CSV: , ; | or tab.  [found out]"
+            ),
+            click.option("--decimal", metavar="C", help="What begins a fraction in a CSV: . or ,  [found out]"),
+            click.option("--encoding", metavar="NAME", help="How a CSV writes letters, such as latin-1.  [UTF-8]"),
             click.option("--array", help="The array of an .npz file that holds several."),
             click.option(
                 "--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one."
@@ -100,11 +127,22 @@ def table_options(function: _F) -> _F:
     return function
 
 
-def note_missing_header(names: tuple[str, ...] | None, file: Path, header: bool | None) -> None:
+def note_missing_header(names: tuple[str, ...] | None, file: Place, header: bool | None) -> None:
     """Say that the first line of a CSV counts as a user, where that was only found out from its looks."""
-    if names is None and header is None and file.suffix.lower() == ".csv":
+    if names is None and header is None and suffix_of(file) in TEXT:
         click.echo(
             f"note: {file} has no header by its looks, so its first line is a user; say --header if not", err=True
+        )
+
+
+def note_assumed_columns(names: tuple[str, ...] | None, file: Place, domain: Domain) -> None:
+    """Say that columns without names are taken for those that the plan names."""
+    box = domain.box if isinstance(domain, Groups) else domain
+    if names is None and isinstance(box, Box) and box.columns is not None:
+        click.echo(
+            f"note: {file} does not name its columns; they are taken for the plan's, in this order: "
+            f"{', '.join(box.columns[:12])}{', ...' if len(box.columns) > 12 else ''}",
+            err=True,
         )
 
 

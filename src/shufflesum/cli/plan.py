@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -20,22 +21,39 @@ from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
 from shufflesum.tables import StagedOutputs
 
-__all__ = ["command"]
+__all__ = ["command", "wanted_choices", "wanted_options", "wanted_plan"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def wanted_options(function: _F) -> _F:
+    """What a plan is made of: the arguments of `wanted_plan`."""
+    for option in reversed(
+        (
+            click.option("--users", type=int, metavar="N", help="The smallest batch that may be released."),
+            click.option("--dimension", type=int, metavar="D", help="Numbers in each user's array, if it is a vector."),
+            click.option("--shape", metavar="D,D,...", help="Instead: the shape of each user's array, such as 28,28."),
+            columns_option(
+                "What the numbers are called: names, separated by commas; files must have just these columns."
+            ),
+            ball_options,
+            label_options,
+            click.option("--words", is_flag=True, help="Users hold any words, without a list of them."),
+            click.option("--column", metavar="NAME", help="What the column of labels or words is called in files."),
+            click.option("--epsilon", type=float, help="The guarantee's epsilon."),
+            click.option("--delta", type=float, help="The guarantee's delta."),
+            plan_options,
+            click.option(
+                "--one-process", is_flag=True, default=None, help="For whoever holds all data: nothing is sent."
+            ),
+        )
+    ):
+        function = option(function)
+    return function
 
 
 @click.command("plan", short_help="Choose reports, levels and noise for a privacy target.")
-@click.option("--users", type=int, metavar="N", help="The smallest batch that may be released.")
-@click.option("--dimension", type=int, metavar="D", help="Numbers in each user's array, if it is a vector.")
-@click.option("--shape", metavar="D,D,...", help="Instead: the shape of each user's array, such as 28,28.")
-@columns_option("What the numbers are called: names, separated by commas; files must have just these columns.")
-@ball_options
-@label_options
-@click.option("--words", is_flag=True, help="Users hold any words, without a list of them.")
-@click.option("--column", metavar="NAME", help="What the column of labels or words is called in files.")
-@click.option("--epsilon", type=float, help="The guarantee's epsilon.")
-@click.option("--delta", type=float, required=True, help="The guarantee's delta.")
-@plan_options
-@click.option("--one-process", is_flag=True, default=None, help="For whoever holds all data: nothing is sent.")
+@wanted_options
 @click.option(
     "--target-error",
     type=float,
@@ -47,7 +65,61 @@ __all__ = ["command"]
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan file (.json).")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the predicted error by number of reports.")
 def command(
-    users: int | None,
+    target_error: float | None,
+    as_json: bool,
+    output: Path | None,
+    plot: Path | None,
+    **arguments: Any,
+) -> None:
+    """Plan a collection: what users send, what is guaranteed, what error to expect.
+
+    \b
+    Example: shufflesum plan --users 50000 --dimension 100 --epsilon 1 --delta 1e-6 -o plan.json
+             shufflesum plan --users 50000 --bounds age=0:120 --bounds income=0:500000 --epsilon 1 --delta 1e-6
+             shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
+             shufflesum plan --users 50000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 -o plan.json
+             shufflesum plan --users 6000 --dimension 7850 --radius 0.4 --rounds 30 --epsilon 2 --delta 1e-6
+
+    --labels alone counts one label a user, with --most S up to S labels, with --dimension or --shape it is for means of
+    numbers in groups. --bins counts numbers in bins, --words any words.
+    """
+    with StagedOutputs() as outputs, warnings_as_notes():
+        staged = outputs.stage(output, (".json",)) if output else None
+        if plot:
+            require_plots()
+        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
+        plan = wanted_plan(target_error, **arguments)
+        if staged:
+            outputs.write(staged, plan.to_json())
+        if staged_plot:
+            _draw(plan, staged_plot)
+    if as_json:
+        click.echo(plan.to_json())
+    else:
+        console.print(card(plan, arguments.get("spread")))
+        for path in (output, plot):
+            if path:
+                console.print(f"wrote {path}", markup=False)
+
+
+def wanted_plan(
+    target_error: float | None, *, users: int | None, epsilon: float | None, delta: float | None, **arguments: Any
+) -> Plan:
+    """The plan that the options of `wanted_options` ask for."""
+    if delta is None:
+        raise ParameterError("missing-argument", "--delta is missing; give --epsilon and --delta")
+    given = wanted_choices(**arguments) | {"delta": delta}
+    if target_error is not None:
+        return plan_for_error(target_error, users=users, epsilon=epsilon, **given)
+    if users is None or epsilon is None:
+        raise ParameterError(
+            "missing-argument", "--users and --epsilon are needed; one of them may be left out with --target-error"
+        )
+    return make_plan(users=users, epsilon=epsilon, **given)
+
+
+def wanted_choices(
+    *,
     dimension: int | None,
     shape: str | None,
     columns: list[str] | None,
@@ -61,58 +133,22 @@ def command(
     most: int | None,
     buckets: int | None,
     functions: int | None,
-    epsilon: float | None,
-    delta: float,
-    target_error: float | None,
-    as_json: bool,
-    output: Path | None,
-    plot: Path | None,
     **arguments: Any,
-) -> None:
-    """Plan a collection: what users send, what is guaranteed, what error to expect.
-
-    \b
-    Example: shufflesum plan --users 50000 --dimension 100 --epsilon 1 --delta 1e-6 -o plan.json
-             shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
-             shufflesum plan --users 50000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 -o plan.json
-             shufflesum plan --users 6000 --dimension 7850 --radius 0.4 --rounds 30 --epsilon 2 --delta 1e-6
-
-    --labels alone counts one label a user, with --most S up to S labels, with --dimension or --shape it is for means of
-    numbers in groups. --bins counts numbers in bins, --words any words.
-    """
+) -> dict[str, Any]:
+    """The same as arguments of `plan`: what users hold, and what else is fixed, but for users, epsilon and delta."""
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     options = LabelOptions(labels, bins, other, most, buckets, functions)
     ball = BallOptions(radius, center)
     ball.check(given, [*options.given, *_unfit_for_balls(words, columns, column)])
     within = None if radius is None else ball.domain(_shape(dimension, shape, None))
+    bounds = given.get("bounds")
+    if isinstance(bounds, dict) and columns is None and dimension is None and shape is None:
+        columns = list(bounds)  # named already, so they need no naming again
     held = within or _held(options, words, dimension, shape, columns, column)
-    given |= {"shape": held, "delta": delta}
+    given["shape"] = held
     if columns is not None and not isinstance(held, Groups):
         given["columns"] = columns
-    with StagedOutputs() as outputs, warnings_as_notes():
-        staged = outputs.stage(output, (".json",)) if output else None
-        if plot:
-            require_plots()
-        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        if target_error is not None:
-            plan = plan_for_error(target_error, users=users, epsilon=epsilon, **given)
-        elif users is None or epsilon is None:
-            raise ParameterError(
-                "missing-argument", "--users and --epsilon are needed; one of them may be left out with --target-error"
-            )
-        else:
-            plan = make_plan(users=users, epsilon=epsilon, **given)
-        if staged:
-            outputs.write(staged, plan.to_json())
-        if staged_plot:
-            _draw(plan, staged_plot)
-    if as_json:
-        click.echo(plan.to_json())
-    else:
-        console.print(card(plan, given.get("spread")))
-        for path in (output, plot):
-            if path:
-                console.print(f"wrote {path}", markup=False)
+    return given
 
 
 def _unfit_for_balls(words: bool, columns: list[str] | None, column: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
 from shufflesum.plans import Plan
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "print_counts",
     "print_estimate",
     "print_groups",
+    "print_quantiles",
     "print_table",
     "shown_whole",
 ]
@@ -29,10 +30,8 @@ _SOME = 10
 
 
 def guarantee_of(plan: Plan) -> str:
-    """Never without the conditions it rests on, where they are not the usual ones."""
-    rounds = "" if plan.rounds == 1 else f" over {plan.rounds:,} rounds"
-    honest = "" if plan.honest_fraction == 1 else f" if {plan.honest_users:,} users are honest"
-    return f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)}{rounds}{honest}"
+    """The guarantee in words, with its conditions."""
+    return plan.guarantee.in_words
 
 
 def fallback(plan: Plan) -> str:
@@ -60,7 +59,9 @@ def print_estimate(estimate: Released, level: float, names: tuple[str, ...] | No
             console.print("the counts of any words can be asked for: give a file of them, --candidates words.txt")
         case Estimate():
             interval = estimate.confidence_interval(level)
-            print_table(estimate.mean, estimate.standard_error, interval, estimate.sum, level, names)
+            print_table(
+                estimate.mean, estimate.standard_error, interval, estimate.sum, level, names or estimate.columns
+            )
 
 
 def shown_whole(estimate: Released) -> bool:
@@ -121,7 +122,7 @@ def print_counts(estimate: CountEstimate | WordCounts, level: float, *, hint: st
 
 def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | None = None, *, hint: str = "") -> None:
     """Users and means of each group; of long arrays the users alone."""
-    groups = len(estimate.names)
+    groups, names = len(estimate.names), names or estimate.columns
     means, errors = (_by_group(values, groups) for values in (estimate.mean, estimate.standard_error))
     lower, upper = (_by_group(end, groups) for end in estimate.confidence_interval(level))
     entries = means.shape[1]
@@ -150,6 +151,14 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
             f"{int(estimate.too_few.sum())} of {groups:,} groups have too few users for a mean: their size cannot be "
             "told from 0"
         )
+
+
+def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
+    """Quantiles of numbers in bins; their intervals reach from edge to edge."""
+    table = _table("quantile", "value", f"{100 * level:g}% interval")
+    for each in quantiles:
+        table.add_row(f"{each.q:g}", f"{each.value:.5g}", _interval(each.lower, each.upper))
+    console.print(table)
 
 
 def _by_group(values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:

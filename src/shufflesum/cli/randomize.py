@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
+from shufflesum.cli.budget_option import begin_in_budget, budget_option, enter_in_budget
+from shufflesum.cli.configured import ConfiguredCommand
+from shufflesum.cli.input_file import file_argument
 from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
-from shufflesum.cli.options import console, note_missing_header, progress_bar, table_options, warnings_as_notes
+from shufflesum.cli.options import (
+    console,
+    note_assumed_columns,
+    note_missing_header,
+    progress_bar,
+    table_options,
+    warnings_as_notes,
+)
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
-from shufflesum.tables import table_selection
+from shufflesum.tables import Dialect, Place, table_selection
+from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from shufflesum.batch.files import Dataset
@@ -21,10 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("randomize", short_help="Users' rows in files to a folder of reports.")
-@click.argument("users", type=click.Path(path_type=Path))
+@click.command("randomize", cls=ConfiguredCommand, short_help="Users' rows in files to a folder of reports.")
+@file_argument("users")
 @target_options
 @click.option("--round", "round_number", type=int, help="The round of the plan that the reports are for.  [1]")
+@budget_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
 @click.option(
     "--clip",
@@ -41,13 +54,18 @@ __all__ = ["command"]
 @label_column_options
 @table_options
 @click.option("--format", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
-@click.option("--restart", is_flag=True, help="Throw away what an interrupted run has done.")
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Throw away what an interrupted run has done; draw anew what a finished one wrote, where that is gone.",
+)
 @engine_options
 def command(
-    users: Path,
+    users: Place,
     plan_file: Path | None,
     task_file: Path | None,
     round_number: int | None,
+    budget_file: Path | None,
     output: Path,
     clip: bool,
     missing: Any,
@@ -57,6 +75,9 @@ def command(
     words: str | None,
     columns: list[str] | None,
     header: bool | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
     array: str | None,
     user_column: str | None,
     format: Any,
@@ -65,54 +86,67 @@ def command(
     workers: int | None,
     engine: str,
     master: str | None,
+    conf: dict[str, str],
 ) -> None:
     """Randomize the rows of USERS, a file or a folder of files, into a folder of reports; each row is one user.
 
-    Files are CSV, Parquet, .npy or .npz, in a folder all of one kind. With --task each report is sealed, so that only
-    the analyzer can read it. The folder is for the shuffler alone: in it, a user's reports are still together. A run
-    that was interrupted goes on where it was when the same command is given again. Labels are in the column that the
-    plan names, in the only one there is, or in the one that --categories, --choices, --group-by or --words says.
+    Files are CSV (.csv or .tsv, also compressed as .csv.gz), Parquet, Arrow IPC, .npy or .npz, in a folder all of one
+    kind; empty ones are skipped, and - is standard input. With --task each report is sealed, so that only the analyzer
+    can read it. The folder is for the shuffler alone: in it, a user's reports are still together. A run that was
+    interrupted goes on where it was when the same command is given again, and one that has finished is not done again.
+    Labels are in the column that the plan names, in the only one there is, or in the one that --categories, --choices,
+    --group-by or --words says.
 
     \b
     Example: shufflesum randomize beats.parquet --plan plan.json -o reports
              shufflesum randomize survey.csv --plan plan.json --categories answer -o reports
     """
-    check_engine(engine, master)
+    check_engine(engine, master, conf)
+    repeated = os.path.lexists(output)  # what is there is refused, unless the same work made it
     target = load_target(plan_file, task_file, round_number=round_number)
     plan = target.plan
+    if task_file is not None:
+        enter_in_budget(budget_file, Task.load(task_file))
     column = column_for(
         plan.domain, chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
     )
     if engine == "spark":
-        if task_file is not None or restart or format != "parquet" or header is not None or array is not None:
+        written = [said for said in (header, array, separator, decimal, encoding) if said is not None]
+        if task_file is not None or format != "parquet" or written:
             raise ParameterError(
                 "conflicting-arguments",
-                "--task, --restart, --format arrow, --header and --array are for --engine local; leave them out, or "
-                "randomize there",
+                "--task, --format arrow, --array and what says how a CSV is written are for --engine local; leave them "
+                "out, or randomize there",
             )
         from shufflesum.batch import spark
 
         with warnings_as_notes():
+            _begin(budget_file, plan, output, restart=restart)
             dataset = spark.randomize_folder(
                 users,
                 output,
                 plan,
                 master=master,
+                conf=conf,
                 clip=clip,
                 missing=missing,
                 columns=columns,
                 label_column=column,
                 user_column=user_column,
                 round_number=target.round_number,
+                restart=restart,
             )
-            _say(output, dataset, plan)
+            _say(output, dataset, plan, repeated=repeated)
         return
     from shufflesum.batch.files.users import open_users
     from shufflesum.batch.randomize import randomize
 
+    dialect = Dialect(separator, decimal, encoding)
     with warnings_as_notes(), taking_up(output, restart=restart):
         selection = table_selection(plan.domain, column=column, columns=columns)
-        rows = open_users(users, header=header, user_column=user_column, array=array, **selection)
+        rows = open_users(users, header=header, user_column=user_column, array=array, dialect=dialect, **selection)
+        if task_file is None:
+            _begin(budget_file, plan, output, restart=restart)
         with progress_bar("rows", rows.rows) as progress:
             dataset = randomize(
                 rows,
@@ -127,10 +161,19 @@ def command(
                 progress=progress,
             )
         note_missing_header(rows.names, rows.paths[0], header)
-        _say(output, dataset, plan)
+        note_assumed_columns(rows.names, rows.paths[0], plan.domain)
+        _say(output, dataset, plan, repeated=repeated)
 
 
-def _say(output: Path, dataset: Dataset, plan: Plan) -> None:
+def _begin(budget_file: Path | None, plan: Plan, output: Path, *, restart: bool) -> None:
+    """Enter a run under a plan: nobody else counts how often the same users are randomized, into other folders."""
+    from shufflesum.batch.files import partial_path
+
+    resumed = os.path.lexists(output) or (partial_path(output).exists() and not restart)
+    begin_in_budget(budget_file, plan, resumed=resumed)
+
+
+def _say(output: Path, dataset: Dataset, plan: Plan, *, repeated: bool) -> None:
     users = dataset.rows // plan.reports
     if users < plan.users:
         warnings.warn(
@@ -139,4 +182,5 @@ def _say(output: Path, dataset: Dataset, plan: Plan) -> None:
             stacklevel=1,
         )
     files = f"{len(dataset.files):,} file" + ("s" if len(dataset.files) > 1 else "")
-    console.print(f"wrote {output}: {dataset.rows:,} reports of {users:,} users in {files}", markup=False)
+    did = "finished before, with the same input and options: nothing was drawn again;" if repeated else "wrote"
+    console.print(f"{did} {output}: {dataset.rows:,} reports of {users:,} users in {files}", markup=False)

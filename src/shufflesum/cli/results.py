@@ -5,32 +5,44 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum.cli.options import console
-from shufflesum.cli.printed import guarantee_of, print_estimate, shown_whole
-from shufflesum.domain import Hashed
+from shufflesum.cli.printed import guarantee_of, print_estimate, print_quantiles, shown_whole
+from shufflesum.cli.repeat import command_line
+from shufflesum.domain import Categories, Hashed
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
+from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
+from shufflesum.pages import report_page, require_pages
 from shufflesum.plans import Plan
-from shufflesum.plots import DRAWABLE, count_chart, estimate_chart, require_plots, save_chart
-from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.tables import WRITABLE, Place, StagedOutputs, estimate_to_json, write_estimate
 
-__all__ = ["Results", "result_options"]
+__all__ = ["REPORT_HELP", "Results", "result_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _Names = tuple[str, ...] | None
+
+REPORT_HELP = "Write one page with question, guarantee, result, statement and this command (.html)."
 
 
 def result_options(function: _F) -> _F:
     """Where the estimate goes, and at which level; the arguments of `Results`."""
     path = click.Path(path_type=Path)
     for option in (
+        click.option(
+            "--quantiles",
+            callback=_quantiles,
+            metavar="Q,Q,...",
+            help="Of numbers counted in bins (--bins): quantiles, as 0.25,0.5,0.75; 0.5 is the median.",
+        ),
         click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
+        click.option("--report", type=path, help=REPORT_HELP),
         click.option("--plot", type=path, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
         click.option("-o", "--output", type=path, help=f"Write the estimate: {', '.join(WRITABLE)}."),
         click.option("--json", "as_json", is_flag=True, help="Print plan and estimate as one JSON object."),
@@ -41,13 +53,16 @@ def result_options(function: _F) -> _F:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The options of `result_options`, checked, and the words that are asked about, if any are."""
+    """The options of `result_options`, checked, words that are asked about, and whether the command draws noise."""
 
     as_json: bool
     output: Path | None
     plot: Path | None
+    report: Path | None
     confidence: float
+    quantiles: tuple[float, ...] = ()
     candidates: Sequence[str] | None = None
+    draws_noise: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a level that is none."""
@@ -58,34 +73,54 @@ class Results:
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse words under a plan that lists its labels, and a picture of words that nobody named."""
+        if self.quantiles and not (isinstance(plan.domain, Categories) and plan.domain.bins and not plan.domain.other):
+            raise ParameterError(
+                "conflicting-arguments",
+                "--quantiles are of numbers counted in bins, without --other: give their edges, --bins 0,18,65,120",
+            )
         if self.candidates is not None and not isinstance(plan.domain, Hashed):
             raise ParameterError(
                 "conflicting-arguments", f"--candidates is for words, and the plan is for {type(plan.domain).__name__}"
             )
-        if self.candidates is None and isinstance(plan.domain, Hashed) and self.plot is not None:
+        if self.candidates is None and isinstance(plan.domain, Hashed) and (self.plot or self.report):
             raise ParameterError(
-                "missing-argument", "--plot draws the counts of words: give a file of them, --candidates words.txt"
+                "missing-argument",
+                "--plot and --report show the counts of words: give a file of them, --candidates words.txt",
             )
 
     @contextmanager
-    def staged(self, *inputs: Path | None) -> Iterator[Callable[[Released, str, _Names], None]]:
+    def staged(self, *inputs: Place | None) -> Iterator[Callable[[Released, str, _Names], None]]:
         """A function that writes and draws an estimate of something, with labels; files appear when the block ends.
 
         That they can be written is seen to at once, and that they are none of the inputs.
         """
-        for path in (self.output, self.plot):
+        for path in (self.output, self.plot, self.report):
             _keep_inputs(path, *inputs)
         with StagedOutputs() as outputs:
             staged_output = outputs.stage(self.output, WRITABLE) if self.output else None
-            if self.plot:
+            if self.plot or self.report:
                 require_plots()
+            if self.report:
+                require_pages()
             staged_plot = outputs.stage(self.plot, DRAWABLE) if self.plot else None
+            staged_report = outputs.stage(self.report, (".html",)) if self.report else None
 
             def write(estimate: Released, what: str, labels: _Names = None) -> None:
                 if staged_output:
                     write_estimate(staged_output, estimate, self.confidence, labels)
                 if staged_plot:
                     save_chart(_chart(estimate, what, self.confidence), staged_plot)
+                if staged_report:
+                    title = f"{_title(estimate)} {what}"
+                    text = report_page(
+                        [estimate],
+                        title=title,
+                        made=SYSTEM_CLOCK.now(),
+                        command=command_line(),
+                        fresh_noise=self.draws_noise,
+                        level=self.confidence,
+                    )
+                    outputs.write(staged_report, text)
 
             yield write
 
@@ -98,35 +133,58 @@ class Results:
     def show(self, estimate: Released, labels: _Names = None, names: _Names = None) -> None:
         """Print the estimate: for a program with labels, or for a person with names."""
         if self.as_json:
-            document = {
+            document: dict[str, Any] = {
                 "plan": estimate.plan.summary(),
                 "estimate": estimate_to_json(estimate, self.confidence, labels),
             }
+            if self.quantiles:
+                document["quantiles"] = [asdict(each) for each in self._asked_quantiles(estimate)]
             click.echo(json.dumps(document, allow_nan=False))
             return
         print_estimate(estimate, self.confidence, names)
+        if self.quantiles:
+            print_quantiles(self._asked_quantiles(estimate), self.confidence)
         if self.output is None and not shown_whole(estimate):
             console.print("-o OUT writes all of them")
-        for path in (self.output, self.plot):
+        for path in (self.output, self.plot, self.report):
             if path:
                 console.print(f"wrote {path}", markup=False)
+
+    def _asked_quantiles(self, estimate: Released) -> list[Quantile]:
+        assert isinstance(estimate, CountEstimate)  # `check_plan` saw to it
+        return [estimate.quantile(q, self.confidence) for q in self.quantiles]
+
+
+def _quantiles(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, ...]:
+    try:
+        found = tuple(float(q) for q in text.split(",")) if text else ()
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 < q < 1 for q in found):
+        raise ParameterError(
+            "out-of-range", f"--quantiles is {text!r}; write numbers between 0 and 1 with commas, such as 0.25,0.5,0.75"
+        )
+    return found
 
 
 def _chart(estimate: Released, what: str, level: float) -> Any:
     promise = guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"
     subtitle = f"{estimate.users:,} users, {promise}"
+    if not isinstance(estimate, Estimate | WordCounts) or isinstance(estimate, HashedEstimate):
+        raise ParameterError("missing-argument", "there is nothing to draw: name words with --candidates words.txt")
+    return estimate_chart(estimate, title=f"{_title(estimate)} {what}", subtitle=subtitle, level=level)
+
+
+def _title(estimate: Released) -> str:
     match estimate:
         case CountEstimate() | WordCounts():
-            return count_chart(estimate, title=f"Private counts of {what}", subtitle=subtitle, level=level)
+            return "Private counts of"
         case GroupEstimate():
-            title = f"Private means of the groups of {what}"
-            return estimate_chart(estimate, title=title, subtitle=subtitle, level=level)
-        case Estimate():
-            return estimate_chart(estimate, title=f"Private mean of {what}", subtitle=subtitle, level=level)
-    raise ParameterError("missing-argument", "there is nothing to draw: name words with --candidates words.txt")
+            return "Private means of the groups of"
+    return "Private mean of"
 
 
-def _keep_inputs(output: Path | None, *inputs: Path | None) -> None:
+def _keep_inputs(output: Path | None, *inputs: Place | None) -> None:
     for path in inputs:
         if output and path and output.resolve() == path.resolve():
             raise FileError(

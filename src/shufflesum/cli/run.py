@@ -9,6 +9,8 @@ import click
 
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.ball_options import BallOptions, ball_options
+from shufflesum.cli.budget_option import begin_in_budget, budget_option
+from shufflesum.cli.input_file import file_argument
 from shufflesum.cli.label_options import (
     Chosen,
     LabelOptions,
@@ -19,20 +21,37 @@ from shufflesum.cli.label_options import (
     label_options,
     read_words,
 )
-from shufflesum.cli.options import note_missing_header, plan_options, progress_bar, table_options, warnings_as_notes
+from shufflesum.cli.options import (
+    note_assumed_columns,
+    note_missing_header,
+    plan_options,
+    progress_bar,
+    table_options,
+    warnings_as_notes,
+)
 from shufflesum.cli.results import Results, result_options
 from shufflesum.domain import Ball, Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundsUsed
-from shufflesum.tables import Table, check_shape, column_names, open_table, rows_of, table_selection
+from shufflesum.tables import (
+    Dialect,
+    Place,
+    Table,
+    check_shape,
+    column_names,
+    located,
+    open_table,
+    rows_of,
+    table_selection,
+)
 
 __all__ = ["command"]
 
 
 @click.command("run", short_help="Private means, counts or group means of the rows of a file.")
-@click.argument("file", type=click.Path(path_type=Path))
+@file_argument("file")
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, help="The guarantee's delta.")
 @label_column_options
@@ -46,6 +65,7 @@ __all__ = ["command"]
     type=click.Path(path_type=Path),
     help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
 )
+@budget_option
 @click.option(
     "--clip",
     is_flag=True,
@@ -62,7 +82,7 @@ __all__ = ["command"]
 @table_options
 @result_options
 def command(
-    file: Path,
+    file: Place,
     categories: str | None,
     choices: str | None,
     group_by: str | None,
@@ -78,8 +98,12 @@ def command(
     center: Path | None,
     plan_file: Path | None,
     rounds_file: Path | None,
+    budget_file: Path | None,
     columns: list[str] | None,
     header: bool | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
     array: str | None,
     user_column: str | None,
     clip: bool,
@@ -87,24 +111,29 @@ def command(
     as_json: bool,
     output: Path | None,
     plot: Path | None,
+    report: Path | None,
     confidence: float,
+    quantiles: tuple[float, ...],
     **plan_arguments: Any,
 ) -> None:
     """Aggregate the rows of FILE privately; each row is one user.
 
-    FILE is a CSV, a Parquet file, a .npy (memory-mapped, any shape) or an .npz. The guarantee is for one row: if people
-    have several rows, name the column that tells them apart with --user-column. Bounds and labels are public: choose
-    them from what can be, not by looking at the data.
+    FILE is a CSV (.csv or .tsv, also compressed as .csv.gz), a Parquet or Arrow IPC file, a .npy (memory-mapped, any
+    shape) or an .npz; - is standard input. The guarantee is for one row: if people have several rows, name the column
+    that tells them apart with --user-column. Bounds and labels are public: choose them from what can be, not by looking
+    at the data.
 
     \b
     Example: shufflesum run beats.csv --epsilon 1 --delta 1e-6 --bounds 0 1 --plot beats.png
+             shufflesum run people.csv --bounds age=0:120 --bounds income=0:500000 --epsilon 1 --delta 1e-6
              shufflesum run survey.csv --categories answer --labels yes,no,unsure --epsilon 1 --delta 1e-6
+             shufflesum run people.csv --categories age --bins 0,18,45,65,120 --quantiles 0.5 --epsilon 1 --delta 1e-6
              shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0 100 --epsilon 1 --delta 1e-6
              shufflesum run queries.csv --words query --candidates words.txt --epsilon 1 --delta 1e-6
              shufflesum run updates.npy --radius 0.4 --clip --epsilon 2 --delta 1e-6
     """
     asked = None if candidates is None else read_words(candidates, "candidates")
-    results = Results(as_json, output, plot, confidence, asked)
+    results = Results(as_json, output, plot, report, confidence, quantiles, asked, draws_noise=True)
     chosen = chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
     options = LabelOptions(labels, bins, other, most, buckets, functions)
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
@@ -112,12 +141,13 @@ def command(
     given = {name: value for name, value in plan_arguments.items() if value is not None}
     ball = BallOptions(radius, center)
     ball.check(given, [*_columns_of(chosen), *options.given])
-    with results.staged(file, plan_file, candidates, rounds_file, center) as write, warnings_as_notes():
+    dialect = Dialect(separator, decimal, encoding)
+    with results.staged(file, plan_file, candidates, rounds_file, budget_file, center) as write, warnings_as_notes():
         planned = None if plan_file is None else _planned(plan_file, given, options.given + ball.given)
         domain = (chosen and options.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
         selection = {"columns": columns} if domain is None else table_selection(domain, column=column, columns=columns)
-        table = open_table(file, header=header, user_column=user_column, array=array, **selection)
+        table = open_table(file, header=header, user_column=user_column, array=array, dialect=dialect, **selection)
         plan = _plan_for(file, table, chosen, options, ball, given) if planned is None else planned
         _check_table(file, table, plan)
         if isinstance(plan.domain, Hashed) and asked is None:
@@ -127,16 +157,25 @@ def command(
                 "anywhere",
             )
         results.check_plan(plan)
+        begin_in_budget(budget_file, plan)
         number = 1 if rounds_file is None else _next_round(rounds_file, plan, plan_file)
         with progress_bar("rows", table.rows) as progress:
-            batches = rows_of(table, plan.domain)
-            estimate = aggregate_batches(
-                batches, plan, clip=clip, missing=missing, progress=progress, round_number=number
-            )
+            try:
+                estimate = aggregate_batches(
+                    rows_of(table, plan.domain),
+                    plan,
+                    clip=clip,
+                    missing=missing,
+                    progress=progress,
+                    round_number=number,
+                )
+            except DataError as error:
+                raise located(error, file, table) from None
         names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
     note_missing_header(column_names(table), file, header)
+    note_assumed_columns(table.names, file, plan.domain)
     results.show(found, names, table.names)
 
 
@@ -153,7 +192,7 @@ def _columns_of(chosen: Chosen | None) -> list[str]:
 
 
 def _plan_for(
-    file: Path,
+    file: Place,
     table: Table,
     chosen: Chosen | None,
     options: LabelOptions,
@@ -187,7 +226,7 @@ def _planned(plan_file: Path, given: dict[str, Any], others: list[str]) -> Plan:
     return Plan.load(plan_file)
 
 
-def _check_table(file: Path, table: Table, plan: Plan) -> None:
+def _check_table(file: Place, table: Table, plan: Plan) -> None:
     if table.rows < plan.users:
         raise DataError(
             "too-few-users",

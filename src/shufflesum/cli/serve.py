@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from shufflesum.cli import serve_analyzer
-from shufflesum.cli.server_options import clock_of, server_options
+from shufflesum.cli.budget_option import enter_in_budget
+from shufflesum.cli.configured import ConfiguredCommand
+from shufflesum.cli.server_options import clock_of, load_task, server_options
 from shufflesum.service import require_service
-from shufflesum.wire import Task
 
 __all__ = ["command"]
 
@@ -18,36 +19,46 @@ __all__ = ["command"]
 def command() -> None:
     """Run one of the two servers of a deployment, on machines of parties that do not collude.
 
-    Every option can be set by an environment variable instead. SIGTERM stops a server after the requests under way.
+    Every option can be set by an environment variable instead, or in a file (--config). SIGTERM stops a server after
+    the requests under way.
     """
 
 
 command.add_command(serve_analyzer.command)
 
 
-@command.command("shuffler", short_help="Take uploads, release whole batches, permuted.")
+@command.command("shuffler", cls=ConfiguredCommand, short_help="Take uploads, release whole batches, permuted.")
 @server_options
 @click.option(
     "--analyzer",
     "analyzer_url",
     required=True,
     metavar="URL",
-    envvar="SHUFFLESUM_ANALYZER",
-    show_envvar=True,
     help="Where batches are handed to.",
 )
 @click.option(
     "--analyzer-ca",
     type=click.Path(path_type=Path),
-    envvar="SHUFFLESUM_ANALYZER_CA",
-    show_envvar=True,
     help="Certificate authority of the analyzer, if it is not a public one.",
+)
+@click.option(
+    "--client-cert",
+    type=click.Path(path_type=Path),
+    help="Certificate to show to an analyzer that asks for one (its --peer-ca), instead of a secret or beside it.",
+)
+@click.option(
+    "--client-key",
+    type=click.Path(path_type=Path),
+    help="Its key.",
+)
+@click.option(
+    "--operator-secret-file",
+    type=click.Path(path_type=Path),
+    help="The secret that opens POST /tasks/ID/release, unknown to the analyzer (mode 0600).  [nobody may ask]",
 )
 @click.option(
     "--allow-plain-http",
     is_flag=True,
-    envvar="SHUFFLESUM_ALLOW_PLAIN_HTTP",
-    show_envvar=True,
     help="Hand batches to another machine without TLS.",
 )
 @click.option(
@@ -55,16 +66,12 @@ command.add_command(serve_analyzer.command)
     "digests",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    envvar="SHUFFLESUM_TOKENS",
-    show_envvar=True,
     help="Digests from shufflesum tokens: only their tokens may upload, once a round.",
 )
 @click.option(
     "--release-at",
     type=int,
     metavar="USERS",
-    envvar="SHUFFLESUM_RELEASE_AT",
-    show_envvar=True,
     help="Release a round at so many users.  [the task's smallest batch]",
 )
 @click.option(
@@ -72,26 +79,57 @@ command.add_command(serve_analyzer.command)
     type=click.IntRange(min=1),
     default=2000,
     show_default=True,
-    envvar="SHUFFLESUM_MAX_PENDING",
-    show_envvar=True,
     help="Uploads that may wait to be written before others are told to come back.",
+)
+@click.option(
+    "--show-progress",
+    is_flag=True,
+    help="Tell everybody how many users the open round has, rounded down to twentieths of the smallest batch.",
+)
+@click.option(
+    "--allow-origin",
+    "allowed_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let web pages of this origin send, as https://survey.example.org; once for each.  [none may]",
+)
+@click.option(
+    "--uploads-per-address",
+    type=click.IntRange(min=0),
+    default=6000,
+    show_default=True,
+    help="Uploads a minute from one address, this machine's own aside; 0 for no limit.",
+)
+@click.option(
+    "--address-header",
+    metavar="NAME",
+    help="Header in which a proxy in front writes the client's address, as X-Forwarded-For; its last entry counts.",
 )
 @click.pass_context
 def shuffler(
     context: click.Context,
     task_file: Path,
+    budget_file: Path | None,
     store: str,
-    secret_file: Path,
+    secret_file: Path | None,
     host: str,
     port: int,
     tls_cert: Path | None,
     tls_key: Path | None,
+    connections_per_address: int,
     analyzer_url: str,
     analyzer_ca: Path | None,
+    client_cert: Path | None,
+    client_key: Path | None,
+    operator_secret_file: Path | None,
     allow_plain_http: bool,
     digests: Path | None,
     release_at: int | None,
     max_pending: int,
+    show_progress: bool,
+    allowed_origins: tuple[str, ...],
+    uploads_per_address: int,
+    address_header: str | None,
 ) -> None:
     """Take uploads that it cannot read; hand each full round, permuted, to the analyzer; delete it for good.
 
@@ -101,7 +139,8 @@ def shuffler(
     """
     require_service()
     from shufflesum.service.http.addresses import check_url
-    from shufflesum.service.http.secret import load_secret
+    from shufflesum.service.http.limits import Limits
+    from shufflesum.service.http.secret import SecretFile
     from shufflesum.service.http.server import ServerOptions
     from shufflesum.service.shuffler.release import AnalyzerAddress
     from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
@@ -109,10 +148,18 @@ def shuffler(
 
     url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
-        analyzer=AnalyzerAddress(url, load_secret(secret_file), analyzer_ca),
+        analyzer=AnalyzerAddress(
+            url, None if secret_file is None else SecretFile(secret_file), analyzer_ca, client_cert, client_key
+        ),
+        operator_secret=None if operator_secret_file is None else SecretFile(operator_secret_file),
         tokens=None if digests is None else Tokens.load(digests),
         release_at=release_at,
         max_pending=max_pending,
+        show_progress=show_progress,
+        allowed_origins=allowed_origins,
+        limits=Limits(connections_per_address, uploads_per_address, address_header),
     )
     server = ServerOptions(host, port, tls_cert, tls_key)
-    run_shuffler(Task.load(task_file), store, options, server, clock_of(context))
+    task = load_task(task_file, "shuffler")
+    enter_in_budget(budget_file, task)
+    run_shuffler(task, store, options, server, clock_of(context))

@@ -3,56 +3,80 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
-from shufflesum.cli.server_options import clock_of, server_options
+from shufflesum.cli.budget_option import enter_in_budget
+from shufflesum.cli.configured import ConfiguredCommand
+from shufflesum.cli.server_options import clock_of, load_task, server_options
+from shufflesum.errors import ParameterError
 from shufflesum.service import require_service
-from shufflesum.wire import Opener, Task, load_private_key
+from shufflesum.wire import Opener, load_private_key
 
 __all__ = ["command"]
 
 
-@click.command("analyzer", short_help="Take batches from the shuffler and answer with estimates.")
+@click.command(
+    "analyzer", cls=ConfiguredCommand, short_help="Take batches from the shuffler and answer with estimates."
+)
 @server_options
 @click.option(
     "--key",
     "key_file",
     type=click.Path(path_type=Path),
     required=True,
-    envvar="SHUFFLESUM_KEY",
-    show_envvar=True,
     help="The analyzer's private key, from shufflesum keygen.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
-    envvar="SHUFFLESUM_PROCESSES",
-    show_envvar=True,
     help="Processes that open reports.  [one per core]",
 )
 @click.option(
     "--without-guarantee",
     is_flag=True,
-    envvar="SHUFFLESUM_WITHOUT_GUARANTEE",
-    show_envvar=True,
     help="Answer with estimates, marked as such, even where the guarantee no longer holds.",
+)
+@click.option(
+    "--page",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="A page at / that shows people what GET /tasks/ID/estimate answers with.",
+)
+@click.option(
+    "--peer-ca",
+    type=click.Path(path_type=Path),
+    help="Take batches from a certificate that this authority has signed, instead of a secret or beside it.",
+)
+@click.option(
+    "--peer-name",
+    metavar="NAME",
+    help="The name in that certificate.  [the host in the task's shuffler address]",
 )
 @click.pass_context
 def command(
     context: click.Context,
     task_file: Path,
+    budget_file: Path | None,
     store: str,
-    secret_file: Path,
+    secret_file: Path | None,
     host: str,
     port: int,
     tls_cert: Path | None,
     tls_key: Path | None,
+    connections_per_address: int,
     key_file: Path,
     processes: int | None,
     without_guarantee: bool,
+    page: str,
+    peer_ca: Path | None,
+    peer_name: str | None,
 ) -> None:
     """Take whole batches from the shuffler, keep their tables of counts, answer GET /tasks/ID/estimate.
+
+    What it answers with is shown to people at /, unless --page off.
 
     \b
     Example: shufflesum serve analyzer --task task.json --key analyzer.key --secret-file secret \\
@@ -60,21 +84,31 @@ def command(
     """
     require_service()
     from shufflesum.service.analyzer.server import AnalyzerServer
-    from shufflesum.service.http.secret import load_secret
+    from shufflesum.service.http.limits import Limits
+    from shufflesum.service.http.secret import SecretFile
     from shufflesum.service.http.server import ServerOptions, run_server
-    from shufflesum.service.logs import configure_logging, log
+    from shufflesum.service.logs import log
     from shufflesum.service.stores.tables import open_tables
 
-    options = ServerOptions(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
-    task = Task.load(task_file)
+    options = ServerOptions(host, port, tls_cert, tls_key, peer_ca)
+    if peer_name is not None and peer_ca is None:
+        raise ParameterError(
+            "missing-argument", "--peer-name is a name in a certificate; give its authority (--peer-ca)"
+        )
+    secret = None if secret_file is None else SecretFile(secret_file)
+    task = load_task(task_file, "analyzer")
+    enter_in_budget(budget_file, task)
     server = AnalyzerServer(
         task,
         Opener(load_private_key(key_file), processes=processes),
         open_tables(store, task),
-        secret=load_secret(secret_file),
+        secret=secret,
+        peer=None if peer_ca is None else peer_name or urlsplit(task.shuffler).hostname,
         without_guarantee=without_guarantee,
+        page=page == "on",
+        limits=Limits(connections_per_address),
+        clock=clock_of(context),
     )
-    configure_logging()
     log.info("analyzer starts", task=task.id, rounds=task.rounds)
     if task.expired_at(clock_of(context).now()):
         log.warning("task has expired already, no new rounds are to be expected")

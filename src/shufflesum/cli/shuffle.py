@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, taking_up
-from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.cli.configured import ConfiguredCommand
+from shufflesum.cli.options import PLACE, console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
+from shufflesum.tables import Place
 from shufflesum.wire import Task
 
 __all__ = ["command"]
 
 
-@click.command("shuffle", short_help="Folders of reports to one in random order.")
-@click.argument("reports", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.command("shuffle", cls=ConfiguredCommand, short_help="Folders of reports to one in random order.")
+@click.argument("reports", nargs=-1, required=True, type=PLACE)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
 @click.option(
     "--task", "task_file", type=click.Path(path_type=Path), help="The task of sealed reports; needed for uploads."
@@ -30,7 +33,7 @@ __all__ = ["command"]
 )
 @engine_options
 def command(
-    reports: tuple[Path, ...],
+    reports: tuple[Place, ...],
     output: Path,
     task_file: Path | None,
     kind: Any,
@@ -40,6 +43,7 @@ def command(
     workers: int | None,
     engine: str,
     master: str | None,
+    conf: dict[str, str],
 ) -> None:
     """Write the reports of REPORTS to a new folder in a uniformly random order, so that no trace of theirs is left.
 
@@ -48,13 +52,14 @@ def command(
     What does not fit into --memory is spilled beside the output and removed in the end. Nothing is written for a batch
     smaller than the plan's, nor for one that shares some but not all reports with an earlier one: late files wait for
     the next batch, in a folder of their own, and --released names the list of what was released. A run that was
-    interrupted goes on where it was when the same command is given again.
+    interrupted goes on where it was when the same command is given again, and one that has finished is not done again.
 
     \b
     Examples: shufflesum shuffle reports -o shuffled --memory 2GB
               shufflesum shuffle hospital-a hospital-b hospital-c -o shuffled
     """
-    check_engine(engine, master)
+    check_engine(engine, master, conf)
+    finished = os.path.lexists(output)  # what is there is refused, unless it is this batch, shuffled
     task = None if task_file is None else Task.load(task_file)
     if engine == "spark":
         if task is not None or restart or kind != "parquet":
@@ -65,8 +70,8 @@ def command(
         from shufflesum.batch import spark
 
         with warnings_as_notes():
-            dataset = spark.shuffle_folder(reports, output, master=master, released=released)
-        _say(output, dataset.rows, len(dataset.files))
+            dataset = spark.shuffle_folder(reports, output, master=master, conf=conf, released=released)
+        _say(output, dataset.rows, len(dataset.files), finished=finished)
         return
     from shufflesum.batch.shuffle import FileSource, open_source, shuffle_source
 
@@ -87,8 +92,9 @@ def command(
             )
     if done.repeated:
         console.print(f"{done.repeated:,} of the uploads came before and do not count again")
-    _say(output, done.reports, done.parts)
+    _say(output, done.reports, done.parts, finished=finished)
 
 
-def _say(output: Path, reports: int, files: int) -> None:
-    console.print(f"wrote {output}: {reports:,} reports in {files:,} file{'s' * (files > 1)}", markup=False)
+def _say(output: Path, reports: int, files: int, *, finished: bool) -> None:
+    did = "finished before, with the same input: nothing was done;" if finished else "wrote"
+    console.print(f"{did} {output}: {reports:,} reports in {files:,} file{'s' * (files > 1)}", markup=False)

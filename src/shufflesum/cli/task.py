@@ -12,6 +12,7 @@ import click
 
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
+from shufflesum.cli.budget_option import budget_option, enter_in_budget
 from shufflesum.cli.options import console
 from shufflesum.cli.printed import fallback
 from shufflesum.errors import FileError, ParameterError
@@ -40,10 +41,19 @@ def command() -> None:
     metavar="PUB",
     help="The analyzer's public key, from shufflesum keygen.",
 )
+@budget_option
 @click.option("--name", required=True, help="What people call it.")
 @click.option("--expires", metavar="TIME", help=f"In UTC, such as 2031-05-01T12:00:00Z.  [in {_DEFAULT_DAYS} days]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the task file (.json).")
-def create(plan_file: Path, shuffler: str, key_file: Path, name: str, expires: str | None, output: Path) -> None:
+def create(
+    plan_file: Path,
+    shuffler: str,
+    key_file: Path,
+    budget_file: Path | None,
+    name: str,
+    expires: str | None,
+    output: Path,
+) -> None:
     """Make a task. Its id covers all of it: to change anything, make another one.
 
     \b
@@ -65,6 +75,7 @@ def create(plan_file: Path, shuffler: str, key_file: Path, name: str, expires: s
             shuffler=shuffler,
             expires=end,
         )
+        enter_in_budget(budget_file, task)
         outputs.write(staged, task.to_json() + "\n")
     console.print(card(task), markup=False)
     console.print(f"wrote {output}", markup=False)

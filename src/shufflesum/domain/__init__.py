@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shufflesum.domain._arrays import real_array
 from shufflesum.domain.ball import Ball, UpdateRows
-from shufflesum.domain.bounds import Bounds
+from shufflesum.domain.bounds import Bounds, BoundsLike
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import OTHER, Categories
 from shufflesum.domain.choices import Choices, ListRows
@@ -36,6 +36,7 @@ __all__ = [
     "OTHER",
     "Ball",
     "Bounds",
+    "BoundsLike",
     "Box",
     "Categories",
     "Choices",

@@ -41,10 +41,16 @@ def real_array(values: ArrayLike, error: type[DataError | ParameterError | PlanE
     """Native, aligned, C-contiguous single or double precision; copies only what is not so already."""
     if isinstance(values, np.ma.MaskedArray):
         raise error("not-numbers", f"{what}: a masked array would lose its mask; pass values.filled(np.nan)")
+    if type(values).__module__.startswith("scipy.sparse"):
+        raise error(
+            "not-numbers",
+            f"{what}: a SciPy sparse matrix ({type(values).__name__}) is not read, because users report zeros like all "
+            "else; pass matrix.toarray(), or parts of it to aggregate_batches",
+        )
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as problem:
-        raise error("not-numbers", f"{what}: not a rectangular array of numbers ({problem})") from None
+        raise error("not-numbers", f"{what}: not a rectangular array of numbers", value=str(problem)) from None
     if array.dtype.kind not in "biuf":
         raise error("not-numbers", f"{what}: {array.dtype} values are not real numbers; convert them, dtype=float")
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4

@@ -128,11 +128,6 @@ class Ball:
         return InBall(self.padded)
 
     @property
-    def names(self) -> None:
-        """Entries have no names."""
-        return None
-
-    @property
     def unit(self) -> float:
         """The radius."""
         return self.radius
@@ -292,11 +287,12 @@ class Ball:
         if finite.all():
             return
         row, place = (int(index) for index in np.argwhere(~finite)[0])
-        value = flat[row, place]
+        missing = np.isnan(flat[row, place])
         raise DataError(
-            "missing-value" if np.isnan(value) else "out-of-bounds",
-            f"row {first_row + row}, {self.structure.describe(place)}: the value is {value}; every entry must be "
-            "finite: leave the row out",
+            "missing-value" if missing else "out-of-bounds",
+            f"row {first_row + row}, {self.structure.describe(place)}: the value is "
+            f"{'NaN (missing)' if missing else 'infinite'}; every entry must be finite: leave the row out",
+            row=first_row + row,
         )
 
     def _refuse(self, flat: Floats, squares: NDArray[np.float64], most: float, first_row: int) -> NoReturn:
@@ -305,8 +301,10 @@ class Ball:
         around = "" if self.center is None else " of the difference to the centre"
         raise DataError(
             "out-of-bounds",
-            f"row {first_row + row}: the norm{around} is {math.sqrt(squares[row]):.6g}, allowed is the radius "
-            f"{self.radius:g}; pass clip=True (--clip) to scale such rows down, or plan with a larger public radius",
+            f"row {first_row + row}: the norm{around} is above what is allowed, the radius {self.radius:g}; pass "
+            "clip=True (--clip) to scale such rows down, or plan with a larger public radius",
+            value=f"a norm of {math.sqrt(squares[row]):.6g}",
+            row=first_row + row,
         )
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum.domain._arrays import real_array
-from shufflesum.domain.structure import Structure
+from shufflesum.domain.structure import Dense, Structure
 from shufflesum.errors import ParameterError, PlanError
 
-__all__ = ["Bounds"]
+__all__ = ["Bounds", "BoundsLike"]
 
 _WIDTHS = (1e-150, 1e150)  # squared, as variances need them, they neither overflow nor vanish
 
@@ -51,12 +51,15 @@ class Bounds:
             object.__setattr__(self, f"{name}_values", values)
 
     @classmethod
-    def of(cls, bounds: tuple[ArrayLike, ArrayLike] | Bounds, structure: Structure) -> Bounds:
-        """Read `(lo, hi)`: numbers, or arrays that fit the structure.
+    def of(cls, bounds: BoundsLike, structure: Structure, columns: Sequence[str] | None = None) -> Bounds:
+        """Read `(lo, hi)`: numbers, or arrays that fit the structure; or a pair for each column, by its name.
 
         Arrays broadcast to the user's shape; a `Symmetric` takes a symmetric matrix or one number per
         coordinate, a `Span` one number per coefficient.
         """
+        if isinstance(bounds, Mapping):
+            pairs = [cls._of_column(name, pair) for name, pair in _in_order(bounds, columns)]
+            return cls(*(tuple(end) for end in zip(*pairs, strict=True)))
         if isinstance(bounds, Bounds):
             bounds.check_dimension(structure.dimension)
             return bounds
@@ -79,6 +82,14 @@ class Bounds:
             lower, upper = (_fit(values, structure) for values in (lower, upper))
             _check(lower, upper, structure.describe)
         return cls(*(tuple(v.tolist()) if v.ndim else v.item() for v in (lower, upper)))
+
+    @classmethod
+    def _of_column(cls, name: str, pair: Any) -> tuple[float, float]:
+        try:
+            one = cls.of(pair, Dense(()))
+        except ParameterError as error:
+            raise ParameterError(error.problem, f"column {name!r}: {error}") from None
+        return float(one.lower_values), float(one.upper_values)
 
     @property
     def uniform(self) -> bool:
@@ -117,6 +128,35 @@ class Bounds:
         raise PlanError("malformed", f"bounds must be [lower, upper], two numbers or two lists, not {str(value)[:80]}")
 
 
+BoundsLike: TypeAlias = tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | Bounds
+"""A pair for all or for each coordinate, or a pair for each column by its name."""
+
+
+def _in_order(bounds: Mapping[str, Any], columns: Sequence[str] | None) -> list[tuple[str, Any]]:
+    """A pair for each column, in the columns' order."""
+    if columns is None:
+        raise ParameterError(
+            "bad-bounds",
+            f"bounds are given for {', '.join(map(repr, bounds))}, but the arrays have no columns with names of their "
+            "own; name them (columns=, --columns, a header), or give one pair for all",
+        )
+    unknown = next((name for name in bounds if name not in columns), None)
+    if unknown is not None:
+        raise ParameterError(
+            "unknown-column",
+            f"bounds are given for {unknown!r}, but the columns are {str(list(columns))[:200]}; correct the name, or "
+            "choose the columns (columns=, --columns)",
+        )
+    lacking = next((name for name in columns if name not in bounds), None)
+    if lacking is not None:
+        raise ParameterError(
+            "bad-bounds",
+            f"column {lacking!r} has no bounds; give them (--bounds {lacking}=LO:HI), or leave the column out "
+            "(columns=, --columns)",
+        )
+    return [(name, bounds[name]) for name in columns]
+
+
 def _numbers(values: ArrayLike, which: str) -> NDArray[np.float64]:
     array = real_array(values, ParameterError, f"{which} bound")
     if np.asarray(values).dtype.kind == "b":
@@ -148,6 +188,4 @@ def _check(lower: NDArray[np.float64], upper: NDArray[np.float64], describe: Cal
         rule = "the lower bound must be below the upper one"
     else:
         rule = f"upper - lower must lie between {least:g} and {most:g}; change the unit of the values"
-    raise ParameterError(
-        "bad-bounds", f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=, --bounds LO HI)"
-    )
+    raise ParameterError("bad-bounds", f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=, --bounds)")

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, users_rows
-from shufflesum.domain.bounds import Bounds
-from shufflesum.domain.frames import FrameRows
+from shufflesum.domain.bounds import Bounds, BoundsLike
+from shufflesum.domain.frames import FrameRows, entry_names
 from shufflesum.domain.label_columns import shown
 from shufflesum.domain.neighbours import EveryCoordinate, Neighbours
 from shufflesum.domain.structure import Structure, structure_from_json, structure_of
@@ -41,12 +41,12 @@ class Box:
     def of(
         cls,
         shape: int | Sequence[int] | Structure,
-        bounds: tuple[ArrayLike, ArrayLike] | Bounds,
+        bounds: BoundsLike,
         columns: Sequence[str] | None = None,
     ) -> Box:
         """Build from what a caller of `plan` gives."""
         structure = structure_of(shape)
-        return cls(structure, Bounds.of(bounds, structure), columns)  # type: ignore[arg-type]  # made a tuple at construction
+        return cls(structure, Bounds.of(bounds, structure, columns), columns)  # type: ignore[arg-type]  # made a tuple at construction
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,11 +62,6 @@ class Box:
     def neighbours(self) -> Neighbours:
         """How neighbouring data sets differ."""
         return EveryCoordinate(self.dimension)
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """What the entries of an estimate are called, where the columns have names."""
-        return self.columns
 
     @property
     def curator_weights(self) -> tuple[float, float]:
@@ -124,14 +119,22 @@ class Box:
         A box with `columns` refuses tables of others; what has no names passes.
         """
         stacked = users_rows(arrays, self.shape)
-        if self.columns is not None and isinstance(stacked, FrameRows) and stacked.names not in (None, self.columns):
-            raise DataError(
-                "other-columns",
-                f"arrays: the columns are {shown(list(stacked.names or ()))}, but the plan is for "
-                f"{shown(list(self.columns))}; pass just these in this order, or plan for the others",
-            )
+        if isinstance(stacked, FrameRows):
+            self.check_names(stacked.names)
+        elif isinstance(arrays, list | tuple) and arrays and entry_names(arrays[0]) is not None:
+            for row in arrays:
+                self.check_names(entry_names(row))
         check_stack(stacked, self.shape)
         return stacked
+
+    def check_names(self, names: tuple[str, ...] | None) -> None:
+        """Refuse entries of other names, or in another order; None is for those without names."""
+        if self.columns is not None and names not in (None, self.columns):
+            raise DataError(
+                "other-columns",
+                f"arrays: the columns are {shown(list(names or ()))}, but the plan is for "
+                f"{shown(list(self.columns))}; pass just these in this order, or plan for the others",
+            )
 
     def check_missing(self, missing: Missing) -> None:
         """Refuse what cannot be done about missing values here."""
@@ -180,24 +183,30 @@ class Box:
             raise DataError(
                 "out-of-bounds",
                 f"rows {first_row} to {first_row + len(coordinates) - 1}: a value was refused at its bound "
-                "by rounding; pass clip=True (--clip), or plan with wider bounds (bounds=, --bounds LO HI)",
+                "by rounding; pass clip=True (--clip), or plan with wider bounds (bounds=, --bounds)",
             )
         row, place = (int(index) for index in np.argwhere(~inside)[0])
         value = coordinates[row, place]
-        where = f"row {first_row + row}, {self.structure.describe(place)}"
+        where = f"row {first_row + row}, {self._describe(place)}"
         if np.isnan(value):
             raise DataError(
                 "missing-value",
                 f'{where}: the value is NaN (missing); pass missing="midpoint" (--missing midpoint) to put '
                 "the middle of the bounds in its place, or fill it in, or leave the row out",
+                row=first_row + row,
             )
         low, high = (np.full(self.dimension, b)[place] for b in (lower, upper))
         kind = "infinite" if np.isinf(value) else "out of bounds"
         raise DataError(
             "out-of-bounds",
-            f"{where}: the value {value} is {kind}, allowed is [{low}, {high}]; pass clip=True (--clip) to "
-            "move such values to the nearest bound, or plan with wider public bounds (bounds=, --bounds LO HI)",
+            f"{where}: the value is {kind}, allowed is [{low}, {high}]; pass clip=True (--clip) to "
+            "move such values to the nearest bound, or plan with wider public bounds (bounds=, --bounds)",
+            value=str(value),
+            row=first_row + row,
         )
+
+    def _describe(self, place: int) -> str:
+        return self.structure.describe(place) if self.columns is None else f"column {self.columns[place]!r}"
 
     def to_user_mean(self, unit_mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """Means of unit coordinates, (d,), to the user's units and shape.

@@ -225,7 +225,8 @@ class Categories:
     def _binned(self, values: Any, first_row: int, clip: bool) -> NDArray[Any]:
         numbers = real_array(_numbers(values), DataError, "numbers").reshape(-1)
         # In the precision of the data, or the single-precision number written for an edge would miss its bin.
-        edges = np.asarray(self.bins, dtype=numbers.dtype)
+        with np.errstate(over="ignore"):  # an edge beyond what this precision holds is beyond all its numbers
+            edges = np.asarray(self.bins).astype(numbers.dtype)
         if clip:
             numbers = np.clip(numbers, edges[0], edges[-1])
         bins = np.searchsorted(edges, numbers, side="right") - 1
@@ -238,13 +239,17 @@ class Categories:
             row = int(np.flatnonzero(bins < 0)[0])
             if bins[row] == MISSING:
                 raise DataError(
-                    "missing-value", f"row {first_row + row}: the value is NaN (missing); leave the row out{_REMEDY}"
+                    "missing-value",
+                    f"row {first_row + row}: the value is NaN (missing); leave the row out{_REMEDY}",
+                    row=first_row + row,
                 )
             raise DataError(
                 "out-of-bounds",
-                f"row {first_row + row}: the value {numbers[row]} is in no bin, allowed is [{_number(edges[0])}, "
+                f"row {first_row + row}: the value is in no bin, allowed is [{_number(edges[0])}, "
                 f"{_number(edges[-1])}]; pass clip=True (--clip) to move it to the nearest bin, or plan with wider "
                 f"public bins (bins=, --bins){_REMEDY}",
+                value=str(numbers[row]),
+                row=first_row + row,
             )
         return bins.astype(np.uint32)
 

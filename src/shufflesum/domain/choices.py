@@ -157,9 +157,10 @@ class Choices:
             named = ", ".join(shown(self.labels.values[code]) for code in codes[users == row][: self.most + 1])
             raise DataError(
                 "too-many-labels",
-                f"row {first_row + row}: {sizes[row]} labels ({named}{', ...' if sizes[row] > self.most + 1 else ''}), "
-                f"but the plan allows at most {self.most} for each user; leave some out, or plan with more (most=, "
-                "--most)",
+                f"row {first_row + row}: more labels than the plan allows for each user, at most {self.most}; leave "
+                "some out, or plan with more (most=, --most)",
+                value=f"{sizes[row]} labels: {named}{', ...' if sizes[row] > self.most + 1 else ''}",
+                row=first_row + row,
             )
         cells: NDArray[np.uint32] = np.full((len(rows), self.most), BLANK, np.uint32)
         cells[users, np.arange(len(users)) - (np.cumsum(sizes) - sizes)[users]] = codes
@@ -190,7 +191,9 @@ class Choices:
         if rows.missing is not None and rows.missing.any():
             row = first_row + int(np.flatnonzero(rows.missing)[0])
             raise DataError(
-                "missing-value", f"row {row}: the list of labels is missing; leave the row out, or pass an empty list"
+                "missing-value",
+                f"row {row}: the list of labels is missing; leave the row out, or pass an empty list",
+                row=row,
             )
         sizes = np.diff(rows.starts)
         users = np.repeat(np.arange(len(rows)), sizes)
@@ -223,7 +226,8 @@ def _choice_rows(values: Any, labels: Labels) -> ChoiceRows:
         return _lists(values, labels)
     raise DataError(
         "wrong-type",
-        f"choices: {shown(values)} are no lists of labels; pass a list of lists, or true and false in rows",
+        f"choices: {type(values).__name__} is no list of lists of labels; pass one, or true and false in rows",
+        value=shown(values),
     )
 
 
@@ -267,7 +271,10 @@ def _lists(values: Any, labels: Labels) -> ChoiceRows:
             sizes[row] = -1
         else:
             raise DataError(
-                "wrong-type", f"choices: row {row}: {shown(value)} is no list; pass a list of labels for each user"
+                "wrong-type",
+                f"choices: row {row}: {type(value).__name__} is no list; pass a list of labels for each user",
+                value=shown(value),
+                row=row,
             )
     flat = list(chain.from_iterable(value for value, size in zip(values, sizes, strict=True) if size > 0))
     ticked = bool(flat) and set(map(type, flat)) <= {bool, np.bool_} and bool((sizes == len(labels)).all())

@@ -196,7 +196,7 @@ def _object_numbers(values: NDArray[Any], where: str, rows: NDArray[np.intp]) ->
         floats[present] = values[present].astype(np.float64)
     except (OverflowError, ValueError, TypeError) as problem:
         raise DataError(
-            "not-numbers", f"arrays: {where} holds a number that no float can hold ({problem}); scale it"
+            "not-numbers", f"arrays: {where} holds a number that no float can hold; scale it", value=str(problem)
         ) from None
     return floats
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shufflesum.domain.frame_columns import Column, arrow_column, held_column, pandas_column, polars_column
 from shufflesum.errors import DataError
 
-__all__ = ["PANDAS_INDEX", "FrameRows", "frame_rows", "library_of", "table_columns"]
+__all__ = ["PANDAS_INDEX", "FrameRows", "entry_names", "frame_rows", "library_of", "table_columns"]
 
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """pandas keeps its row labels under such names in Arrow tables; they are no data."""
@@ -121,6 +121,15 @@ def library_of(values: object) -> Literal["pandas", "polars", "pyarrow"] | None:
     """Which of the three libraries a value comes from, if any."""
     names = (base.__module__.partition(".")[0] for base in type(values).__mro__)
     return next((library for name in names for library in _LIBRARIES if library == name), None)
+
+
+def entry_names(row: object) -> tuple[str, ...] | None:
+    """What the entries of one user's row are called, if it says so: a row of a pandas table, or a named tuple."""
+    named = getattr(row, "_fields", None)
+    if named is None and library_of(row) == "pandas":
+        named = getattr(row, "index", None)
+    names = () if named is None else tuple(named)
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def table_columns(values: object) -> tuple[tuple[str, ...] | None, list[Any]] | None:

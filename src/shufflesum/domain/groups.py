@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from shufflesum.domain._arrays import Floats, Rows
-from shufflesum.domain.bounds import Bounds
+from shufflesum.domain.bounds import BoundsLike
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import check_cells
 from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json, shown
@@ -57,7 +57,7 @@ class Groups:
         self,
         labels: int | Iterable[Label] | Labels,
         shape: int | Sequence[int] | Structure | Box = (),
-        bounds: tuple[ArrayLike, ArrayLike] | Bounds = (0, 1),
+        bounds: BoundsLike = (0, 1),
         columns: Sequence[str] | None = None,
         *,
         column: str | None = None,
@@ -73,7 +73,7 @@ class Groups:
         cls,
         labels: int | Iterable[Label] | Labels,
         shape: int | Sequence[int] | Structure | Box,
-        bounds: tuple[ArrayLike, ArrayLike] | Bounds,
+        bounds: BoundsLike,
         columns: Sequence[str] | None = None,
         *,
         column: str | None = None,
@@ -81,7 +81,7 @@ class Groups:
         """Build from what a caller of `plan` gives."""
         return cls(labels, shape, bounds, columns, column=column)
 
-    def with_bounds(self, bounds: tuple[ArrayLike, ArrayLike] | Bounds) -> Groups:
+    def with_bounds(self, bounds: BoundsLike) -> Groups:
         """The same groups of arrays of the same shape, within these bounds."""
         return Groups(self.labels, self.box.structure, bounds, self.box.columns, column=self.column)
 
@@ -138,7 +138,9 @@ class Groups:
         if isinstance(values, GroupRows):
             return values
         if not isinstance(values, tuple | list) or len(values) != 2:
-            raise DataError("wrong-type", f"{shown(values)} is not a pair (groups, arrays)")
+            raise DataError(
+                "wrong-type", f"{type(values).__name__} is not a pair (groups, arrays)", value=shown(values)
+            )
         labels, arrays = label_rows(values[0], "groups"), self.box.rows(values[1])
         if len(labels) != len(arrays):
             raise DataError(

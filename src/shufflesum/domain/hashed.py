@@ -104,11 +104,6 @@ class Hashed:
         return OneCell(_chosen(self.buckets))
 
     @property
-    def names(self) -> None:
-        """No label is known beforehand."""
-        return None
-
-    @property
     def curator_weights(self) -> tuple[float, float]:
         """A trusted curator's squared error of one frequency in units of Gaussian and of Laplace noise."""
         return 2.0, 4.0
@@ -263,4 +258,6 @@ def _refuse(rows: LabelRows, row: int, first_row: int) -> NoReturn:
     value = value_at(rows, row)
     if _label(value) is None:
         raise no_label(value, first_row + row, "labels")
-    raise DataError("missing-value", f"row {first_row + row}: the label is missing ({shown(value)}); leave the row out")
+    raise DataError(
+        "missing-value", f"row {first_row + row}: the label is missing; leave the row out", row=first_row + row
+    )

@@ -204,5 +204,8 @@ def no_label(value: object, row: int, what: str) -> DataError:
     """The refusal of what can be no label at all."""
     return DataError(
         "wrong-type",
-        f"{what}: row {row}: {shown(value)} is no label; labels are text, whole numbers, or true and false: convert it",
+        f"{what}: row {row}: a {type(value).__name__} that is no label; labels are text, whole numbers, or true and "
+        "false: convert it",
+        value=shown(value),
+        row=row,
     )

@@ -65,7 +65,9 @@ def _column(values: object, what: str) -> LabelRows:
     library = library_of(values)
     if library is None:
         raise DataError(
-            "wrong-type", f"{what}: {shown(values)} is no column of labels; pass a list, an array or a table's column"
+            "wrong-type",
+            f"{what}: {type(values).__name__} is no column of labels; pass a list, an array or a table's column",
+            value=shown(values),
         )
     return _LIBRARIES[library](values, what)
 

@@ -131,15 +131,15 @@ class Labels:
     def refuse(self, value: object, row: int, remedy: str = "") -> NoReturn:
         """Raise the `DataError` for a value that is no label of the list."""
         if is_missing(value):
-            raise DataError(
-                "missing-value", f"row {row}: the label is missing ({shown(value)}); leave the row out{remedy}"
-            )
+            raise DataError("missing-value", f"row {row}: the label is missing; leave the row out{remedy}", row=row)
         named = ", ".join(shown(self.values[i]) for i in range(min(_NAMED, len(self))))
         raise DataError(
             "unknown-label",
-            f"row {row}: the label {shown(value)} is not among the {len(self)} labels of the plan ({named}"
+            f"row {row}: the label is not among the {len(self)} labels of the plan ({named}"
             f"{', ...' if len(self) > _NAMED else ''}); labels are public, part of the plan and never read off the "
             f"data: plan with all that can occur (labels=, --labels){remedy}",
+            value=shown(value),
+            row=row,
         )
 
     def to_json(self) -> int | list[Label]:

@@ -96,8 +96,10 @@ class Span:
             row, entry = np.argwhere(~finite)[0]
             raise DataError(
                 "missing-value",
-                f"row {first_row + row}, {describe_entry(self.shape, int(entry))}: the value is "
-                f"{entries[row, entry]}, but a Span needs every entry finite; fill it in or leave the row out",
+                f"row {first_row + row}, {describe_entry(self.shape, int(entry))}: the value is missing or infinite, "
+                "but a Span needs every entry finite; fill it in or leave the row out",
+                value=str(entries[row, entry]),
+                row=first_row + int(row),
             )
         # Powers of two scale each row to about 1, exactly, so that no norm below over- or underflows.
         exponents = np.frexp(np.abs(entries).max(axis=1))[1][:, None]
@@ -110,9 +112,11 @@ class Span:
             row = int(np.flatnonzero(outside)[0])
             raise DataError(
                 "outside-span",
-                f"row {first_row + row}: the array lies outside the span of {self.dimension} public vectors, "
-                f"relative residual {residuals[row] / norms[row]:.3g}, allowed {ROUNDING:g}; project arrays "
-                "onto the span first, or add the missing directions to Span(vectors)",
+                f"row {first_row + row}: the array lies outside the span of {self.dimension} public vectors by "
+                f"more than rounding (relative {ROUNDING:g}); project arrays onto the span first, or add the missing "
+                "directions to Span(vectors)",
+                value=f"a relative residual of {residuals[row] / norms[row]:.3g}",
+                row=first_row + row,
             )
         with np.errstate(over="ignore"):  # an infinite coefficient is refused with the bounds in hand
             return np.asarray(np.ldexp(coefficients, exponents), dtype=np.float64)
@@ -133,6 +137,10 @@ class Span:
     def restore_variance(self, variances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Variances of the entries of `restore`, if coefficients are independent: weights are squared."""
         return self._combine(variances, self._flat**2)
+
+    def gather(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights of entries to weights of coefficients: the sum over `restore`d entries is that over coefficients."""
+        return np.asarray(self._flat @ weights.reshape(-1))
 
     def _combine(self, values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore", invalid="ignore"):

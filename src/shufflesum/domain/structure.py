@@ -72,6 +72,10 @@ class Dense:
 
     restore_variance = restore  # each entry is one coordinate
 
+    def gather(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights of entries to weights of coordinates: the sum over `restore`d entries is that over coordinates."""
+        return weights.reshape(self.dimension)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `structure_from_json` turns back into an equal structure."""
         return {"kind": "dense", "shape": list(self.shape)}
@@ -118,9 +122,11 @@ class Symmetric:
             i, j = rows[pair], columns[pair]
             raise DataError(
                 "not-symmetric",
-                f"row {first_row + row}: entries [{i}, {j}] = {upper[row, pair]} and [{j}, {i}] = "
-                f"{lower[row, pair]} differ, but Symmetric({self.size}) allows only rounding (relative "
-                f"{ROUNDING:g}); pass (a + a.T) / 2, or plan with shape={self.shape} for other matrices",
+                f"row {first_row + row}: entries [{i}, {j}] and [{j}, {i}] differ, but Symmetric({self.size}) allows "
+                f"only rounding (relative {ROUNDING:g}); pass (a + a.T) / 2, or plan with shape={self.shape} for other "
+                "matrices",
+                value=f"{upper[row, pair]} and {lower[row, pair]}",
+                row=first_row + int(row),
             )
         return np.ascontiguousarray(upper)
 
@@ -151,6 +157,11 @@ class Symmetric:
         return matrix
 
     restore_variance = restore  # each entry is one coordinate
+
+    def gather(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights of entries to weights of coordinates: those of mirrored entries are added."""
+        rows, columns = np.triu_indices(self.size)
+        return np.where(rows == columns, 1.0, 2.0) / 2 * (weights[rows, columns] + weights[columns, rows])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `structure_from_json` turns back into an equal structure."""

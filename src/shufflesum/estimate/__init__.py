@@ -8,23 +8,33 @@ from numpy.typing import NDArray
 from shufflesum.domain import Ball, Categories, Choices, Groups, Hashed
 from shufflesum.estimate.ball import BallEstimate
 from shufflesum.estimate.base import Released
+from shufflesum.estimate.bins import WIDE_BINS, Binned, Quantile, SuggestedBounds, check_cover
+from shufflesum.estimate.coefficients import Coefficients
 from shufflesum.estimate.counts import CountEstimate
 from shufflesum.estimate.groups import GroupEstimate
 from shufflesum.estimate.hashed import HashedEstimate, WordCounts
+from shufflesum.estimate.linear import Linear
 from shufflesum.estimate.means import Estimate
 from shufflesum.estimate.top import Top, TopRow
 from shufflesum.plans import Plan
 
 __all__ = [
+    "WIDE_BINS",
     "BallEstimate",
+    "Binned",
+    "Coefficients",
     "CountEstimate",
     "Estimate",
     "GroupEstimate",
     "HashedEstimate",
+    "Linear",
+    "Quantile",
     "Released",
+    "SuggestedBounds",
     "Top",
     "TopRow",
     "WordCounts",
+    "check_cover",
     "estimate_of",
 ]
 

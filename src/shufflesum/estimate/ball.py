@@ -9,9 +9,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Ball, real_array
-from shufflesum.errors import ParameterError
+from shufflesum.cautions import ShufflesumWarning, uninformative
+from shufflesum.domain import Ball
 from shufflesum.estimate.base import Floats, tail_of
+from shufflesum.estimate.linear import Linear, weights_of
 from shufflesum.estimate.means import Estimate
 from shufflesum.mechanisms import Target
 from shufflesum.mechanisms.replace_bits.decode import BallMeans
@@ -42,6 +43,13 @@ class BallEstimate(Estimate):
         """Accepted reports: every entry is in all of them."""
         return self._bits.report_counts.reshape(self.plan.shape)
 
+    @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """What deserves a second look: of the plan, and of entries that say nothing."""
+        bits = self._bits
+        # entries lie between minus and plus the radius
+        return *self.plan.warnings, *uninformative((bits.mean + 1) / 2, np.sqrt(bits.variance("users")) / 2)
+
     def standard_error_of(self, target: Target) -> Floats:
         """The standard error of the mean, for these users or for the population they were drawn from."""
         return np.full(self.plan.shape, self._ball.radius * self._bits.deviation(target))
@@ -58,19 +66,17 @@ class BallEstimate(Estimate):
         reach, mean = self._ball.radius * self._bits.reach(tail, target), self.mean
         return mean - reach, mean + reach
 
-    def linear(self, weights: Any, *, target: Target = "users") -> tuple[float, float]:
-        """The sum of weights times the mean's entries, and its standard error.
+    def linear(self, weights: Any, *, level: float = 0.95, target: Target = "users") -> Linear:
+        """The sum of weights times the mean's entries, with its standard error and interval.
 
         `weights` are public, of the mean's shape, or in layers as the plan's shape was given.
         """
         ball = self._ball
-        if isinstance(weights, np.ndarray) and weights.shape == (ball.dimension,):
-            flat = real_array(weights, ParameterError, "weights")
-        else:
-            flat = ball.structure.flatten(weights, "weights")
-        values = flat.astype(np.float64)
-        length = float(np.linalg.norm(values))
-        return float(values @ self._vector), ball.radius * length * self._bits.deviation(target)
+        if not (isinstance(weights, np.ndarray) and weights.shape == (ball.dimension,)):
+            weights = ball.structure.flatten(weights, "weights")
+        values = weights_of(weights, (ball.dimension,))
+        offset = 0.0 if ball.center is None else float(values @ ball.center)
+        return Linear.of(self._bits.combine(ball.radius * values, tail_of(level), target), level, offset)
 
     def error_norm(self, level: float = 0.95) -> float:
         """A bound on the norm of the mean's error, for these users, that holds with at least this probability.

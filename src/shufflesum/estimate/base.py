@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._checks import check_number
-from shufflesum.domain import Domain
-from shufflesum.errors import ParameterError
+from shufflesum.cautions import ShufflesumWarning
+from shufflesum.domain import Box, Domain, Groups
+from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
 
 __all__ = ["Floats", "Released", "tail_of"]
@@ -38,10 +41,72 @@ class Released:
         later = f", round {self.round_number}" if self.round_number > 1 else ""
         return f"{name}({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]}{later}{broken})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the guarantee, and a table of all entries or of some."""
+        from shufflesum.estimate.html import estimate_html
+
+        return estimate_html(self)
+
+    @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """What deserves a second look, by the plan and by what is estimated; it costs no privacy to say it."""
+        return self.plan.warnings
+
+    def to_frame(self, level: float = 0.95, *, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """A data frame with a row for each entry: names, estimates, standard errors, ends of intervals of this level.
+
+        Of pandas or of Polars: the one asked for, else the one that is loaded or installed, pandas if both are.
+        """
+        from shufflesum.estimate.frames import frame_of
+
+        return frame_of(self, level, library)
+
+    def plot(self, *, title: str = "Private estimate", truth: ArrayLike | None = None, level: float = 0.95) -> Any:
+        """A chart of Altair, as `--plot` draws it; needs the extra `plots`."""
+        # The one place that reaches up, so that an estimate can be asked for its picture: see the layers in
+        # pyproject.toml. Pictures know estimates, and nothing here depends on a picture.
+        from shufflesum.plots import estimate_chart
+
+        promise = self.plan.guarantee.in_words if self.guarantee_holds else "WITHOUT the plan's guarantee"
+        subtitle = f"{self.users:,} users, {promise}"
+        drawable: Any = self
+        return estimate_chart(drawable, truth=truth, title=title, subtitle=subtitle, level=level)
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole estimate, its plan with it, as a checksummed JSON file for `load`."""
+        from shufflesum.estimate.files import save_estimate
+
+        save_estimate(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote. Nothing is believed: plan and guarantee are computed again, the table is checked.
+
+        `Estimate.load` reads every kind, a kind's own only that kind.
+        """
+        from shufflesum.estimate.files import load_estimate
+
+        estimate = load_estimate(path)
+        if not isinstance(estimate, cls):
+            raise FileError(
+                "wrong-type", f"{path}: is a {type(estimate).__name__}, not a {cls.__name__}; load it as what it is"
+            )
+        return estimate
+
     @property
     def domain(self) -> Domain:
         """What users held, as it was reported in this round."""
         return self.plan.domain.of_round(self.round_number)
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """What the entries of a user's vector are called, of a group's for groups; None where they have no names."""
+        match self.plan.domain:
+            case Box() as box:
+                return box.columns
+            case Groups(box=box):
+                return box.columns
+        return None
 
     @property
     def guarantee_holds(self) -> bool:

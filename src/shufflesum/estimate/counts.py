@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.cautions import ShufflesumWarning, uninformative
 from shufflesum.domain import Categories, Choices, Label
+from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, tail_of
+from shufflesum.estimate.bins import Binned, Quantile, SuggestedBounds
+from shufflesum.estimate.linear import Linear, weights_of
 from shufflesum.estimate.means import Estimate
+from shufflesum.estimate.nearest import nearest_counts
 from shufflesum.estimate.top import Top, top_of
 from shufflesum.mechanisms import Target
 
-__all__ = ["CountEstimate", "nearest_counts"]
+__all__ = ["CountEstimate"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -24,6 +29,11 @@ class CountEstimate(Estimate):
     `counts` and `frequencies` are unbiased: they can be negative, and should be used wherever estimates are averaged,
     added up or compared. `consistent_counts` and `consistent_frequencies` are possible counts, to be shown to people.
     """
+
+    @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """What deserves a second look: of the plan, and of labels whose share may be anything."""
+        return *self.plan.warnings, *uninformative(self.frequencies, self.standard_error)
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -95,26 +105,50 @@ class CountEstimate(Estimate):
         low, high = self.confidence_interval(level, simultaneous=simultaneous, target=target)
         return self.users * low, self.users * high
 
+    def linear(self, weights: Any, *, level: float = 0.95, target: Target = "users") -> Linear:
+        """The sum of weights times the frequencies, with its standard error and interval.
+
+        Where users hold one label each, frequencies add up to 1, and their errors to 0.
+        """
+        found = self._means.combine(weights_of(weights, self.counts.shape), tail_of(level), target)
+        return Linear.of(found, level)
+
+    def count_linear(self, weights: Any, *, level: float = 0.95, target: Target = "users") -> Linear:
+        """The same for counts."""
+        found = self._means.combine(weights_of(weights, self.counts.shape), tail_of(level), target)
+        return Linear.of(found, level, scale=self.users)
+
     def top(self, k: int, level: float = 0.95) -> Top:
         """The k labels with the largest counts, and which of them, and of their places, are certain at this level."""
         ends = self.count_interval(level, simultaneous=True)
         return top_of(self.labels, self.names, self.counts, ends, k, level)
 
+    def quantile(self, q: float, level: float = 0.95, *, target: Target = "users") -> Quantile:
+        """The q-quantile of numbers counted in bins; its interval reaches from edge to edge, never finer than bins.
+
+        For `target="population"` it is that of the population the users were drawn from.
+        """
+        return self._binned.quantile(q, level, target)
+
+    def median(self, level: float = 0.95, *, target: Target = "users") -> Quantile:
+        """The quantile at one half."""
+        return self.quantile(0.5, level, target=target)
+
+    def suggest_bounds(self, cover: float = 0.99, level: float = 0.95) -> SuggestedBounds:
+        """Bounds for a later plan, of numbers counted in bins: edges that hold most users (`ss.suggest_bounds`)."""
+        return self._binned.suggest(cover, level)
+
+    @property
+    def _binned(self) -> Binned:
+        domain = self.domain
+        if not isinstance(domain, Categories) or domain.bins is None or domain.other:
+            raise ParameterError(
+                "impossible-combination",
+                "quantiles and bounds are of numbers counted in bins, without other=True (--other), under which nobody "
+                "knows on which side a number is; plan with Categories(bins=[...]) (--bins)",
+            )
+        return Binned(self.plan, self.table, self.users, domain.bins)
+
     @property
     def _labelled(self) -> Categories | Choices:
         return cast("Categories | Choices", self.domain)
-
-
-def nearest_counts(counts: Floats, users: int, total: int | None) -> Floats:
-    """The point of [0, users]^D nearest to `counts`, with its sum equal to `total` if one is given (users, then).
-
-    With a sum: the projection on a simplex takes the same from every count and stops at 0. What it takes is found by
-    sorting: with the m largest kept it is (their sum - total) / m, for the largest m that leaves them all positive.
-    """
-    if total is None:
-        return np.clip(counts, 0, users)
-    falling = -np.sort(-counts)
-    taken = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
-    kept = int(np.flatnonzero(falling > taken)[-1])
-    nearest: Floats = np.maximum(counts - taken[kept], 0)
-    return nearest

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
+from shufflesum.cautions import ShufflesumWarning, at_the_edge, uninformative
 from shufflesum.domain import Box, Groups, Label
 from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, tail_of
+from shufflesum.estimate.linear import Linear, weights_of
 from shufflesum.estimate.means import Estimate
 from shufflesum.mechanisms import GroupSums, Target
+from shufflesum.mechanisms.linear import Combined, outwards, quantile, reach
 
 __all__ = ["GroupEstimate", "fieller"]
 
@@ -30,6 +32,27 @@ class GroupEstimate(Estimate):
     """
 
     @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """What deserves a second look: of the plan, and of the means of groups that have one."""
+        ratio, box = self._ratio, self._domain.box
+        if box.structure.mixes:  # bounds are on coefficients, of which these means are sums
+            return self.plan.warnings
+        kept = ~self.too_few
+        mean = (ratio.unit[kept] / ratio.scale).reshape(-1)
+        deviation = (self.standard_error[kept] / ratio.scale).reshape(-1)
+        names, entries = np.array(self.names, dtype=object)[kept], ratio.scale.size
+
+        def name(place: int) -> str:
+            entry = self.columns[place % entries] if self.columns else f"entry {place % entries}"
+            return f"{entry} of group {names[place // entries]}"
+
+        return (
+            *self.plan.warnings,
+            *at_the_edge(mean, deviation, name, named=bool(self.columns)),
+            *uninformative(mean, deviation),
+        )
+
+    @property
     def groups(self) -> tuple[Label, ...]:
         """The groups' labels as they were given to the plan."""
         return self._domain.cell_labels
@@ -38,11 +61,6 @@ class GroupEstimate(Estimate):
     def names(self) -> tuple[str, ...]:
         """The groups' labels as text."""
         return self._domain.names
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """What the entries of a group's array are called, where the plan has names for them."""
-        return self._domain.box.columns
 
     @property
     def counts(self) -> Floats:
@@ -111,6 +129,52 @@ class GroupEstimate(Estimate):
         tail = tail_of(level, ratio.sums.size if simultaneous else 1)
         low, high = ratio.interval(tail, ratio.spread(target, tail))
         return ratio.offset + low, ratio.offset + high
+
+    def linear(self, weights: Any, *, level: float = 0.95, target: Target = "users") -> Linear:
+        """The sum of weights times the means of groups, with its standard error and interval.
+
+        A group's part is one ratio: entries share the noise of its size. Groups have independent errors. NaN, with an
+        infinite interval, where a group has a weight but too few users.
+        """
+        structure, box, sums = self._domain.box.structure, self._domain.box, self._sums
+        given = weights_of(weights, (len(self.groups), *box.shape))
+        ratio, tail = self._ratio, tail_of(level)
+        kept = np.array([bool(row.any()) for row in given])
+        gathered = np.array([structure.gather(row) for row in given[kept]]).reshape(-1, box.dimension)
+        moved = gathered * box.width
+        sizes, totals = sums.counts[kept], np.sum(moved * sums.sums[kept], axis=1)
+        spread = self._combined_spread(ratio, given, moved, kept, target)
+        variance = np.sum(moved**2, axis=1) * sums.sum_variance + spread
+        report = np.abs(moved).max(axis=1, initial=0.0)
+        low, high = fieller(totals, sizes, variance, sums.count_variance, report, tail)
+        seen = ~self.too_few[kept]
+        units = np.where(seen, totals / sizes, np.nan)
+        value = float(np.sum(gathered @ box.lower + units))
+        error = float(np.sqrt(np.sum((variance + units**2 * sums.count_variance) / sizes**2)))
+        if not seen.all() or not np.isfinite(low).all():
+            return Linear(value, error, -np.inf, np.inf, level)
+        # Ends of sums of independent parts, from the parts' own ends (Zou and Donner, 2008).
+        below, above = (float(np.sqrt(np.sum((end - units) ** 2))) for end in (low, high))
+        return Linear(value, error, value - below, value + above, level)
+
+    def count_linear(self, weights: Any, *, level: float = 0.95) -> Linear:
+        """The same for the sizes of groups, whose noise is independent."""
+        found, sums = weights_of(weights, (len(self.groups),)), self._sums
+        variance, value = float(found @ found) * sums.count_variance, float(found @ sums.counts)
+        off = reach(variance, float(np.abs(found).max()), tail_of(level))
+        return Linear.of(Combined(value, variance, value - off, value + off), level)
+
+    def _combined_spread(
+        self, ratio: _Ratio, given: Floats, moved: Floats, kept: NDArray[np.bool_], target: Target
+    ) -> Floats:
+        """What rounding brings, coin by coin; of a population's entries, that they may vary together fully."""
+        if target == "users":
+            many = np.maximum(self._sums.counts + 3 * np.sqrt(self._sums.count_variance), 1.0)[kept]
+            rounding: Floats = many * self._sums.rounding * np.sum(moved**2, axis=1)
+            return rounding
+        spread = np.sqrt(ratio.spread(target, tail_of(0.95)))
+        each: Floats = np.sum(np.abs(given) * spread, axis=tuple(range(1, given.ndim)))[kept] ** 2
+        return each
 
     @property
     def _domain(self) -> Groups:
@@ -206,11 +270,10 @@ def fieller(
     (Cornish and Fisher): noise consists of reports that move T - u C by at most `scale` each, which bounds its
     skewness by scale / sqrt(V), its excess by scale^2 / V.
     """
-    z = -NormalDist().inv_cdf(max(tail, 1e-300))
+    z = quantile(tail)
     with np.errstate(divide="ignore", invalid="ignore"):
         skewness = np.where(variance > 0, scale / np.sqrt(variance), 0.0)
-        further = (z**2 - 1) * skewness / 6 + (max(z**3 - 3 * z, 0.0) / 24 + z / 36) * skewness**2
-        square = (z + np.maximum(further, 0)) ** 2
+        square = (z + outwards(z, skewness)) ** 2
         a = sizes**2 - square * size_variance
         half = np.sqrt(square * (sums**2 * size_variance + a * variance))
         seen = (sizes > 0) & (a > 0)

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
+from shufflesum.cautions import ShufflesumWarning
 from shufflesum.domain import Hashed
 from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, Released, tail_of
-from shufflesum.estimate.counts import nearest_counts
+from shufflesum.estimate.linear import Linear
 from shufflesum.estimate.means import Estimate
+from shufflesum.estimate.nearest import nearest_counts
 from shufflesum.estimate.residual import ResidualLaw
 from shufflesum.estimate.top import Top, top_of
 from shufflesum.mechanisms import Target
@@ -117,6 +119,15 @@ class HashedEstimate(Estimate):
     There is no mean before words are named.
     """
 
+    @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """Those of the plan."""
+        return self.plan.warnings
+
+    def to_frame(self, level: float = 0.95, *, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """Refused: of the words asked for there is one, `counts_of(words).to_frame()`."""
+        raise self._unasked()
+
     def counts_of(self, words: Sequence[str]) -> WordCounts:
         """How many users hold each of these words, heavier ones of them subtracted where they share a cell.
 
@@ -175,6 +186,10 @@ class HashedEstimate(Estimate):
     def confidence_interval(
         self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
     ) -> tuple[Floats, Floats]:
+        """Refused."""
+        raise self._unasked()
+
+    def linear(self, weights: Any, *, level: float = 0.95, target: Target = "users") -> Linear:
         """Refused."""
         raise self._unasked()
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Box
+from shufflesum.cautions import ShufflesumWarning, at_the_edge, uninformative, unreported
+from shufflesum.domain import Box, Span
+from shufflesum.errors import ParameterError
 from shufflesum.estimate.base import Floats, Released, tail_of
+from shufflesum.estimate.coefficients import Coefficients
+from shufflesum.estimate.linear import Linear, weights_of
 from shufflesum.mechanisms import Means, Target
 
 __all__ = ["Estimate"]
@@ -39,6 +43,19 @@ class Estimate(Released):
     def standard_error(self) -> Floats:
         """The standard error of the mean, for the mean of these users."""
         return self.standard_error_of("users")
+
+    @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """What deserves a second look: the plan's, bounds that are probably wrong, estimates that say nothing."""
+        means, structure = self._means, self._box.structure
+        mean, columns = means.mean, self.columns
+        deviation = np.sqrt(means.variance("users"))
+        return (
+            *self.plan.warnings,
+            *unreported(np.isnan(mean), structure.describe),
+            *at_the_edge(mean, deviation, columns.__getitem__ if columns else structure.describe, named=bool(columns)),
+            *uninformative(mean, deviation),
+        )
 
     @property
     def report_counts(self) -> NDArray[np.int64]:
@@ -72,6 +89,27 @@ class Estimate(Released):
         width = np.sqrt(domain.to_user_variance(half**2))
         mean = self.mean
         return np.minimum(middle, mean) - width, np.maximum(middle, mean) + width
+
+    def linear(self, weights: Any, *, level: float = 0.95, target: Target = "users") -> Linear:
+        """The sum of weights times the mean's entries, with its standard error and interval.
+
+        `weights` are public, of the mean's shape. Errors of entries that have to do with each other are taken as they
+        are (of a matrix' mirrored entries, of a `Span`), and at their worst where the table does not show it.
+        """
+        box = self._box
+        gathered = box.structure.gather(weights_of(weights, box.shape))
+        found = self._means.combine(gathered * box.width, tail_of(level), target)
+        return Linear.of(found, level, offset=float(gathered @ box.lower))
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """The coefficients of a `Span`, with errors of their own; refused where entries are the coordinates."""
+        box = self._box
+        if not isinstance(box.structure, Span):
+            raise ParameterError(
+                "impossible-combination", f"coefficients are those of a Span, not of {type(box.structure).__name__}"
+            )
+        return Coefficients(box, self._means, box.structure.kept)
 
     @property
     def _box(self) -> Box:

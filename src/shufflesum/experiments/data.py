@@ -132,7 +132,8 @@ def _matrix(path: Path, *, header: bool | None) -> tuple[NDArray[np.float32], ND
             raise DataError(
                 "malformed",
                 f"{path}: with {_KAGGLE_COLUMNS} columns the last one is the class, a whole number, but it holds "
-                f"{float(last[(last != np.floor(last)) | ~(last >= 0)][0])}; leave out a column if all are samples",
+                "something else; leave out a column if all are samples",
+                value=str(float(last[(last != np.floor(last)) | ~(last >= 0)][0])),
             )
         labels, rows = last.astype(np.int64), np.ascontiguousarray(rows[:, :-1])
     _check(path, rows)
@@ -183,6 +184,7 @@ def _check(path: Path, beats: NDArray[np.float32]) -> None:
         row, column = np.argwhere(outside)[0]
         raise DataError(
             "out-of-bounds",
-            f"{path}: row {row}, column {column} (counted from 0) is {beats[row, column]}; values must lie in [0, "
-            "1]: scale them, and fill in missing ones",
+            f"{path}: row {row}, column {column} (counted from 0) is outside [0, 1]; scale values, and fill in missing "
+            "ones",
+            value=str(beats[row, column]),
         )

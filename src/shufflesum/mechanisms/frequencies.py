@@ -13,6 +13,7 @@ from statistics import NormalDist
 import numpy as np
 
 from shufflesum._checks import check_choice
+from shufflesum.mechanisms.linear import Combined, reach
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 from shufflesum.privacy.engine.laws import binomial_window
 
@@ -27,6 +28,8 @@ class Frequencies:
     users: int
     trials: int
     probability: float
+    in_all: bool = False
+    """Whether `trials` noise reports were made in all, each in one of the cells, and not so many for each cell."""
 
     @property
     def mean(self) -> Floats:
@@ -52,6 +55,46 @@ class Frequencies:
             return lower, upper
         reach, mean = -NormalDist().inv_cdf(max(tail, 1e-300)) * np.sqrt(spread), self.mean
         return mean - np.hypot(mean - lower, reach), mean + np.hypot(upper - mean, reach)
+
+    def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
+        """Noise is independent from cell to cell, or else a known number of reports, each in a uniform cell.
+
+        Then what is said of all cells together is exact, and only how weights differ from their mean matters.
+        The ends of a count over several labels are exact; otherwise, and for populations, nearly normal.
+        """
+        check_choice("target", target, ("users", "population"))
+        value, users = float(weights @ self.mean), self.users
+        apart = weights - weights.mean() if self.in_all else weights
+        each = self.trials * self.probability * (1.0 if self.in_all else 1 - self.probability)
+        variance = float(apart @ apart) * each / users**2
+        counted = np.flatnonzero(weights)
+        weight = float(weights[counted[0]]) if len(counted) else 0.0
+        if target == "users" and len(counted) < len(weights) and len(counted) and (weights[counted] == weight).all():
+            many = len(counted)
+            law = (self.trials, many * self.probability) if self.in_all else (many * self.trials, self.probability)
+            reports = int(self.table[counted].sum())
+            ends = sorted(weight * (reports - end) / users for end in binomial_ends(*law, tail))
+            return Combined(value, variance, *ends)
+        report = float(np.abs(apart).max())
+        if target == "population":
+            variance += self._spread_of(weights, value, variance)
+            report = max(report, float(np.ptp(weights)) if self.in_all else float(np.abs(weights).sum()))
+        off = reach(variance, report / users, tail)
+        return Combined(value, variance, value - off, value + off)
+
+    def _spread_of(self, weights: Floats, value: float, noise: float) -> float:
+        """What drawing users from a population adds.
+
+        With one label of each user (`in_all`) users' weights vary by the mean of (w - value)^2 at most, which is
+        estimated as any mean, and taken two deviations above. Several labels may be held together in any way.
+        """
+        if not self.in_all:
+            return float(np.abs(weights) @ np.sqrt(self._spread("population"))) ** 2
+        squares, most = (weights - value) ** 2, float(np.ptp(weights)) ** 2
+        mean = max(float(squares @ self.mean), 0.0)
+        noisy = math.sqrt(float(np.var(squares)) * self.trials) / self.users
+        sampled = math.sqrt(most * mean / self.users) + most / self.users
+        return min(mean + 2 * (noisy + sampled), most / 4) / self.users
 
     @property
     def _noise(self) -> float:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from shufflesum.domain import Domain, Neighbours
 from shufflesum.errors import ParameterError
+from shufflesum.mechanisms.linear import Combined
 from shufflesum.privacy import Guarantee, Interval
+from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.randomness import RandomSource
 
 if TYPE_CHECKING:
@@ -28,11 +30,13 @@ __all__ = [
     "Attack",
     "Enclosure",
     "Encoder",
+    "Events",
     "ExpectedCounts",
     "ExpectedError",
     "GroupSums",
     "Means",
     "Mechanism",
+    "Places",
     "Revealed",
     "Tally",
     "Target",
@@ -112,6 +116,10 @@ class Means(Protocol):
         """Ends that the true mean lies beyond with probability at most `tail`, each."""
         ...
 
+    def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
+        """The sum of weights times means, with what their errors have to do with each other."""
+        ...
+
 
 class GroupSums(Protocol):
     """A table of counts, decoded: users and sums of each of G groups, values as fractions of the width of bounds."""
@@ -166,6 +174,10 @@ class Accounting(Protocol):
         """Refuse, with a `PlanError`, a guarantee that its accountant does not confirm."""
         ...
 
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
+        ...
+
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a distribution of `dp_accounting`, to compose with other mechanisms."""
         ...
@@ -194,16 +206,46 @@ class ExpectedCounts(NamedTuple):
     chances: Floats
 
 
+class Places(NamedTuple):
+    """Sets of cells whose counts are independent binomials under the plan.
+
+    So many users who hold the same report place i `true[i]` times each, and Binomial(users x trials[i], chances[i])
+    times in all beyond that, independently of all other places and users.
+    """
+
+    name: str
+    place: NDArray[np.int64]  # of each cell; -1 for none
+    true: NDArray[np.int64]
+    trials: NDArray[np.int64]
+    chances: Floats
+
+
+class Events(NamedTuple):
+    """What happened in the reports of each of some users, (users, events), beside the chances that the plan gives it.
+
+    Users are independent, and so are several events of one user.
+    """
+
+    name: str
+    happened: NDArray[np.bool_]
+    chances: Floats
+
+
 class Attack(Protocol):
     """What an audit attacks: the worst pair of neighbours, and the law that reports must follow.
 
     What users hold is a row as the domain takes it. All users of a crowd hold the same. `victims` are the two rows to
-    tell apart, `others` what everybody else holds meanwhile.
+    tell apart, `others` what everybody else holds meanwhile. Crowds are numbered, and variants after them.
     """
 
     @property
     def crowds(self) -> tuple[Any, ...]:
         """What the crowds hold whose reports are looked at."""
+        ...
+
+    @property
+    def variants(self) -> tuple[Any, ...]:
+        """What else users can hold: everything, or as much of it as fits, spread evenly."""
         ...
 
     @property
@@ -240,6 +282,14 @@ class Attack(Protocol):
 
     def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
         """What the plan prescribes for the crowds' tables, by kind of count."""
+        ...
+
+    def places(self, number: int) -> list[Places]:
+        """Counts that the plan makes independent, where users hold what the crowd or variant of this number does."""
+        ...
+
+    def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
+        """What else the plan says of single users' reports, (users, reports) cells of users who hold the same."""
         ...
 
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, TypedDict
 
-from numpy.typing import ArrayLike
-
 from shufflesum._checks import check_choice, check_size
+from shufflesum.cautions import BoxIsBetterWarning, UninformativePlanWarning
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Structure
+from shufflesum.domain import Ball, BoundsLike, Box, Categories, Choices, Domain, Groups, Hashed, Structure
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Replace, Sampling
 from shufflesum.mechanisms.add import MOST_DIGITS
@@ -39,7 +38,6 @@ __all__ = [
     "warn_if_uninformative",
 ]
 
-
 Shape: TypeAlias = int | Sequence[int] | Structure | Ball | Categories | Choices | Groups | Hashed
 """What a caller says that users hold: an array's shape or structure, or labels."""
 
@@ -47,18 +45,10 @@ _AS_GOOD = 0.05  # so much more error than the least counts as good
 _HOPELESS = 1.5  # a guessed error so many times that of a certified plan is not worth certifying
 
 
-class UninformativePlanWarning(UserWarning):
-    """The predicted error is larger than that of guessing the middle of the bounds."""
-
-
-class BoxIsBetterWarning(UserWarning):
-    """For so few coordinates bounds on each of them, and mechanism `add`, would have the smaller error."""
-
-
 class PlanChoices(TypedDict, total=False):
     """What a caller of `plan` may fix or leave open; the same wherever plans are made."""
 
-    bounds: tuple[ArrayLike, ArrayLike] | None
+    bounds: BoundsLike | None
     columns: Sequence[str] | None
     mechanism: Literal["replace", "add"] | None
     max_reports: int | None
@@ -79,7 +69,7 @@ def plan(
     shape: Shape,
     epsilon: float,
     delta: float,
-    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    bounds: BoundsLike | None = None,
     columns: Sequence[str] | None = None,
     mechanism: Literal["replace", "add"] | None = None,
     max_reports: int | None = None,
@@ -102,7 +92,8 @@ def plan(
     `mechanism="replace"` (the paper's: `coordinates`, `levels`, `sampling`) sends less and leaves them something.
     `accountant="paper"` uses the published formulas as they stand. A plan for `one_process` serves whoever holds all
     data: nothing can be sent under it. Bounds are public: choose them from what the values can be, never from the data;
-    they are 0 to 1 unless given.
+    a pair for all, one for each coordinate, ([lo, ...], [hi, ...]), or one for each column, {"age": (0, 120), ...}.
+    They are 0 to 1 unless given.
 
     `shape` may also be a `Ball` (vectors with a bounded norm, as model updates), or `Categories`, `Choices`, `Groups`
     or `Hashed`: users then hold labels. `columns` names the entries of a vector, and tables must then have just these
@@ -140,7 +131,7 @@ def plan(
     return _chosen(found, lambda one: predicted_error(one, spread), _AS_GOOD)
 
 
-def domain_of(shape: Shape, bounds: tuple[ArrayLike, ArrayLike] | None, columns: Sequence[str] | None) -> Domain:
+def domain_of(shape: Shape, bounds: BoundsLike | None, columns: Sequence[str] | None) -> Domain:
     """What a caller of `plan` says that users hold."""
     if isinstance(shape, Ball | Categories | Choices | Hashed):
         for name, value in (("bounds", bounds), ("columns", columns)):

@@ -6,6 +6,8 @@ from typing import Any
 
 from shufflesum.plots._altair import alt
 from shufflesum.plots.look import BLACK, BLUE, HEIGHT, SKY, WIDTH, Rows, as_data, config, heading
+from shufflesum.plots.names import drawn_names
+from shufflesum.plots.units import needs_log, symlog_axis
 
 __all__ = ["MOST_BARS", "bar_chart"]
 
@@ -19,10 +21,12 @@ _LABEL_WIDTH = 320  # pixels, beyond which labels are cut off
 def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str | list[str]) -> alt.LayerChart:
     """Rows of label, value, lower, upper and perhaps truth, in their order; a value may be None, with a `note` why.
 
-    Bars lie on their side where labels are many or long.
+    Bars lie on their side where labels are many or long. Where small ones would vanish, points on a logarithmic axis
+    take their place.
     """
+    names = drawn_names(row["label"] for row in rows)
+    rows = [{**row, "label": name} for row, name in zip(rows, names, strict=True)]
     lying = len(rows) > _FEW or max(len(row["label"]) for row in rows) > _SHORT
-    labels = [row["label"] for row in rows]
     along, across = ("x", "y") if lying else ("y", "x")
     with_truth = any("truth" in row for row in rows)
 
@@ -31,18 +35,24 @@ def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str 
     # Not up to round numbers: an interval that reaches just below 0 would leave much empty room there.
     room = 0.02 * (max(highest, 0.0) - min(lowest, 0.0))
     ends = [lowest - room if lowest < 0 else 0.0, highest + room if highest > 0 else 0.0]
-    scale = alt.Scale(domain=ends, nice=False)
+    scale, ticks = alt.Scale(domain=ends, nice=False), alt.Axis(format=",~r", tickCount=6)
+    known = [row for row in rows if None not in (row["value"], row["lower"], row["upper"])]
+    logarithmic = needs_log(*([row[name] for row in known] for name in ("value", "lower", "upper")))
+    if logarithmic:
+        scale, ticks = symlog_axis(numbers, [(row["upper"] - row["lower"]) / 2 for row in known])
+        notes = [subtitle] if isinstance(subtitle, str) and subtitle else list(subtitle)
+        subtitle = [*notes, "Logarithmic scale, linear around 0: small ones would not be seen otherwise"]
 
     def value(field: str) -> dict[str, Any]:
         channel: Any = alt.X if lying else alt.Y
-        return {along: channel(f"{field}:Q", title=axis, scale=scale, axis=alt.Axis(format=",~r", tickCount=6))}
+        return {along: channel(f"{field}:Q", title=axis, scale=scale, axis=ticks)}
 
     def until(field: str) -> dict[str, Any]:
         return {"x2": alt.X2(f"{field}:Q")} if lying else {"y2": alt.Y2(f"{field}:Q")}
 
     named: Any = alt.Y if lying else alt.X
     look = alt.Axis(labelAngle=0, labelLimit=_LABEL_WIDTH, labelOverlap=False, ticks=False, grid=False, domain=False)
-    channels = {across: named("label:N", sort=labels, title=None, axis=look)}
+    channels = {across: named("label:N", sort=names, title=None, axis=look)}
     base = alt.Chart().encode(**channels)
     estimate = f"Private estimate with its {100 * level:.4g} % interval"
     color = alt.Color(
@@ -58,13 +68,17 @@ def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str 
             labelExpr=f"datum.label === 'estimate' ? '{estimate}' : 'Truth'",
         ),
     )
+    # The length of a bar says nothing on a logarithmic axis.
+    bars = [] if logarithmic else [base.mark_bar(color=SKY, opacity=0.6).encode(**value("value"))]
     layers = [
-        base.mark_bar(color=SKY, opacity=0.6).encode(**value("value")),
+        *bars,
         alt.Chart(as_data([{"zero": 0}])).mark_rule(color="#666666").encode(**value("zero")),
         base.mark_rule(strokeWidth=3, opacity=1)
         .transform_calculate(series="'estimate'")
         .encode(**value("lower"), **until("upper"), color=color),
-        base.mark_point(filled=True, size=30 if lying else 60, opacity=1, color=BLUE).encode(**value("value")),
+        base.mark_point(filled=True, size=30 if lying and not logarithmic else 60, opacity=1, color=BLUE).encode(
+            **value("value")
+        ),
     ]
     if with_truth:
         layers.append(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,16 +12,23 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, WordCounts
 from shufflesum.plots._altair import alt
+from shufflesum.plots.bars import MOST_BARS
 from shufflesum.plots.counts import count_chart
 from shufflesum.plots.groups import group_chart
 from shufflesum.plots.heat_maps import heat_maps
-from shufflesum.plots.look import BLACK, BLUE, HEIGHT, WIDTH, as_data, config, heading
+from shufflesum.plots.look import BLACK, BLUE, HEIGHT, WIDTH, Rows, as_data, config, heading
+from shufflesum.plots.names import drawn_names
+from shufflesum.plots.points import Panel, panels_chart
+from shufflesum.plots.units import needs_log, units_of
 
 __all__ = ["estimate_chart"]
 
 _ESTIMATE, _TRUTH = BLUE, BLACK
 _FEW = 12  # up to here single points with bars say more than a line
 _MOST_POINTS = 4000  # more than the picture has pixels
+_MOST_UNITS = 6  # plots above each other
+_LETTERS = 90  # of all names, that stand beside each other
+_NAMED = 7  # ticks with names along a line
 
 
 class _Drawable(Protocol):
@@ -37,11 +45,12 @@ def estimate_chart(
     title: str,
     subtitle: str = "",
     level: float = 0.95,
-) -> alt.LayerChart | alt.HConcatChart | alt.ConcatChart:
+) -> alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart:
     """What is estimated, with its confidence band: counts and groups as `count_chart` and `group_chart` draw them.
 
-    Means are drawn over the coordinates in order: few as points with bars, under their names if they have any,
-    matrices as heat maps (mean, truth if given, half the interval's width), all else as a line with a band.
+    Means are drawn over the coordinates in order: few, or up to 40 with names, as points with bars, matrices as heat
+    maps (mean, truth if given, half the interval's width), all else as a line with a band. Coordinates whose bounds
+    differ widely are in panels of their own, and an axis is logarithmic where parts would vanish.
     Coordinates without an estimate are left out. Of more than 4,000 coordinates evenly spaced ones are drawn, and the
     subtitle says so.
     """
@@ -60,22 +69,73 @@ def estimate_chart(
             )
     if mean.ndim == 2 and min(mean.shape) > 1 and _FEW < mean.size <= 4 * _MOST_POINTS:
         return heat_maps(panels, level, heading(title, subtitle))
+    return _vector(estimate, panels, title, subtitle, level)
+
+
+def _vector(
+    estimate: object, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str, level: float
+) -> alt.LayerChart | alt.VConcatChart | alt.ConcatChart:
+    """All entries in their order."""
+    mean, with_truth = panels["mean"], "truth" in panels
+    units = units_of(estimate) or [list(range(mean.size))]
+    columns = estimate.columns if isinstance(estimate, Estimate) else None
+    names = None if columns is None else drawn_names(columns)
+    flat = {name: values.ravel() for name, values in panels.items()}
+    if mean.size <= MOST_BARS and (len(units) > 1 or (names and _crowded(names)) or _vanishing(flat)):
+        labels = names or [str(place) for place in range(mean.size)]
+        drawn = [Panel(_labelled(flat, labels, unit)) for unit in units]
+        notes = [subtitle] if subtitle else []
+        return panels_chart(drawn, axis="Mean", level=level, title=title, subtitle=notes)
     step = -(-mean.size // _MOST_POINTS)
     if step > 1:
         subtitle = f"{subtitle}{'. ' if subtitle else ''}One coordinate in {step:,} is shown"
-    draw = _points if mean.size <= _FEW else _line
-    names = estimate.plan.domain.names if isinstance(estimate, Estimate) and mean.size <= _FEW else None
-    rows = _rows({name: values.ravel()[::step] for name, values in panels.items()}, step)
-    if names is not None:
-        rows = [row | {"coordinate": name} for row, name in zip(rows, names, strict=True)]
-    return alt.LayerChart(
-        data=as_data(rows),
-        layer=draw(level, truth is not None),
-        title=heading(title, subtitle),
-        width=WIDTH,
-        height=HEIGHT,
-        config=config(),
-    )
+    rows = _rows({name: values[::step] for name, values in flat.items()}, step)
+    if mean.size <= _FEW:
+        if names is not None:
+            rows = [row | {"coordinate": name} for row, name in zip(rows, names, strict=True)]
+        return _alone(rows, _points(level, with_truth, named=names is not None), heading(title, subtitle))
+    if 1 < len(units) <= _MOST_UNITS:
+        return _lines(rows, units, level, names, heading(title, subtitle))
+    return _alone(rows, _line(level, with_truth, names), heading(title, subtitle))
+
+
+def _crowded(names: Sequence[str]) -> bool:
+    """Whether names need a line each."""
+    return len(names) > _FEW or sum(map(len, names)) > _LETTERS
+
+
+def _vanishing(flat: Mapping[str, NDArray[np.float64]]) -> bool:
+    """Whether few points would need a logarithmic axis."""
+    return flat["mean"].size <= _FEW and needs_log(*(flat[name].tolist() for name in ("mean", "lower", "upper")))
+
+
+def _labelled(
+    flat: Mapping[str, NDArray[np.float64]], labels: Sequence[str], places: Sequence[int]
+) -> list[dict[str, Any]]:
+    columns = {("value" if name == "mean" else name): values for name, values in flat.items()}
+    return [
+        {"label": labels[place]}
+        | {name: float(v) if np.isfinite(v := values[place]) else None for name, values in columns.items()}
+        for place in places
+    ]
+
+
+def _alone(rows: Rows, layers: list[alt.Chart], title: alt.TitleParams) -> alt.LayerChart:
+    return alt.LayerChart(data=as_data(rows), layer=layers, title=title, width=WIDTH, height=HEIGHT, config=config())
+
+
+def _lines(
+    rows: Rows, units: Sequence[Sequence[int]], level: float, names: Sequence[str] | None, title: alt.TitleParams
+) -> alt.VConcatChart:
+    """One plot above another, each of the coordinates that share an axis; dots where they do not follow each other."""
+    charts = []
+    for unit in units:
+        members = set(unit)
+        mine = [row for row in rows if row["coordinate"] in members]
+        together = len(unit) > 1 and unit[-1] - unit[0] == len(unit) - 1
+        layers = (_line if together else _dots)(level, "truth" in rows[0], names)
+        charts.append(alt.LayerChart(data=as_data(mine), layer=layers, width=WIDTH, height=HEIGHT / 2))
+    return alt.VConcatChart(vconcat=charts, title=title, spacing=20, config=config())
 
 
 def _rows(columns: Mapping[str, NDArray[np.float64]], step: int) -> list[dict[str, Any]]:
@@ -87,14 +147,20 @@ def _rows(columns: Mapping[str, NDArray[np.float64]], step: int) -> list[dict[st
     ]
 
 
-def _line(level: float, with_truth: bool) -> list[alt.Chart]:
-    x = alt.X(
-        "coordinate:Q",
-        title="Coordinate",
-        scale=alt.Scale(nice=False),
-        axis=alt.Axis(grid=False, labelFlush=False, tickCount=10),
-    )
-    base = alt.Chart().encode(x=x)
+def _coordinate(names: Sequence[str] | None) -> alt.X:
+    """Places in their order; of names as many as there is room for."""
+    scale = alt.Scale(nice=False)
+    if names is None:
+        axis = alt.Axis(grid=False, labelFlush=False, tickCount=10)
+        return alt.X("coordinate:Q", title="Coordinate", scale=scale, axis=axis)
+    ticks = sorted({round(place) for place in np.linspace(0, len(names) - 1, _NAMED)})
+    shown = json.dumps({str(tick): names[tick] for tick in ticks})  # a literal of Vega's expressions as well
+    axis = alt.Axis(values=ticks, labelExpr=f"({shown})[datum.value]", labelLimit=90, grid=False, labelOverlap=False)
+    return alt.X("coordinate:Q", title=None, scale=scale, axis=axis)
+
+
+def _line(level: float, with_truth: bool, names: Sequence[str] | None) -> list[alt.Chart]:
+    base = alt.Chart().encode(x=_coordinate(names))
     color, dash = _legend(level, with_truth, symbol_size=500)
     band = base.mark_area(opacity=0.3, color=_ESTIMATE).encode(y=_value("lower"), y2=alt.Y2("upper:Q"))
     line = _named(base, "mean").mark_line(strokeWidth=2.5).encode(y=_value("mean"), color=color, strokeDash=dash)
@@ -102,12 +168,27 @@ def _line(level: float, with_truth: bool) -> list[alt.Chart]:
     return [band, line, truth] if with_truth else [band, line]
 
 
-def _points(level: float, with_truth: bool) -> list[alt.Chart]:
-    base = alt.Chart().encode(x=alt.X("coordinate:O", title="Coordinate", sort=None, axis=alt.Axis(labelAngle=0)))
+def _dots(level: float, with_truth: bool, names: Sequence[str] | None) -> list[alt.Chart]:
+    return _marks(alt.Chart().encode(x=_coordinate(names)), level, with_truth, size=30)
+
+
+def _points(level: float, with_truth: bool, *, named: bool) -> list[alt.Chart]:
+    title = None if named else "Coordinate"
+    x = alt.X("coordinate:O", title=title, sort=None, axis=alt.Axis(labelAngle=0))
+    return _marks(alt.Chart().encode(x=x), level, with_truth, size=140)
+
+
+def _marks(base: alt.Chart, level: float, with_truth: bool, size: int) -> list[alt.Chart]:
     color, _ = _legend(level, with_truth, symbol_size=140)
-    bars = base.mark_rule(strokeWidth=3, color=_ESTIMATE).encode(y=_value("lower"), y2=alt.Y2("upper:Q"))
-    points = _named(base, "mean").mark_point(filled=True, size=140, opacity=1).encode(y=_value("mean"), color=color)
-    truth = _named(base, "truth").mark_tick(thickness=3, size=34, opacity=1).encode(y=_value("truth"), color=color)
+    bars = base.mark_rule(strokeWidth=3 if size > 100 else 1.5, color=_ESTIMATE).encode(
+        y=_value("lower"), y2=alt.Y2("upper:Q")
+    )
+    points = _named(base, "mean").mark_point(filled=True, size=size, opacity=1).encode(y=_value("mean"), color=color)
+    truth = (
+        _named(base, "truth")
+        .mark_tick(thickness=3, size=34 if size > 100 else 8, opacity=1)
+        .encode(y=_value("truth"), color=color)
+    )
     return [bars, points, truth] if with_truth else [bars, points]
 
 

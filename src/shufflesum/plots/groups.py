@@ -13,6 +13,8 @@ from shufflesum.estimate import GroupEstimate
 from shufflesum.plots._altair import alt
 from shufflesum.plots.bars import MOST_BARS, bar_chart
 from shufflesum.plots.look import BLACK, BLUE, TEXT_SIZE, as_data, config, heading
+from shufflesum.plots.names import drawn_names, entry_names
+from shufflesum.plots.points import Panel, panels_chart
 
 __all__ = ["group_chart"]
 
@@ -31,12 +33,13 @@ if TYPE_CHECKING:
 
 def group_chart(
     estimate: GroupEstimate, *, truth: ArrayLike | None = None, title: str, subtitle: str = "", level: float = 0.95
-) -> alt.LayerChart | alt.ConcatChart:
-    """The mean of each group with its interval, one small plot for each, all on one scale.
+) -> alt.LayerChart | alt.VConcatChart | alt.ConcatChart:
+    """The mean of each group with its interval.
 
+    Single numbers are the bars of one plot; of a few numbers each has a panel where the groups stand side by side.
     Matrices are heat maps of the means, with half the width of the interval written above, other arrays lines with
-    bands or, if short, points with bars; single numbers are the bars of one plot. Of many groups the largest are
-    shown, and the subtitle says so. Groups too small for a mean are named, and left empty.
+    bands: one small plot for each group, all on one scale. Of many groups the largest are shown, and the subtitle says
+    so. Groups too small for a mean are named, and left empty.
     """
     mean = estimate.mean
     panels = {"mean": mean, **dict(zip(("lower", "upper"), estimate.confidence_interval(level), strict=True))}
@@ -54,9 +57,13 @@ def group_chart(
         shown = np.sort(np.argsort(-estimate.counts, kind="stable")[:most])
         notes.append(f"{most} of {len(mean):,} groups are shown, the largest")
     panels = {name: values[shown] for name, values in panels.items()}
-    names = [estimate.names[place] for place in shown.tolist()]
+    names = drawn_names(estimate.names[place] for place in shown.tolist())
     if single:
         return bar_chart(_bars(names, panels), axis="Mean", level=level, title=title, subtitle=notes)
+    if mean[0].size <= _FEW:
+        return panels_chart(
+            _side_by_side(estimate, names, panels, shown), axis="Mean", level=level, title=title, subtitle=notes
+        )
     sizes = [
         "too few users" if few else f"{size:,.0f} users"
         for few, size in zip(estimate.too_few[shown].tolist(), estimate.counts[shown].tolist(), strict=True)
@@ -66,7 +73,7 @@ def group_chart(
         columns = 5 if truth is None else 4
         notes.append(f"Above each group its size, and half the width of its {100 * level:.4g} % intervals, on average")
     else:
-        plots = _lines(names, sizes, panels, estimate.columns)
+        plots = _lines(names, sizes, panels)
         columns = 3
         notes.append(
             f"With {100 * level:.4g} % intervals; above each group its size"
@@ -75,6 +82,27 @@ def group_chart(
     return alt.ConcatChart(
         concat=plots, columns=min(columns, len(plots)), title=heading(title, notes), spacing=20, config=config()
     )
+
+
+def _side_by_side(
+    estimate: GroupEstimate, names: Sequence[str], panels: _Panels, shown: NDArray[np.intp]
+) -> list[Panel]:
+    """A panel for each number, with all groups in it, and how large they are."""
+    size = panels["mean"][0].size
+    few = estimate.too_few[shown].tolist()
+    labels = [f"{name} ({size:,.0f})" for name, size in zip(names, estimate.counts[shown].tolist(), strict=True)]
+    flat = {("value" if name == "mean" else name): v.reshape(len(labels), size) for name, v in panels.items()}
+    return [
+        Panel(
+            [
+                {"label": label, "note": "too few users" if few[group] else ""}
+                | {name: float(v) if np.isfinite(v := values[group, entry]) else None for name, values in flat.items()}
+                for group, label in enumerate(labels)
+            ],
+            name if estimate.columns is not None else f"Entry {name}",
+        )
+        for entry, name in enumerate(drawn_names(entry_names(estimate, range(size))))
+    ]
 
 
 def _bars(names: Sequence[str], panels: _Panels) -> list[dict[str, Any]]:
@@ -125,49 +153,34 @@ def _heat_map(values: _Floats, title: alt.TitleParams, colours: alt.Scale) -> al
     )
 
 
-def _lines(names: Sequence[str], sizes: Sequence[str], panels: _Panels, columns: Sequence[str] | None) -> list[_Plot]:
+def _lines(names: Sequence[str], sizes: Sequence[str], panels: _Panels) -> list[_Plot]:
     flat = {name: values.reshape(len(names), -1) for name, values in panels.items()}
     size = flat["mean"].shape[1]
     step = -(-size // _MOST_POINTS)
-    few = size <= _FEW
     inside = np.concatenate([values[np.isfinite(values)] for values in flat.values()])
     domain = [float(inside.min()), float(inside.max())] if inside.size else [0.0, 1.0]
     scale = alt.Scale(domain=domain, nice=True, zero=False)
-    order = list(columns) if columns is not None and few else list(range(size))
     plots: list[_Plot] = []
     for place, (name, users) in enumerate(zip(names, sizes, strict=True)):
         rows = [
-            {"coordinate": order[index]}
+            {"coordinate": index}
             | {series: float(v) if np.isfinite(v := values[place, index]) else None for series, values in flat.items()}
             for index in range(0, size, step)
         ]
-        x: alt.X = (
-            alt.X("coordinate:O", title=None, sort=order, axis=alt.Axis(labelAngle=0 if columns is None else -40))
-            if few
-            else alt.X("coordinate:Q", title=None, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=4))
-        )
+        axis = alt.Axis(grid=False, tickCount=4)
+        x = alt.X("coordinate:Q", title=None, scale=alt.Scale(nice=False), axis=axis)
         base = alt.Chart().encode(x=x)
 
         def y(field: str) -> alt.Y:
             return alt.Y(f"{field}:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
 
         until = alt.Y2("upper:Q")
-        if few:
-            layers = [
-                base.mark_rule(strokeWidth=3, color=BLUE).encode(y=y("lower"), y2=until),
-                base.mark_point(filled=True, size=80, opacity=1, color=BLUE).encode(y=y("mean")),
-            ]
-        else:
-            layers = [
-                base.mark_area(opacity=0.3, color=BLUE).encode(y=y("lower"), y2=until),
-                base.mark_line(strokeWidth=2, color=BLUE).encode(y=y("mean")),
-            ]
+        layers = [
+            base.mark_area(opacity=0.3, color=BLUE).encode(y=y("lower"), y2=until),
+            base.mark_line(strokeWidth=2, color=BLUE).encode(y=y("mean")),
+        ]
         if "truth" in flat:
-            mark = (
-                base.mark_tick(thickness=3, size=20, opacity=1, color=BLACK)
-                if few
-                else base.mark_line(strokeWidth=1.5, strokeDash=[5, 4], color=BLACK)
-            )
+            mark = base.mark_line(strokeWidth=1.5, strokeDash=[5, 4], color=BLACK)
             layers.append(mark.encode(y=y("truth")))
         plots.append(
             alt.LayerChart(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from shufflesum._checks import check_choice, check_number, check_size
+from shufflesum._rounding import upwards
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine.composition import MOST_COMPOSITIONS
 
@@ -79,3 +80,12 @@ class Guarantee:
     def honest_users(self) -> int:
         """The users whose noise the guarantee counts on."""
         return honest_users(self.users, self.honest_fraction)
+
+    @property
+    def in_words(self) -> str:
+        """Never without the conditions it rests on, where they are not the usual ones."""
+        if self.accountant == "none":
+            return "none"
+        rounds = "" if self.rounds == 1 else f" over {self.rounds:,} rounds"
+        honest = "" if self.honest_fraction == 1 else f" if {self.honest_users:,} users are honest"
+        return f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)}{rounds}{honest}"

@@ -7,10 +7,12 @@ handed on as reports. A single client and a simulated crowd are the same code wi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from shufflesum._compiled import can_compile, uncompiled
 from shufflesum.domain import Missing
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
@@ -42,7 +44,8 @@ class Randomizer:
     Values out of bounds, NaN and infinities are refused unless `clip` moves values to the nearest bound and
     `missing="midpoint"` puts the middle of the bounds where a value is missing (which pulls the estimate towards that
     middle by the fraction missing). Randomness is secure unless a source is given, as tests do. Reports are for one
-    round of the plan, `round_number`.
+    round of the plan, `round_number`. With `compiled=False` kernels run as plain Python, by the same law, bit for bit:
+    for a few rows that is quicker than compiling, and it is what happens where numba is not installed.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Randomizer:
         missing: Missing = "refuse",
         source: RandomSource | None = None,
         round_number: int = 1,
+        compiled: bool | None = None,
     ) -> None:
         check_plan(plan)
         plan.check_round(round_number)
@@ -62,6 +66,7 @@ class Randomizer:
         self._domain = plan.domain.of_round(round_number)
         self._clip = clip
         self._missing = missing
+        self.compiled = can_compile() if compiled is None else compiled
         self._encoder = plan.mechanism.encoder(self._domain, source or SecureSource())
 
     def randomize(self, arrays: Any) -> Reports:
@@ -86,5 +91,10 @@ class Randomizer:
             yield self._randomize_block(rows[start : start + size], first_row + start)
 
     def _randomize_block(self, rows: Any, first_row: int) -> Reports:
-        prepared = self._domain.prepare(rows, first_row, clip=self._clip, missing=self._missing)
-        return Reports(self.plan.id, self._encoder.encode(prepared, first_row), self.round_number)
+        with self.kernels():
+            prepared = self._domain.prepare(rows, first_row, clip=self._clip, missing=self._missing)
+            return Reports(self.plan.id, self._encoder.encode(prepared, first_row), self.round_number)
+
+    def kernels(self) -> AbstractContextManager[None]:
+        """Within it kernels run as here: compiled, or as plain Python."""
+        return nullcontext() if self.compiled else uncompiled()

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from shufflesum.errors import MissingExtraError
 
-__all__ = ["require_service"]
+__all__ = ["require_client", "require_service"]
 
 _LIBRARIES = ("httpx", "httptools", "prometheus_client", "starlette", "structlog", "uvicorn")
 
@@ -16,6 +16,13 @@ def require_service() -> None:
     for name in _LIBRARIES:
         if find_spec(name) is None:
             raise MissingExtraError(
-                "missing-extra",
-                f"client and servers need {name}, which is not installed: pip install 'shufflesum[service]'",
+                "missing-extra", f"servers need {name}, which is not installed: pip install 'shufflesum[service]'"
             )
+
+
+def require_client() -> None:
+    """The same for a client."""
+    if find_spec("httpx") is None:
+        raise MissingExtraError(
+            "missing-extra", "a client needs httpx, which is not installed: pip install 'shufflesum[client]'"
+        )

@@ -1,22 +1,35 @@
 """Reading users' data from files in batches, and writing estimates whole or not at all."""
 
 from shufflesum.tables.columns import LabelColumn
+from shufflesum.tables.dialect import TEXT, Dialect, suffix_of
+from shufflesum.tables.places import Address, Place, local_path, place, unread, visible
 from shufflesum.tables.readers import READABLE, Table, column_names, open_table
-from shufflesum.tables.rows import check_shape, option_of, rows_of, table_selection
-from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
+from shufflesum.tables.rows import check_shape, located, option_of, rows_of, table_selection
+from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, warnings_to_json, write_estimate
 
 __all__ = [
     "READABLE",
+    "TEXT",
     "WRITABLE",
+    "Address",
+    "Dialect",
     "LabelColumn",
+    "Place",
     "StagedOutputs",
     "Table",
     "check_shape",
     "column_names",
     "estimate_to_json",
+    "local_path",
+    "located",
     "open_table",
     "option_of",
+    "place",
     "rows_of",
+    "suffix_of",
     "table_selection",
+    "unread",
+    "visible",
+    "warnings_to_json",
     "write_estimate",
 ]

@@ -58,10 +58,10 @@ def choose_columns(
     ``0:100``. All columns but those of users and labels are numbers unless ``columns`` says otherwise. What a plan
     calls its columns (``planned``) is taken unasked, and no other is; files without names pass.
     """
-    names = None if isinstance(available, int) else tuple(available)
-    width = available if isinstance(available, int) else len(available)
-    user = None if user_column is None else _find(where, names, width, user_column, "--user-column")
-    label = None if labels is None else _label_position(where, names, width, labels, user)
+    file = _File(where, available if isinstance(available, int) else tuple(available))
+    names, width = file.names, file.width
+    user = None if user_column is None else _find(file, user_column, "--user-column")
+    label = None if labels is None else _label_position(file, labels, user)
     if labels is not None and not labels.numbers:
         if columns is not None:
             raise ParameterError(
@@ -81,7 +81,7 @@ def choose_columns(
         raise ParameterError(
             "missing-argument", "--columns is empty; name at least one column, or leave it out to take all of them"
         )
-    chosen = _numbers(where, names, width, columns, {user: "user", label: "label"})
+    chosen = _numbers(file, columns, {user: "user", label: "label"})
     if planned is not None and names is not None and tuple(names[position] for position in chosen) != tuple(planned):
         raise DataError(
             "other-columns",
@@ -91,13 +91,24 @@ def choose_columns(
     return ColumnChoice(chosen, user, label)
 
 
-def _numbers(
-    where: str, names: tuple[str, ...] | None, width: int, columns: Sequence[str], taken: dict[int | None, str]
-) -> tuple[int, ...]:
+class _File:
+    """The columns of a file; where they have names, each is found at once, however many there are."""
+
+    def __init__(self, where: str, available: tuple[str, ...] | int) -> None:
+        self.where = where
+        self.names = None if isinstance(available, int) else available
+        self.width = available if isinstance(available, int) else len(available)
+        self.places: dict[str, list[int]] = {}
+        for place, name in enumerate(self.names or ()):
+            self.places.setdefault(name, []).append(place)
+
+
+def _numbers(file: _File, columns: Sequence[str], taken: dict[int | None, str]) -> tuple[int, ...]:
     """The positions of columns of numbers, each once, none of them taken for something else."""
+    names = file.names
     chosen: list[int] = []
     for text in columns:
-        chosen.extend(_find_range(where, names, width, text))
+        chosen.extend(_find_range(file, text))
     for position in chosen:
         if position in taken:
             column = repr(names[position]) if names else str(position)
@@ -112,22 +123,20 @@ def _numbers(
     return tuple(chosen)
 
 
-def _label_position(
-    where: str, names: tuple[str, ...] | None, width: int, labels: LabelColumn, user: int | None
-) -> int:
-    name = labels.column
+def _label_position(file: _File, labels: LabelColumn, user: int | None) -> int:
+    where, names, name = file.where, file.names, labels.column
     if labels.planned is not None and names is not None:
         _refuse_others(where, [labels.planned], names if name is None else [name])
         name = labels.planned
     if name is not None:
-        position = _find(where, names, width, name, labels.option)
+        position = _find(file, name, labels.option)
         if position == user:
             raise ParameterError(
                 "conflicting-arguments", f"{labels.option} names the user column {name!r}, which is not data"
             )
         return position
     hidden = {} if names is None else {place for place, text in enumerate(names) if PANDAS_INDEX.fullmatch(text)}
-    others = [position for position in range(width) if position != user and position not in hidden]
+    others = [position for position in range(file.width) if position != user and position not in hidden]
     if len(others) != 1 or labels.numbers:
         raise ParameterError(
             "missing-argument",
@@ -139,7 +148,8 @@ def _label_position(
 
 
 def _refuse_others(where: str, planned: Sequence[str], names: Sequence[str]) -> None:
-    lacking = next((name for name in planned if name not in names), None)
+    known = set(names)
+    lacking = next((name for name in planned if name not in known), None)
     if lacking is not None:
         raise DataError(
             "other-columns",
@@ -148,22 +158,23 @@ def _refuse_others(where: str, planned: Sequence[str], names: Sequence[str]) -> 
         )
 
 
-def _find_range(where: str, names: tuple[str, ...] | None, width: int, text: str) -> Sequence[int]:
-    match = _RANGE.fullmatch(text)
-    if match is None or (names is not None and text in names):
-        return (_find(where, names, width, text, "--columns"),)
+def _find_range(file: _File, text: str) -> Sequence[int]:
+    match, width = _RANGE.fullmatch(text), file.width
+    if match is None or text in file.places:
+        return (_find(file, text, "--columns"),)
     start, stop = int(match[1] or 0), int(match[2] or width)
     if not 0 <= start < stop <= width:
         raise FileError(
             "unknown-column",
-            f"{where}: --columns {text} is no range of its {width} columns; "
+            f"{file.where}: --columns {text} is no range of its {width} columns; "
             f"give first:last+1 with 0 <= first < last+1 <= {width}",
         )
     return range(start, stop)
 
 
-def _find(where: str, names: tuple[str, ...] | None, width: int, text: str, option: str) -> int:
-    if names is None:
+def _find(file: _File, text: str, option: str) -> int:
+    where, width = file.where, file.width
+    if file.names is None:
         if not is_position(text):
             raise FileError(
                 "unknown-column",
@@ -176,16 +187,19 @@ def _find(where: str, names: tuple[str, ...] | None, width: int, text: str, opti
                 f"{where}: {option} {text} is past its last column; positions go from 0 to {width - 1}",
             )
         return int(text)
-    if text not in names:
+    places = file.places.get(text, ())
+    if not places:
         hint = f", or {text}:{int(text) + 1} for a position" if is_position(text) and option == "--columns" else ""
-        raise FileError("unknown-column", f"{where}: no column is named {text!r}; {option} may be {_some(names)}{hint}")
-    if names.count(text) > 1:
+        raise FileError(
+            "unknown-column", f"{where}: no column is named {text!r}; {option} may be {_some(file.names)}{hint}"
+        )
+    if len(places) > 1:
         raise FileError(
             "ambiguous-column",
-            f"{where}: {names.count(text)} columns are named {text!r}; rename all but one, "
+            f"{where}: {len(places)} columns are named {text!r}; rename all but one, "
             "or choose data columns by a range of positions such as --columns 0:3",
         )
-    return names.index(text)
+    return places[0]
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -1,10 +1,10 @@
-"""Parquet files: columns of numbers or one of lists of numbers, a column of labels, or both."""
+"""Parquet and Arrow files: columns of numbers or one of lists of numbers, a column of labels, or both."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from shufflesum.domain.frames import PANDAS_INDEX
 from shufflesum.errors import FileError
 from shufflesum.tables.columns import ColumnChoice, LabelColumn, choose_columns
 from shufflesum.tables.labels import as_labels, check_label_type, is_text
+from shufflesum.tables.places import Place
+from shufflesum.tables.record_files import describe, stream
 from shufflesum.tables.users import as_text, refuse_repeated_users
 
 __all__ = ["LabelTable", "ListTable", "ParquetTable", "open_parquet"]
@@ -28,7 +30,7 @@ _LABELS_PER_BATCH = 1 << 18
 class ParquetTable:
     """Numeric columns, one row per user; nulls are NaN."""
 
-    path: Path
+    path: Place
     names: tuple[str, ...]
     rows: int
     dtype: np.dtype[Any]
@@ -52,13 +54,14 @@ class ParquetTable:
 
     def batches(self) -> Iterator[NDArray[Any]]:
         """Read the file from its start."""
-        return map(self.block, _stream(self.path, self.names, self.rows_per_batch))
+        return map(self.block, stream(self.path, self.names, self.rows_per_batch))
 
     def block(self, batch: Any, first_row: int = 0) -> NDArray[Any]:
         """The numbers in a record batch."""
         block = np.empty((len(batch), len(self.names)), self.dtype)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))  # by name, each is searched for among all
         for index, name in enumerate(self.names):
-            block[:, index] = arrow_floats(batch.column(name))
+            block[:, index] = arrow_floats(columns[name])
         return block
 
     def users(self) -> Iterator[Any]:
@@ -70,7 +73,7 @@ class ParquetTable:
 class LabelTable:
     """A column of labels, and the numbers beside it where there are some."""
 
-    path: Path
+    path: Place
     label_name: str
     rows: int
     lists: bool = False
@@ -92,12 +95,12 @@ class LabelTable:
     def batches(self) -> Iterator[Any]:
         """Read the file from its start."""
         if self.numbers is None:
-            for batch in _stream(self.path, (self.label_name,), _LABELS_PER_BATCH, self.coded):
+            for batch in stream(self.path, (self.label_name,), _LABELS_PER_BATCH, self.coded):
                 yield as_labels(batch.column(0), lists=self.lists)
             return
         first_row = 0
         columns = (self.label_name, *self.numbers.columns)
-        for batch in _stream(self.path, columns, self.numbers.rows_per_batch, self.coded):
+        for batch in stream(self.path, columns, self.numbers.rows_per_batch, self.coded):
             yield batch.column(self.label_name), self.numbers.block(batch, first_row)
             first_row += len(batch)
 
@@ -110,7 +113,7 @@ class LabelTable:
 class ListTable:
     """One column of lists of equal length, one list per user; nulls are NaN."""
 
-    path: Path
+    path: Place
     column: str
     rows: int
     length: int
@@ -136,7 +139,7 @@ class ListTable:
     def batches(self) -> Iterator[NDArray[Any]]:
         """Read the file from its start; refuses a list of another length."""
         rows = 0
-        for batch in _stream(self.path, self.columns, self.rows_per_batch):
+        for batch in stream(self.path, self.columns, self.rows_per_batch):
             yield self.block(batch, rows)
             rows += len(batch)
 
@@ -161,15 +164,14 @@ class ListTable:
 
 
 def open_parquet(
-    path: Path,
+    path: Place,
     columns: Sequence[str] | None,
     user_column: str | None,
     labels: LabelColumn | None = None,
     planned: Sequence[str] | None = None,
 ) -> ParquetTable | ListTable | LabelTable:
     """Choose the columns from the file's schema, and check the users if their column is named."""
-    with _opened(path) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
+    schema, rows = describe(path)
     if rows == 0:
         raise FileError("no-rows", f"{path}: has no rows; it must hold one row per user")
     choice = choose_columns(str(path), schema.names, columns, user_column, labels, planned)
@@ -178,7 +180,7 @@ def open_parquet(
     if labels is None or choice.label is None:
         return _numbers(path, schema, rows, choice, columns, user_column)
     name = schema.names[choice.label]
-    _refuse_ambiguous(path, schema, name)
+    _refuse_ambiguous(path, schema, [name])
     check_label_type(f"{path}: column {name!r}", schema.field(name).type, lists=labels.lists)
     numbers = _numbers(path, schema, rows, choice, columns, user_column) if labels.numbers else None
     coded = (name,) if is_text(schema.field(name).type) else ()
@@ -186,7 +188,7 @@ def open_parquet(
 
 
 def _numbers(
-    path: Path,
+    path: Place,
     schema: Any,
     rows: int,
     choice: ColumnChoice,
@@ -198,10 +200,11 @@ def _numbers(
 
     types = pa.types
     # pandas keeps its row labels under such names; they are data only if asked for.
-    data = [p for p in choice.data if columns is not None or not PANDAS_INDEX.fullmatch(schema.names[p])]
-    fields = [schema.field(position) for position in data]
+    fields = [schema.field(position) for position in choice.data]
+    if columns is None:
+        fields = [field for field in fields if not PANDAS_INDEX.fullmatch(field.name)]
+    _refuse_ambiguous(path, schema, [field.name for field in fields])
     for field in fields:
-        _refuse_ambiguous(path, schema, field.name)
         if not (is_arrow_number(field.type) or is_arrow_list(field.type)):
             raise FileError(
                 "not-numbers",
@@ -226,39 +229,19 @@ def _numbers(
     return ParquetTable(path, tuple(field.name for field in fields), rows, dtype, user_column)
 
 
-def _refuse_ambiguous(path: Path, schema: Any, name: str) -> None:
-    if schema.names.count(name) > 1:
-        raise FileError("ambiguous-column", f"{path}: several columns are named {name!r}; rename all but one of them")
+def _refuse_ambiguous(path: Place, schema: Any, names: Sequence[str]) -> None:
+    counts = Counter(schema.names)
+    if (twice := next((name for name in names if counts[name] > 1), None)) is not None:
+        raise FileError("ambiguous-column", f"{path}: several columns are named {twice!r}; rename all but one of them")
 
 
-def _users(path: Path, user_column: str | None) -> Iterator[Any]:
+def _users(path: Place, user_column: str | None) -> Iterator[Any]:
     if user_column is not None:
-        for batch in _stream(path, (user_column,), _USERS_PER_BATCH):
+        for batch in stream(path, (user_column,), _USERS_PER_BATCH):
             yield batch.column(0)
 
 
-def _opened(path: Path, coded: Sequence[str] = ()) -> Any:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        return parquet.ParquetFile(path, memory_map=True, read_dictionary=list(coded))
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-
-
-def _stream(path: Path, names: Sequence[str], rows_at_once: int, coded: Sequence[str] = ()) -> Iterator[Any]:
-    """Record batches of these columns; `coded` columns of text come as the dictionaries that they are in the file."""
-    import pyarrow as pa
-
-    with _opened(path, coded) as file:
-        try:
-            yield from file.iter_batches(batch_size=rows_at_once, columns=list(names))
-        except (pa.ArrowException, OSError) as error:
-            raise _damaged(path, error) from error
-
-
-def _list_length(path: Path, field: Any) -> int:
+def _list_length(path: Place, field: Any) -> int:
     import pyarrow as pa
     from pyarrow import compute
 
@@ -267,7 +250,7 @@ def _list_length(path: Path, field: Any) -> int:
     else:
         lengths = (
             compute.list_value_length(batch.column(field.name)).drop_null()
-            for batch in _stream(path, (field.name,), 1024)
+            for batch in stream(path, (field.name,), 1024)
         )
         length = next((found[0].as_py() for found in lengths if len(found)), 0)
     if length == 0:
@@ -275,11 +258,3 @@ def _list_length(path: Path, field: Any) -> int:
             "wrong-shape", f"{path}, column {field.name!r}: its lists are empty; each must hold one user's numbers"
         )
     return length
-
-
-def _damaged(path: Path, error: Exception) -> FileError:
-    return FileError(
-        "damaged",
-        f"{path}: cannot be read as Parquet ({error}); it may be cut short, damaged or "
-        "of another format: write it again",
-    )

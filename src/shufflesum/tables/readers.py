@@ -1,4 +1,4 @@
-"""Files of users' data, read in batches: CSV, Parquet, .npy and .npz behind one interface."""
+"""Files of users' data, read in batches: CSV, Parquet, Arrow, .npy and .npz behind one interface."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from shufflesum.errors import FileError, MissingExtraError, ParameterError
 from shufflesum.tables.arrays import open_npy, open_npz
 from shufflesum.tables.columns import LabelColumn
 from shufflesum.tables.delimited import open_csv
+from shufflesum.tables.dialect import TEXT, Dialect, suffix_of
 from shufflesum.tables.parquet import open_parquet
+from shufflesum.tables.places import Address, Place, place, unread
+from shufflesum.tables.record_files import ARROW_FILES
 
 __all__ = ["READABLE", "Table", "column_names", "open_table"]
 
-READABLE = (".csv", ".parquet", ".npy", ".npz")
+READABLE = (*TEXT, ".parquet", *ARROW_FILES, ".npy", ".npz")
+"""How the names of files end; those of text may be compressed, as .csv.gz."""
 
 
 class Table(Protocol):
@@ -51,7 +55,7 @@ class Table(Protocol):
 
 
 def open_table(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Address,
     *,
     columns: Sequence[str] | None = None,
     header: bool | None = None,
@@ -59,56 +63,63 @@ def open_table(
     array: str | None = None,
     labels: LabelColumn | None = None,
     planned: Sequence[str] | None = None,
+    dialect: Dialect | None = None,
 ) -> Table:
-    """Open a file of users' data by its suffix: .csv, .parquet, .npy or .npz.
+    """Open a file of users' data by its suffix: .csv or .tsv (also compressed), .parquet, .arrow or .feather (Arrow
+    IPC), .npy or .npz.
 
-    ``columns`` chooses data columns of a CSV or Parquet file (names, positions where there are no names,
+    ``columns`` chooses data columns of a CSV, Parquet or Arrow file (names, positions where there are no names,
     ranges of positions such as ``0:100``). ``header`` overrides the guess that a first CSV line of numbers is
     data. ``user_column`` names the column that tells users apart: it is no data, and a user with two rows is
     refused. ``array`` chooses one of several arrays in an .npz file. ``labels`` says which column holds labels,
-    and ``planned`` what a plan calls the columns of numbers. An option that means nothing for the format is refused.
+    and ``planned`` what a plan calls the columns of numbers. ``dialect`` says how a text file is written, where that is
+    not to be found out. An option that means nothing for the format is refused. The file may be at an address such as
+    s3://bucket/users.csv, see `tables.places`.
     """
-    path = Path(path)
+    path = place(path)
     if path.is_dir():
         raise FileError(
             "unreadable",
             f"{path}: is not a regular file but a folder; give the path of a {', '.join(READABLE)} file "
             "(folders are for shufflesum randomize)",
         )
-    kind = path.suffix.lower()
+    kind = suffix_of(path)
     if kind not in READABLE:
         raise FileError(
             "unknown-file-type", f"{path}: files ending in {kind!r} cannot be read; allowed are {', '.join(READABLE)}"
         )
     given = {"--columns": columns, "--header": header, "--user-column": user_column, "--array": array}
+    given |= (dialect or Dialect()).given
     if labels is not None:
         given[labels.option] = labels.column if kind in (".npy", ".npz") else None
         _refuse_without_columns(path, kind, labels)
+    text = {"--columns", "--header", "--user-column", *Dialect().given}
     useful = {
-        ".csv": {"--columns", "--header", "--user-column"},
-        ".parquet": {"--columns", "--user-column"},
+        ".csv": text,
+        ".tsv": text,
         ".npy": set[str](),
         ".npz": {"--array"},
-    }[kind]
+    }.get(kind, {"--columns", "--user-column"})
     for option, value in given.items():
         if value is not None and option not in useful:
-            formats = {"--header": "CSV", "--array": ".npz"}.get(option, "CSV and Parquet")
+            formats = "CSV, Parquet and Arrow" if option in ("--columns", "--user-column") else "CSV"
+            formats = ".npz" if option == "--array" else formats
             raise ParameterError(
                 "impossible-combination", f"{path}: {option} is for {formats} files; leave it out for {kind}"
             )
     try:
         if not path.is_file():
             problem = "is not a regular file" if path.exists() else "does not exist"
-            raise FileError("unreadable", f"{path}: {problem}; give the path of a {', '.join(READABLE)} file")
+            raise FileError(unread(path), f"{path}: {problem}; give the path of a {', '.join(READABLE)} file")
         if path.stat().st_size == 0:
             raise FileError("no-rows", f"{path}: is empty; it must hold one row per user")
         if kind == ".npy":
-            return open_npy(path, as_labels=labels is not None)
+            return open_npy(_here(path), as_labels=labels is not None)
         if kind == ".npz":
-            return open_npz(path, array, as_labels=labels is not None)
+            return open_npz(_here(path), array, as_labels=labels is not None)
         _require_arrow(kind)
-        if kind == ".csv":
-            return open_csv(path, columns, header, user_column, labels, planned)
+        if kind in TEXT:
+            return open_csv(path, columns, header, user_column, labels, planned, dialect)
         return open_parquet(path, columns, user_column, labels, planned)
     except FileError:
         raise
@@ -125,12 +136,21 @@ def column_names(table: Table) -> tuple[str, ...] | None:
     return (*(() if table.label_name is None else (table.label_name,)), *(table.names or ()))
 
 
-def _refuse_without_columns(path: Path, kind: str, labels: LabelColumn) -> None:
+def _refuse_without_columns(path: Place, kind: str, labels: LabelColumn) -> None:
     if labels.numbers and kind in (".npy", ".npz"):
         raise ParameterError(
             "impossible-combination",
-            f"{path}: {labels.option} needs columns, which {kind} files have not: use CSV or Parquet",
+            f"{path}: {labels.option} needs columns, which {kind} files have not: use CSV, Parquet or Arrow",
         )
+
+
+def _here(path: Place) -> Path:
+    if isinstance(path, Path):
+        return path
+    raise ParameterError(
+        "impossible-combination",
+        f"{path}: {path.suffix} files are read on this machine only; copy it, or keep it there as Parquet",
+    )
 
 
 def _require_arrow(kind: str) -> None:

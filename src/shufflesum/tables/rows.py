@@ -10,9 +10,11 @@ from typing import Any
 from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Rows
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.tables.columns import LabelColumn
+from shufflesum.tables.delimited import DelimitedTable
+from shufflesum.tables.places import Address
 from shufflesum.tables.readers import Table
 
-__all__ = ["check_shape", "option_of", "rows_of", "table_selection"]
+__all__ = ["check_shape", "located", "option_of", "rows_of", "table_selection"]
 
 
 def option_of(domain: Domain) -> str:
@@ -57,7 +59,7 @@ def table_selection(
     return {"columns": columns, "labels": labels, "planned": domain.box.columns if isinstance(domain, Groups) else None}
 
 
-def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], domain: Domain) -> None:
+def check_shape(where: str | os.PathLike[str] | Address, shape: tuple[int, ...], domain: Domain) -> None:
     """Refuse rows of numbers that are neither arrays of the domain nor, as long as one, its entries in a row."""
     match domain:
         case Ball() | Box():
@@ -81,6 +83,13 @@ def check_shape(where: str | os.PathLike[str], shape: tuple[int, ...], domain: D
 def rows_of(table: Table, domain: Domain) -> Iterator[Rows]:
     """The batches of a table as the domain takes them, each with a length and slices; see `check_shape`."""
     return (domain.rows(_fitted(batch, domain)) for batch in table.batches())
+
+
+def located(error: DataError, where: str | os.PathLike[str] | Address, table: Table) -> DataError:
+    """The error with the file's name, and of a file of text the line."""
+    if error.row is None or not isinstance(table, DelimitedTable):
+        return error.at(where)
+    return error.at(f"{where}, line {table.line_of(error.row)}")
 
 
 def _fitted(batch: Any, domain: Domain) -> Any:

@@ -47,6 +47,7 @@ def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int
                 "missing-value",
                 f"{where}: data row {row} (counted from 0) has no user in column {column!r}; "
                 "fill it in or remove the row: one row is one user",
+                row=row,
             )
         kept.append(array)
         rows += len(array)
@@ -65,8 +66,9 @@ def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int
         repeated = counts.filter(compute.greater(counts.field("counts"), 1))[0]
         raise DataError(
             "repeated-user",
-            f"{where}: user {repeated['values'].as_py()!r} has {repeated['counts'].as_py()} rows; with "
+            f"{where}: a user has {repeated['counts'].as_py()} rows; with "
             f"--user-column {column} each user has one. Combine each user's rows first, by their average or "
             f"sum (a group-by on {column!r}); leave --user-column out only if you want a guarantee per row",
+            value=repr(repeated["values"].as_py()),
         )
     return rows

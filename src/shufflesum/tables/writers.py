@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from shufflesum._machine import sync
 from shufflesum.errors import FileError, MissingExtraError
 from shufflesum.estimate import Released
-from shufflesum.tables.contents import contents_of
+from shufflesum.estimate.contents import columns_of, contents_of
+from shufflesum.tables.places import local_path
 
-__all__ = ["WRITABLE", "StagedOutputs", "estimate_to_json", "write_estimate"]
+__all__ = ["WRITABLE", "StagedOutputs", "estimate_to_json", "warnings_to_json", "write_estimate"]
 
 WRITABLE = (".json", ".csv", ".parquet", ".npz")
 
@@ -38,7 +39,7 @@ class StagedOutputs:
 
     def stage(self, path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
         """Check that ``path`` can be written; return the temporary path, of the same suffix, to write to."""
-        given = Path(path)
+        given = local_path(path)
         if given.suffix.lower() not in suffixes:
             raise FileError(
                 "unknown-file-type",
@@ -53,16 +54,17 @@ class StagedOutputs:
             problem = "is write-protected" if final.is_file() else "is not a regular file"
             raise FileError("unwritable", f"{given}: {problem}; choose another output file")
         temporary = final.with_name(f".{final.stem[:100]}.{secrets.token_hex(6)}{final.suffix}")
+        self._moves[final] = temporary  # before it is there: an interrupt between the two would leave it behind
         try:
             # Opened like any new file, so that it gets the permissions the user's umask asks for.
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         except OSError as error:
+            del self._moves[final]
             raise FileError(
                 "unwritable",
                 f"{given}: cannot be written: {error.strerror}; choose an output in a folder that exists "
                 "and that you may write to",
             ) from error
-        self._moves[final] = temporary
         return temporary
 
     def write(self, staged: Path, text: str) -> None:
@@ -127,9 +129,15 @@ def estimate_to_json(estimate: Released, level: float = 0.95, names: Sequence[st
             "users": int(estimate.users),
             "rejected_reports": int(estimate.rejected),
             "guarantee_holds": estimate.guarantee_holds,
+            "warnings": warnings_to_json(estimate),
         }
         | ({} if estimate.broken is None else {"why_broken": estimate.broken})
     )
+
+
+def warnings_to_json(estimate: Released) -> list[dict[str, str]]:
+    """What deserves a second look, for programs and for people."""
+    return [{"problem": each.problem, "message": str(each)} for each in estimate.warnings]
 
 
 def write_estimate(
@@ -170,7 +178,7 @@ def _write_json(path: Path, estimate: Released, level: float, names: Sequence[st
 
 
 def _write_csv(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
-    columns = _columns(estimate, level, names)
+    columns = columns_of(estimate, level, names)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
@@ -184,7 +192,7 @@ def _write_parquet(path: Path, estimate: Released, level: float, names: Sequence
 
     columns = {
         name: pa.array(column, pa.int64() if name == "report_count" else None, from_pandas=True)
-        for name, column in _columns(estimate, level, names).items()
+        for name, column in columns_of(estimate, level, names).items()
     }
     metadata = {
         "plan": json.dumps(estimate.plan.summary()),
@@ -212,13 +220,6 @@ def _write_npz(path: Path, estimate: Released, level: float, names: Sequence[str
     }
     with path.open("wb") as file:
         np.savez(file, **arrays)
-
-
-def _columns(estimate: Released, level: float, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    columns = {name: np.ravel(column) for name, column in contents_of(estimate, level, names).columns.items()}
-    if not estimate.guarantee_holds:
-        columns["guarantee_holds"] = np.zeros(len(next(iter(columns.values()))), dtype=bool)
-    return columns
 
 
 def _as_lists(values: NDArray[Any]) -> Any:

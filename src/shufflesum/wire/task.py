@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -23,8 +23,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
+from shufflesum._compiled import uncompiled
 from shufflesum._documents import OtherFormatError, decode_once
-from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.protocol import shuffle
 from shufflesum.reports import Reports
@@ -34,6 +35,7 @@ from shufflesum.wire.sealing import SEALED_BYTES, WIRE_VERSION, seal_info, seal_
 from shufflesum.wire.workers import Opener
 
 __all__ = [
+    "UPLOAD_HEADER_BYTES",
     "UPLOAD_ID_BYTES",
     "Task",
     "TaskError",
@@ -50,6 +52,7 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MAX_NAME = 200
 _HEADER = struct.Struct(f">H32sI{UPLOAD_ID_BYTES}s")  # wire version, task id, round, upload id
 _VERSION = struct.Struct(">H")
+UPLOAD_HEADER_BYTES = _HEADER.size
 
 
 class TaskError(ShufflesumError, ValueError):
@@ -80,7 +83,8 @@ class Task:
     """What all parties of one deployment agree on; never changed.
 
     `analyzer_key` is the 32 bytes of the analyzer's public key, `shuffler` the URL that clients send to, `expires` the
-    moment (UTC, whole seconds) after which nobody sends or accepts. Making one verifies the plan's guarantee.
+    moment (UTC, whole seconds) after which nobody sends or accepts. Making one verifies the plan's guarantee, unless
+    told not to: then `verified` is false until `verify`, and servers, who release estimates, do that.
     """
 
     name: str
@@ -88,8 +92,9 @@ class Task:
     analyzer_key: bytes
     shuffler: str
     expires: datetime
+    verify_guarantee: InitVar[bool] = True
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, verify_guarantee: bool) -> None:
         """Refuse what could not be deployed."""
         _check_name(self.name)
         check_address("shuffler", self.shuffler)
@@ -98,7 +103,25 @@ class Task:
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
         check_public_key(self.analyzer_key)
         self.plan.check_sending()
-        self._verify_plan()
+        self._mark_verified(False)
+        if verify_guarantee:
+            self.verify()
+        elif self.plan.accountant == "none":
+            raise PlanError("no-guarantee", "this task's plan claims no privacy (accountant 'none'); nothing is sent")
+
+    def verify(self) -> None:
+        """Compute the plan's guarantee again, unless that was done, and refuse a claim that does not hold."""
+        if not self.verified:
+            self._verify_plan()
+            self._mark_verified(True)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the plan's guarantee was computed again in this process."""
+        return bool(self.__dict__["_verified"])
+
+    def _mark_verified(self, verified: bool) -> None:
+        self.__dict__["_verified"] = verified
 
     def _verify_plan(self) -> None:
         self.plan.verify()
@@ -152,10 +175,11 @@ class Task:
         return json.dumps({**self._content(), "id": self.id, "plan": self.plan.summary()}, indent=2, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
+    def from_json(cls, text: str | bytes, *, verify: bool = True) -> Self:
         """Read a task, compute its id and its plan's guarantee again, and refuse it where anything differs.
 
-        An expired task can be read: `expired_at` tells.
+        Without `verify` the guarantee is not computed, which takes seconds and numba: it is believed that whoever gave
+        the task has done so. All the rest must agree. An expired task can be read: `expired_at` tells.
         """
         try:
             file = decode_once(text, _TaskFile, FORMAT)
@@ -175,7 +199,14 @@ class Task:
                 analyzer_key=_from_hex(file.analyzer_key),
                 shuffler=file.shuffler,
                 expires=parse_time(file.expires),
+                verify_guarantee=verify,
             )
+        except MissingExtraError as error:
+            raise MissingExtraError(
+                "missing-extra",
+                f"the task's guarantee cannot be computed again: {error}; or read it with verify=False, as a client "
+                "may that believes whoever gave it the task",
+            ) from error
         except ShufflesumError as error:
             raise TaskError(error.problem, f"not a valid task: {error}") from error
         for name, true in {**task._content(), "id": task.id}.items():
@@ -188,14 +219,14 @@ class Task:
         return task
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
         """Read a task file; see `from_json`."""
         try:
             text = Path(path).read_bytes()
         except OSError as error:
             raise FileError("unreadable", f"cannot read task {path}: {error.strerror or error}") from error
         try:
-            return cls.from_json(text)
+            return cls.from_json(text, verify=verify)
         except TaskError as error:
             raise TaskError(error.problem, f"{path}: {error}") from error
 
@@ -253,7 +284,8 @@ class Upload:
                 f"{len(reports)} reports; an upload carries exactly the {task.plan.reports} reports of one user",
             )
         # In the order they were drawn, a report's place would tell the shuffler its block of coordinates.
-        mixed = encode_reports(shuffle(reports))
+        with uncompiled():  # so few that compiling would take longer
+            mixed = encode_reports(shuffle(reports))
         sealed = seal_many(mixed, task.public_key, seal_info(task.id, round_number))
         return Upload(task.id, round_number, secrets.token_bytes(UPLOAD_ID_BYTES), sealed.tobytes())
 

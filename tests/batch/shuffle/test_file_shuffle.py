@@ -62,6 +62,7 @@ def permutation_chance(folder: Path, layout: Layout, randomness: RandomSource, t
     return chi_square(observed, np.full(24, 1 / 24))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", [IN_MEMORY, SPILLED], ids=["in memory", "two buckets"])
 def test_every_permutation_of_four_reports_is_equally_likely_through_files(folder: Path, layout: Layout) -> None:
     """Chi-square over 24 permutations at false alarm 1e-6."""
@@ -75,6 +76,7 @@ def test_every_permutation_of_four_reports_is_equally_likely_in_many_shuffles(fo
     assert permutation_chance(folder, layout, SeededSource(2), 6000) > FALSE_ALARM
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "layout", [pytest.param(IN_MEMORY, marks=pytest.mark.slow), SPILLED], ids=["in memory", "two buckets"]
 )

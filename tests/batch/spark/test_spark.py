@@ -100,6 +100,30 @@ def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(spark.count(frame, PLAN).table, counted.table)
 
 
+def test_folders_repeated_are_left_as_they_are_and_hold_rows_without_statistics(session: Any, tmp_path: Path) -> None:
+    from shufflesum.batch import spark
+
+    rows = heartbeats(USERS, DIMENSION, seed=5)
+    (tmp_path / "users").mkdir()
+    (tmp_path / "users" / "none.parquet").touch()
+    parquet.write_table(
+        pa.table({f"c{number}": rows[:, number] for number in range(DIMENSION)}), tmp_path / "users" / "a.parquet"
+    )
+    made = []
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"none\.parquet"):
+            reports = spark.randomize_folder(tmp_path / "users", tmp_path / "reports", PLAN)
+        made.append((reports.identity, spark.shuffle_folder(tmp_path / "reports", tmp_path / "shuffled").identity))
+    assert made[0] == made[1]
+    with pytest.warns(UserWarning, match=r"none\.parquet"), refusal("exists", error=FileError):
+        spark.randomize_folder(tmp_path / "users", tmp_path / "reports", PLAN, clip=True)
+    again = spark.write(spark.read(session, tmp_path / "shuffled", "shuffled"), tmp_path / "again")
+    for file in (*reports.files, *open_dataset(tmp_path / "shuffled", stage="shuffled").files, *again.files):
+        column = parquet.ParquetFile(file.path)
+        assert column.schema.column(0).max_definition_level == 0  # no nulls, which take time to read
+        assert not column.metadata.row_group(0).column(0).is_stats_set
+
+
 def test_each_round_is_read_with_its_own_rotation_by_either_engine(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
@@ -368,7 +392,7 @@ def test_bad_input_leaves_nothing_behind(session: Any, tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "users.parquet")
     for options, refused in (
         ({"columns": ["x", "y"]}, ("missing-value",)),
-        ({"user_column": "who"}, ("repeated-user", "user 'a'")),
+        ({"user_column": "who"}, ("repeated-user", "'a'")),
     ):
         with refusal(*refused, error=DataError):
             spark.randomize_folder(tmp_path / "users.parquet", tmp_path / "reports", plan, **options)

@@ -120,13 +120,13 @@ def test_folders_of_labels_are_shared_with_the_local_engine(table: pa.Table, tmp
 @pytest.mark.parametrize(
     ("shape", "named", "problem", "facts", "error"),
     [
-        (ss.Categories(["yes", "no"]), {"label_column": "answer"}, "unknown-label", ["'unsure'"], DataError),
+        (ss.Categories(["yes", "no"]), {"label_column": "answer"}, "unknown-label", ["row"], DataError),
         (ss.Categories(["yes", "no"]), {}, "missing-argument", ["'answer'"], ParameterError),
         (ss.Categories(["yes", "no"]), {"label_column": "nowhere"}, "unknown-column", ["'nowhere'"], FileError),
         (ss.Categories(2), {"label_column": "ticked"}, "wrong-type", ["array<string>"], DataError),
         (ss.Categories(2, column="reply"), {}, "other-columns", ["'reply'"], DataError),
         (ss.Choices(["web", "mail"], most=2), {"label_column": "answer"}, "wrong-type", ["string"], DataError),
-        (ss.Choices(["web", "fax"], most=2), {"label_column": "ticked"}, "unknown-label", ["'mail'"], DataError),
+        (ss.Choices(["web", "fax"], most=2), {"label_column": "ticked"}, "unknown-label", ["row"], DataError),
         (
             ss.Groups(["DE", "FR"], 2),
             {"label_column": "country", "columns": ["x"]},

@@ -30,6 +30,15 @@ def test_without_java_it_says_so(tmp_path: Path) -> None:
 
 
 @NEEDS_JAVA
+def test_settings_of_spark_can_be_given() -> None:
+    from shufflesum.batch import spark
+
+    session = spark.session("local[1]", {"spark.sql.shuffle.partitions": "3", "spark.app.name": "ours"})
+    assert session.conf.get("spark.sql.shuffle.partitions") == "3"
+    session.stop()
+
+
+@NEEDS_JAVA
 @pytest.mark.slow
 def test_the_example_job_runs_and_errs_as_predicted() -> None:
     example = Path(__file__).parents[3] / "examples" / "spark_job.py"

@@ -40,7 +40,7 @@ def refused(command: Command, folder: Path) -> Callable[..., str]:
         done = command(*arguments)
         assert (done.code, done.out) == (2, "")
         assert snapshot(folder) == before
-        assert not list(folder.glob(".*"))
+        assert not list(folder.glob(".*.partial"))
         return done.err
 
     return call

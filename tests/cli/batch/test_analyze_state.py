@@ -106,7 +106,11 @@ def test_counts_grow_day_by_day(files: Path, command: Command, refused: Callable
     assert first.code == 0
     assert first.out == "60 reports so far; 40 more are needed before there is an estimate\n"
     assert not (files / "mean.csv").exists()
-    assert "[counted-twice]" in refused("analyze", days[0], *feed)
+    again = command("analyze", days[0], *feed)
+    assert (again.code, again.out) == (0, first.out)
+    assert f"has counted all of {days[0]} before" in again.err
+    shutil.copytree(days[0], "a copy")
+    assert "[counted-twice]" in refused("analyze", "a copy", *feed)
     second = command("analyze", days[1], *feed, "-o", "mean.csv", "--json")
     assert second.estimate["users"] == 120
     assert second.err == ""

@@ -50,6 +50,11 @@ def test_randomize_says_what_it_wrote(files: Path, command: Command) -> None:
     done = command("randomize", "users.npy", "--plan", "plan.json", "-o", "reports", "--format", "arrow")
     assert (done.code, done.err) == (0, "")
     assert done.out == "wrote reports: 15,000 reports of 5,000 users in 1 file\n"
+    again = command("randomize", "users.npy", "--plan", "plan.json", "-o", "reports", "--format", "arrow")
+    assert (again.code, again.err) == (0, "")
+    assert lacking(again.out, "finished before", "reports: 15,000 reports") == []
+    other = command("randomize", "users.npy", "--plan", "other.json", "-o", "reports", "--format", "arrow")
+    assert (other.code, "[exists]" in other.err) == (2, True)
     assert sorted(path.name for path in (files / "reports").iterdir()) == ["_shufflesum.json", "part-000000.arrow"]
 
 
@@ -197,7 +202,7 @@ def test_bad_rows_leave_no_output(files: Path, refused: Callable[..., str], crow
     rows[4321, 1] = 1.5
     np.save(files / "bad.npy", rows)
     said = refused("randomize", "bad.npy", "--plan", "plan.json", "-o", "reports")
-    assert lacking(said, "[out-of-bounds]", "row 4321", "coordinate 1", "1.5") == []
+    assert lacking(said, "[out-of-bounds]", "row 4321", "coordinate 1") == []
 
 
 def test_bad_rows_can_be_clipped_and_filled(files: Path, command: Command, crowd: Rows) -> None:
@@ -226,7 +231,7 @@ def test_a_user_in_two_files_of_a_folder_is_refused(files: Path, refused: Callab
     for day in "ab":
         (files / "days" / f"{day}.csv").write_text(f"id,x,y,z\nanna,0,0,0\n{day},0,0,0\n")
     said = refused("randomize", "days", "--plan", "plan.json", "--user-column", "id", "-o", "r")
-    assert lacking(said, "[repeated-user]", "user 'anna'") == []
+    assert lacking(said, "[repeated-user]", "2 rows") == []
 
 
 def test_reports_that_were_not_shuffled_are_refused(shuffled: Path, refused: Callable[..., str]) -> None:
@@ -314,7 +319,7 @@ def test_spark_does_the_same(
 
 def test_what_spark_cannot_do_is_refused(files: Path, refused: Callable[..., str]) -> None:
     engine = ("--plan", "plan.json", "--engine", "spark")
-    for option in (("--restart",), ("--format", "arrow"), ("--header",), ("--array", "a")):
+    for option in (("--format", "arrow"), ("--header",), ("--array", "a")):
         said = refused("randomize", "users.npy", *engine, *option, "-o", "r")
         assert lacking(said, "[conflicting-arguments]", "--engine local") == []
 

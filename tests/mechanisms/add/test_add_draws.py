@@ -54,6 +54,7 @@ def histogram(counts: Counts, mechanism: Add) -> Counts:
     return joint
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_a_users_noise_is_binomial_in_each_cell_and_independent() -> None:
     """Chi-square over both digits at once, false alarm 1e-6; 5 % less noise is refused."""
     observed = histogram(sent(LOUD, np.zeros((USERS, 1))), LOUD)
@@ -62,6 +63,7 @@ def test_a_users_noise_is_binomial_in_each_cell_and_independent() -> None:
     assert chi_square(observed, law(LOUD.trials, (3 / 8, 0.95 * 5 / 16))) < FALSE_ALARM
 
 
+@pytest.mark.usefixtures("both_kernels")
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_noise_above_the_cap_is_drawn_again_whatever_the_digits(value: float) -> None:
     """The law given that the cap is kept; cutting off what is too much, or no cap at all, would be another."""
@@ -73,6 +75,7 @@ def test_noise_above_the_cap_is_drawn_again_whatever_the_digits(value: float) ->
     assert chi_square(observed, cut) < FALSE_ALARM
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_noise_of_one_coordinate_says_nothing_of_another_nor_of_the_next_user() -> None:
     """64 trials share words: joint counts over coordinates and over users; a copied one is refused."""
     domain, mechanism = Box.of(40, (0.0, 1.0)), Add(1, (3,), (3 / 8,), 120)
@@ -99,6 +102,7 @@ def test_reports_are_the_digits_and_noise_and_as_many_for_all(values: list[int],
         assert noise.sum() <= 4
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_one_row_at_a_time_or_all_at_once_is_the_same_law() -> None:
     encoder = TIGHT.encoder(SCALAR, SeededSource(9))
     reports = np.stack([encoder.encode(np.zeros((1, 1)), 0) for _ in range(4000)])

@@ -33,6 +33,7 @@ def slot_law(chance: float = CHANCE, cells: int = CELLS) -> np.ndarray:
     return np.array([chance / cells] * cells + [1 - chance])
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_both_slots_are_a_uniform_cell_or_blank_and_independent() -> None:
     """Chi-square over both slots at once, false alarm 1e-6; 5 % less noise, or one cell favoured, is refused."""
     reports = sent(np.ones(USERS, dtype=np.int64))
@@ -43,6 +44,7 @@ def test_both_slots_are_a_uniform_cell_or_blank_and_independent() -> None:
     assert chi_square(joint, np.outer(slot_law(), favoured)) < FALSE_ALARM
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_noise_says_nothing_of_the_label_nor_of_the_next_user() -> None:
     labels = np.random.default_rng(1).integers(0, CELLS, USERS)
     reports = sent(labels)
@@ -55,6 +57,7 @@ def test_noise_says_nothing_of_the_label_nor_of_the_next_user() -> None:
     assert chi_square(copied, np.outer(slot_law(), slot_law()) + 0) < FALSE_ALARM
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_one_user_at_a_time_follows_the_same_law() -> None:
     encoder = MECHANISM.encoder(LABELS, SeededSource(3))
     one = np.array([2])
@@ -97,6 +100,7 @@ def _tail(law: np.ndarray) -> np.ndarray:
     return np.asarray(law[:5] / law[:5].sum())
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_words_are_reported_in_their_bucket_of_a_uniform_function() -> None:
     domain = Hashed(50, 8, bytes(range(16)))
     words = ["here", "there"] * 40_000

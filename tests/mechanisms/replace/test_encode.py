@@ -210,6 +210,7 @@ def observed_values(plan: Plan, row: Any, users: int, seed: int) -> Any:
     return table.reshape(plan.dimension, -1)
 
 
+@pytest.mark.usefixtures("both_kernels")
 @pytest.mark.parametrize(
     ("levels", "noise_probability"),
     [(1, 0.1), (2, 1 / 3), (3, 0.0123456789), (6, 0.7), (40, 0.5), (10, 1.0), (999, 0.9)],
@@ -250,6 +251,7 @@ def test_a_noise_probability_below_two_to_the_minus_16_is_kept_exactly() -> None
     assert min(twice.cdf(replaced), twice.sf(replaced - 1)) < FALSE_ALARM / 2
 
 
+@pytest.mark.usefixtures("both_kernels")
 def test_stratified_reports_take_one_coordinate_from_each_block() -> None:
     """Uniform inside each block and independent between blocks: chi-square at false alarm 1e-6."""
     plan = unprotected_plan(users=1, shape=(2, 4), coordinates=3)  # blocks 0-1, 2-4, 5-7
@@ -266,6 +268,7 @@ def test_stratified_reports_take_one_coordinate_from_each_block() -> None:
     assert chi_square(joint, law) < FALSE_ALARM
 
 
+@pytest.mark.usefixtures("both_kernels")
 @pytest.mark.parametrize("coordinates", [1, 2, 4])
 def test_uniform_reports_take_every_subset_alike(coordinates: int) -> None:
     """All subsets, chi-square at false alarm 1e-6."""

@@ -42,6 +42,7 @@ CORNERS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "levels", "noisy", "level"), CORNERS)
 def test_hardly_a_noisy_report(
     users: int, levels: int, noisy: float, level: float, monkeypatch: pytest.MonkeyPatch
@@ -52,6 +53,7 @@ def test_hardly_a_noisy_report(
     assert missing_share(users, levels, noisy, level) > 1.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("coefficients", "users", "reported"), [(10, 500, 1), (50, 1000, 5), (100, 300, 100)])
 def test_an_entry_that_is_the_sum_of_many_coefficients(coefficients: int, users: int, reported: int) -> None:
     """Coefficients all at a bound pull the centre one way. Fails once in 10^6; a span's first entry is their sum."""

@@ -115,6 +115,7 @@ def law_of_pairs(level: int, amplitude: int) -> NDArray[np.float64]:
     return np.array([(1 - one) ** 2, (1 - one) * one, one * (1 - one), one * one])
 
 
+@pytest.mark.usefixtures("both_kernels")
 @pytest.mark.parametrize("between", ["bits", "users", "coordinates"])
 def test_no_two_bits_share_a_coin(between: str) -> None:
     """Between users, between coordinates of a user, between bits of a coordinate; a shared coin is caught."""

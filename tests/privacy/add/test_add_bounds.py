@@ -297,8 +297,12 @@ def digit_noise(dimension: int, digits: int, scale: int) -> Cells:
     return Cells(tuple(Group(scale >> j, 1 / 16, dimension, at_once=dimension) for j in range(digits)))
 
 
-def least_scale(bound: Callable[[int], float], delta: float) -> int:
-    return 128 + bisect.bisect_left(range(128, 2**23), True, key=lambda scale: bound(scale) <= delta)
+def scale_near(bound: Callable[[int], float], delta: float) -> int:
+    """A scale with about that delta; what is compared there is exact, whatever this finds."""
+    scales = [round(128 * 1.05**step) for step in range(228)]
+    found = bisect.bisect_left(scales, True, key=lambda scale: bound(scale) <= delta)
+    assert 0 < found < len(scales)
+    return scales[found]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +331,6 @@ def least_scale(bound: Callable[[int], float], delta: float) -> int:
 def test_upper_and_lower_bounds_ask_for_nearly_the_same_noise(
     dimension: int, digits: int, epsilon: float, delta: float
 ) -> None:
-    enough = least_scale(lambda scale: digit_noise(dimension, digits, scale).delta_upper(epsilon), delta)
-    too_little = least_scale(lambda scale: digit_noise(dimension, digits, scale).delta_lower(epsilon), delta)
-    print(f"d {dimension}, J {digits}, epsilon {epsilon}, delta {delta}: {enough / too_little:.5f}")
-    assert 128 < too_little <= enough <= 1.005 * too_little
+    enough = scale_near(lambda scale: digit_noise(dimension, digits, scale).delta_upper(epsilon), delta)
+    noise, less_noise = (digit_noise(dimension, digits, scale) for scale in (enough, math.floor(enough / 1.005)))
+    assert noise.delta_lower(epsilon) <= noise.delta_upper(epsilon) < less_noise.delta_lower(epsilon)

@@ -40,6 +40,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "size", "epsilon", "rounds", "tau", "amplitude", "kappa", "ratio"), TABLE)
 def test_the_amplitude_of_each_setting_and_what_it_costs(
     users: int,
@@ -88,6 +89,7 @@ def test_a_small_setting_is_certified_near_what_neighbours_show() -> None:
     assert 0.883 <= ball.epsilon_lower(DELTA) <= ball.epsilon_upper(DELTA)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("users", "ratios"), [(10_000, {1: 3.08, 4: 1.66, 16: 1.22, 64: 1.08}), (100_000, {1: 27.4, 16: 3.2, 64: 1.64})]
 )

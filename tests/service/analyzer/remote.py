@@ -81,8 +81,8 @@ class Remote:
         assert document["retry"] in ("not-yet", "never")
         return str(document["type"]).removeprefix("urn:shufflesum:problem:")
 
-    def estimate(self) -> dict[str, Any]:
-        document: dict[str, Any] = self.http.get(f"/tasks/{self.task.id}/estimate").json()
+    def estimate(self, **query: int) -> dict[str, Any]:
+        document: dict[str, Any] = self.http.get(f"/tasks/{self.task.id}/estimate", params=query).json()
         return document
 
     def metrics(self) -> dict[str, float]:

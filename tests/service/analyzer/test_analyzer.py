@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.refusals import refusal
+from tests.replaced import with_mechanism
 from tests.service.analyzer.remote import (
     KEY,
     SECRET,
@@ -27,12 +28,13 @@ from tests.service.postgres import Postgres
 from tests.turning import turn_boxes
 
 from shufflesum import AddSlots, Hashed, Plan
-from shufflesum.errors import ParameterError
+from shufflesum.errors import ParameterError, PlanError
+from shufflesum.estimate.packed import table_from_json
 from shufflesum.release import release
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.tables import open_tables
 from shufflesum.testing import no_guarantee
-from shufflesum.wire import SEALED_BYTES, Opener, generate_private_key
+from shufflesum.wire import SEALED_BYTES, Opener, Task, generate_private_key
 
 
 @pytest.fixture
@@ -113,6 +115,20 @@ def test_one_round_can_be_asked_for(remote: Remote) -> None:
     assert remote.http.get(address, params={"round": "x"}).status_code == 400
 
 
+def test_the_table_of_counts_is_for_those_who_ask(remote: Remote) -> None:
+    assert remote.post(sealed(TASK, honest_cells(USERS)))[0] == 201
+    queries: list[dict[str, int]] = [{}, {"table": 0}, {"table": 1}, {"round": 1, "table": 1}, {"round": 1}]
+    for query in queries:
+        (found,) = remote.estimate(**query)["rounds"]
+        assert ("table" in found) == (query.get("table") == 1)
+    table = table_from_json(remote.estimate(table=1)["rounds"][0]["table"], TASK.plan.cells)
+    cells = [11 * coordinate + value for coordinate, value in honest_cells(USERS)]
+    assert np.array_equal(table, np.bincount(cells, minlength=TASK.plan.cells))
+    for wrong in ("yes", "2", "", ["1", "1"]):
+        answer = remote.http.get(f"/tasks/{TASK.id}/estimate", params={"table": wrong})
+        assert answer.json()["type"] == "urn:shufflesum:problem:bad-request"
+
+
 def test_each_round_is_read_as_it_was_randomized(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     turn_boxes(monkeypatch)
     for number in (1, 2):
@@ -151,6 +167,7 @@ def test_reports_sealed_for_another_round_or_outside_the_domain_are_rejected_and
         assert remote.post(sealed(TASK, cells) + foreign, users=11)[0] == 201
         (found,) = remote.estimate()["rounds"]
         assert found["rejected_reports"] == 4
+        assert found["rejected_kinds"] == {"unreadable": 2, "no_cell": 2}
         assert found["users"] == 11
         assert remote.metrics()["shufflesum_reports_rejected_total"] == 4
 
@@ -190,6 +207,13 @@ def test_the_wrong_key_is_noticed_before_anything_is_served(store: str) -> None:
     other = generate_private_key()
     with refusal("other-key", error=ParameterError):
         AnalyzerServer(TASK, Opener(other, processes=1), open_tables(store, TASK), secret=SECRET)
+
+
+def test_a_guarantee_that_nobody_has_verified_is_verified_here(store: str) -> None:
+    task = Task.load(Path(__file__).parents[2] / "vectors" / "golden_task.json")
+    false = replace(task, plan=with_mechanism(task.plan, noise_probability=2.0**-10), verify_guarantee=False)
+    with refusal("claim-not-confirmed", error=PlanError):
+        AnalyzerServer(false, Opener(KEY, processes=1), open_tables(store, TASK), secret=SECRET)
 
 
 def test_a_table_that_no_answer_carries_is_refused_at_once(store: str) -> None:
@@ -236,7 +260,7 @@ def test_an_answer_is_computed_once(remote: Remote, monkeypatch: pytest.MonkeyPa
         computed.append(arguments)
         return release(*arguments, **options)
 
-    monkeypatch.setattr("shufflesum.service.analyzer.server.release", counted)
+    monkeypatch.setattr("shufflesum.service.analyzer.estimates.release", counted)
     body = sealed(TASK, honest_cells(USERS))
     assert remote.post(body)[0] == 201
     first = remote.estimate()

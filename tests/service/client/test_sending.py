@@ -179,5 +179,5 @@ def test_plain_http_to_another_machine_is_refused_unless_allowed() -> None:
 
 def test_a_missing_library_is_said_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with refusal("missing-extra", "install 'shufflesum[service]'", error=MissingExtraError):
+    with refusal("missing-extra", "install 'shufflesum[client]'", error=MissingExtraError):
         web_client("https://shuffler.example.org")

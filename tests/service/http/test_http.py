@@ -17,7 +17,7 @@ from tests.service.certificates import certificate
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.http.addresses import check_url, why_unreachable
 from shufflesum.service.http.problems import PROBLEMS, parse_problem
-from shufflesum.service.http.secret import load_secret
+from shufflesum.service.http.secret import SecretFile
 from shufflesum.service.http.server import ServerOptions, background, run_server
 from shufflesum.service.logs import configure_logging
 
@@ -29,18 +29,32 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def test_a_secret_is_one_line_without_the_space_around_it(tmp_path: Path) -> None:
-    assert load_secret(write(tmp_path / "secret", f"{'s' * 16}\n")) == "s" * 16
+    assert SecretFile(write(tmp_path / "secret", f"{'s' * 16}\n")).valid() == ("s" * 16,)
 
 
-@pytest.mark.parametrize("text", ["", "short", "a" * 15, "a" * 2000, "a" * 20 + "\n" + "b" * 20, "\xe4" * 20])
+def test_two_secrets_are_valid_while_one_replaces_the_other(tmp_path: Path) -> None:
+    path, old, new = tmp_path / "secret", "o" * 16, "n" * 16
+    secret = SecretFile(write(path, old))
+    write(tmp_path / "next", f"{new}\n{old}\n").replace(path)
+    assert secret.valid() == (new, old)
+    for damage in (lambda: path.write_text("short"), lambda: path.chmod(0o644), path.unlink):
+        damage()
+        assert secret.valid() == (new, old)  # never none, and never a wrong one
+    write(path, new)
+    assert secret.valid() == (new,)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "a" * 15, "a" * 2000, "\n".join(["a" * 20] * 3), "a" * 20 + "\n" + "b" * 5, "\xe4" * 20]
+)
 def test_what_is_no_secret_is_refused(tmp_path: Path, text: str) -> None:
     with refusal("malformed", error=FileError):
-        load_secret(write(tmp_path / "secret", text))
+        SecretFile(write(tmp_path / "secret", text))
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
     with refusal("open-to-others", "chmod 600", error=FileError):
-        load_secret(write(tmp_path / "secret", "s" * 16, 0o640))
+        SecretFile(write(tmp_path / "secret", "s" * 16, 0o640))
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,11 @@ from tests.service.servers import Deployment, fake_upload
 from tests.service.shuffler.recorder import Recorder, named
 
 from shufflesum.service.http.problems import PROBLEMS
+from shufflesum.service.shuffler.status import FIGURES
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 SMALLEST, RELEASE_AT, ROUNDS, REPORTS = 3, 5, 3, 2
-SHOWN = "see docs/deploy.md for what this server answers"
+SHOWN = "see /openapi.json for what this server answers"
 
 
 def reports_of(uploads: list[Upload]) -> Counter[bytes]:
@@ -74,6 +75,8 @@ class NothingEarly(RuleBasedStateMachine):
             self.recorder.url,
             "--release-at",
             str(RELEASE_AT),
+            "--operator-secret-file",
+            str(Shared.deployment.operator_file),
             folder=self.folder,
             clock=ServerClock(self.folder / "over"),
             prepare=Shared.sabotage,
@@ -89,6 +92,7 @@ class NothingEarly(RuleBasedStateMachine):
     def nothing_written_down(self) -> None:
         """The log tells of rounds and batches, never of an upload."""
         allowed = {"shuffler starts", "listening", "batch released", "release failed, will be tried again"}
+        allowed |= {"task is read and its plan verified"}
         allowed |= {"task has expired already, uploads are refused"}
         allowed |= {"task expired, everything left of it is deleted"}
         allowed |= {"task expired, everything is deleted but the batch that waits"}
@@ -130,7 +134,7 @@ class NothingEarly(RuleBasedStateMachine):
         self.check_refused(answer, "expired", f"this task ended on {when}; use a newer one")
 
     def metrics(self) -> dict[str, float]:
-        lines = self.server.request("GET", "/metrics").body.decode().splitlines()
+        lines = self.server.request("GET", "/metrics", headers=Shared.deployment.operator).body.decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
         return {name: float(value) for name, _, value in pairs}
 
@@ -183,7 +187,7 @@ class NothingEarly(RuleBasedStateMachine):
         else:
             self.check_refused(answer, "repeated", "this upload counts already, once; nothing is to be done")
 
-    @rule(kind=st.sampled_from(["short", "empty", "version", "task", "long"]))
+    @rule(kind=st.sampled_from(["short", "empty", "version", "task", "more", "long"]))
     def malformed(self, kind: str) -> None:
         good = fake_upload(self.task, self.open_round or 1).encode()
         bad = {
@@ -191,15 +195,15 @@ class NothingEarly(RuleBasedStateMachine):
             "empty": b"",
             "version": b"\xff" + good[1:],
             "task": good[:2] + secrets.token_bytes(32) + good[34:],
-            "long": good + b"\0",
+            "more": good + bytes(SEALED_BYTES),
+            "long": good + bytes(SEALED_BYTES + 1),
         }[kind]
         answer = self.server.request("POST", f"/tasks/{self.task.id}/uploads", bad)
         if self.expired:
             self.check_expired(answer)
         elif kind == "long":
-            self.check_refused(
-                answer, "too-large", f"a body of {len(bad)} bytes; at most {self.task.upload_bytes} are taken"
-            )
+            most = self.task.upload_bytes + SEALED_BYTES
+            self.check_refused(answer, "too-large", f"a body of {len(bad)} bytes; at most {most} are taken")
         else:
             with pytest.raises(UploadError) as error:
                 Upload.decode(bad, self.task)
@@ -252,13 +256,18 @@ class NothingEarly(RuleBasedStateMachine):
 
     @rule()
     def ask_for_release_without_the_secret(self) -> None:
-        detail = "give the shared secret as 'Authorization: Bearer ...'; both servers need the same --secret-file"
-        answer = self.server.request("POST", f"/tasks/{self.task.id}/release", headers={"Authorization": "Bearer x"})
-        self.check_refused(answer, "wrong-secret", detail)
+        detail = (
+            "give the operator's secret as 'Authorization: Bearer ...'; the one that both servers share is not it "
+            "(serve shuffler --operator-secret-file; without it nobody can ask)"
+        )
+        here = f"/tasks/{self.task.id}"
+        for method, path in (("POST", f"{here}/release"), ("GET", f"{here}/status"), ("GET", "/metrics")):
+            for headers in ({"Authorization": "Bearer x"}, Shared.deployment.bearer):
+                self.check_refused(self.server.request(method, path, headers=headers), "wrong-secret", detail)
 
     @rule()
     def ask_for_release(self) -> None:
-        answer = self.server.request("POST", f"/tasks/{self.task.id}/release", headers=Shared.deployment.bearer)
+        answer = self.server.request("POST", f"/tasks/{self.task.id}/release", headers=Shared.deployment.operator)
         if self.open_round is None:
             self.check_refused(answer, "round-closed", "no round of this task is open any more")
         elif self.waiting < SMALLEST:
@@ -308,6 +317,11 @@ class NothingEarly(RuleBasedStateMachine):
         if not hasattr(self, "server"):
             return
         found = self.metrics()
+        status = {name: found.pop(name) for name in list(found) if name.startswith("shufflesum_status_")}
+        assert status.keys() == {f"shufflesum_status_{name}" for name in FIGURES}
+        if not self.expired:
+            shown = tuple(status[f"shufflesum_status_{name}"] for name in ("open_round", "users", "release_at"))
+            assert shown == (self.open_round or 0, self.waiting, RELEASE_AT)
         failures = found.pop("shufflesum_release_failures_total")
         assert failures <= len(self.recorder.batches)
         released = range(self.released_before + 1, self.full + 1)

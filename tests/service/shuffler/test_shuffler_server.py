@@ -20,12 +20,15 @@ from tests.clocks import ServerClock
 from tests.forks import wait_until
 from tests.refusals import refusal
 from tests.service.answers import Answer
+from tests.service.patterns import dependence
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.cli.serve import command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
+from shufflesum.service.http.limits import Limits
+from shufflesum.service.http.secret import valid_secrets
 from shufflesum.service.shuffler import server as shuffler_module
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions
@@ -45,7 +48,7 @@ def analyzer() -> Iterator[StandInAnalyzer]:
 def busy(tmp_path_factory: pytest.TempPathFactory, analyzer: StandInAnalyzer) -> Iterator[Busy]:
     """A shuffler that many tests talk to and that never has enough users."""
     deployment = Deployment.small(tmp_path_factory.mktemp("busy"), users=10**6, reports=2, rounds=2)
-    with deployment.shuffler(analyzer.url) as server:
+    with deployment.shuffler(analyzer.url, "--operator-secret-file", str(deployment.operator_file)) as server:
         yield deployment, server
 
 
@@ -78,7 +81,9 @@ def test_each_bad_upload_has_a_problem_of_its_own(busy: Busy) -> None:
     assert refused(post(server, deployment, bytes([0, WIRE_VERSION + 1]) + good[2:]), 400, "wrong-version")
     assert refused(post(server, deployment, good[:-1]), 400, "wrong-length")
     assert refused(post(server, deployment, b""), 400, "wrong-length")
-    assert refused(post(server, deployment, good + b"\0"), 413, "too-large")
+    assert refused(post(server, deployment, good + b"\0"), 400, "wrong-length")
+    assert refused(post(server, deployment, good + bytes(SEALED_BYTES)), 400, "wrong-length")  # one report too many
+    assert refused(post(server, deployment, good + bytes(SEALED_BYTES + 1)), 413, "too-large")
     assert refused(post(server, deployment, good[:2] + bytes.fromhex(other.id) + good[34:]), 404, "wrong-task")
     assert refused(server.request("POST", f"/tasks/{other.id}/uploads", good), 404, "wrong-task")
     assert refused(server.upload(fake_upload(deployment.task, 3)), 400, "wrong-round")
@@ -99,14 +104,40 @@ def test_the_server_says_how_it_is_and_what_it_serves(busy: Busy) -> None:
     assert refused(server.request("GET", f"/tasks/{'0' * 64}"), 404, "wrong-task")
 
 
-def test_only_the_shared_secret_can_ask_for_a_release(busy: Busy) -> None:
+def test_how_many_users_there_are_is_told_in_steps_and_only_if_the_operator_wants_it(
+    tmp_path: Path, busy: Busy
+) -> None:
+    quiet, server = busy
+    assert "users_at_least" not in server.request("GET", f"/tasks/{quiet.task.id}/round").json
+    deployment = Deployment.small(tmp_path, users=400)
+    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url, "--show-progress") as server:
+        seen = []
+        for users in range(1, 42):
+            assert server.upload(fake_upload(deployment.task)).status == 201
+            if users in (19, 20, 39, 41):
+                seen.append(server.request("GET", f"/tasks/{deployment.task.id}/round").json["users_at_least"])
+        assert seen == [0, 20, 20, 40]
+
+
+def test_only_the_operator_can_ask_for_a_release(busy: Busy, tmp_path: Path, analyzer: StandInAnalyzer) -> None:
     deployment, server = busy
     path = f"/tasks/{deployment.task.id}/release"
-    assert refused(server.request("POST", path), 401, "wrong-secret")
-    assert refused(server.request("POST", path, headers={"Authorization": "Bearer x"}), 401, "wrong-secret")
-    answer = server.request("POST", path, headers=deployment.bearer)
+    for headers in (None, {"Authorization": "Bearer x"}, deployment.bearer):
+        assert refused(server.request("POST", path, headers=headers), 401, "wrong-secret")
+    answer = server.request("POST", path, headers=deployment.operator)
     assert refused(answer, 409, "batch-too-small")
     assert answer.json["retry"] == "not-yet"
+    # The shared secret does not open it from the operator's file either.
+    former = deployment.operator_file.read_text()
+    deployment.operator_file.write_text(f"{deployment.secret}\n{former}")
+    assert refused(server.request("POST", path, headers=deployment.bearer), 401, "wrong-secret")
+    assert refused(server.request("POST", path, headers={"Authorization": f"Bearer {former}"}), 409, "batch-too-small")
+    deployment.operator_file.write_text(former)
+    without = Deployment.small(tmp_path, users=2)
+    with without.shuffler(analyzer.url) as server:
+        path = f"/tasks/{without.task.id}/release"
+        for headers in (None, without.bearer, {"Authorization": "Bearer "}):
+            assert refused(server.request("POST", path, headers=headers), 401, "wrong-secret")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -163,23 +194,18 @@ def test_copies_of_a_victims_reports_never_fill_a_batch(tmp_path: Path) -> None:
 def test_release_waits_for_more_users_unless_asked(tmp_path: Path, analyzer: StandInAnalyzer) -> None:
     deployment = Deployment.small(tmp_path, users=3, reports=1)
     known = len(analyzer.attempts)
-    with deployment.shuffler(analyzer.url, "--release-at", "50") as server:
+    operator = ("--operator-secret-file", str(deployment.operator_file))
+    with deployment.shuffler(analyzer.url, "--release-at", "50", *operator) as server:
         for _ in range(4):
             server.upload(fake_upload(deployment.task))
         time.sleep(0.3)
         assert len(analyzer.attempts) == known
-        assert server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.bearer).status == 202
+        assert server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.operator).status == 202
         wait_until(lambda: len(analyzer.attempts) > known)
         assert analyzer.attempts[-1].users == 4
         wait_until(lambda: server.metric("shufflesum_batches_released_total") == 1)
-        last = server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.bearer)
+        last = server.request("POST", f"/tasks/{deployment.task.id}/release", headers=deployment.operator)
         assert last.problem == "round-closed"
-
-
-def _dependence(order: list[int]) -> float:
-    """Rank correlation with the order of arrival in standard deviations: standard normal where there is none."""
-    places = np.asarray(order, dtype=np.float64)
-    return float(np.corrcoef(np.arange(len(places)), places)[0, 1] * math.sqrt(len(places) - 1))
 
 
 def test_nothing_links_a_released_batch_to_its_senders(tmp_path: Path) -> None:
@@ -203,13 +229,13 @@ def test_nothing_links_a_released_batch_to_its_senders(tmp_path: Path) -> None:
     arrival = {report: place for place, report in enumerate(reports_of(uploads))}
     order = [arrival[report] for report in batch.reports]
     assert sorted(order) == list(range(600))
-    assert abs(_dependence(order)) < 4.9
+    assert abs(dependence(order)) < 4.9
     # Nor are the two reports of a user near each other: their mean distance is that of two random places.
     where = np.argsort(order).reshape(-1, 2)
     distances = np.abs(where[:, 0] - where[:, 1])
     assert abs(distances.mean() - 601 / 3) / (600 / math.sqrt(18 * 300)) < 4.9
     # Rows shuffled as pairs, or sent as they came, would show.
-    assert abs(_dependence(list(range(600)))) > 4.9
+    assert abs(dependence(list(range(600)))) > 4.9
     assert abs(1 - 601 / 3) / (600 / math.sqrt(18 * 300)) > 4.9
 
 
@@ -330,6 +356,8 @@ def test_options_come_from_the_environment_too(tmp_path: Path, monkeypatch: pyte
         "ANALYZER": "https://analyzer.example.org/",
         "RELEASE_AT": "50",
         "MAX_PENDING": "7",
+        "CONNECTIONS_PER_ADDRESS": "3",
+        "ADDRESS_HEADER": "X-Real-IP",
         "HOST": "127.0.0.9",
         "PORT": "4",
     }
@@ -340,7 +368,9 @@ def test_options_come_from_the_environment_too(tmp_path: Path, monkeypatch: pyte
     command.main(["shuffler"], standalone_mode=False)
     task, store, options, server, _ = given
     assert (task.id, store) == (deployment.task.id, values["STORE"])
-    assert options.analyzer == AnalyzerAddress("https://analyzer.example.org", deployment.secret)
+    assert options.analyzer.url == "https://analyzer.example.org"
+    assert valid_secrets(options.analyzer.secret) == (deployment.secret,)
+    assert options.limits == Limits(3, 6000, "X-Real-IP")
     assert (options.release_at, options.max_pending) == (50, 7)
     assert (server.host, server.port) == ("127.0.0.9", 4)
 
@@ -349,5 +379,16 @@ def test_options_that_contradict_the_task_are_refused(tmp_path: Path) -> None:
     task = Deployment.small(tmp_path).task
     with refusal("out-of-range", error=ParameterError):
         ShufflerOptions(AnalyzerAddress("http://127.0.0.1:1", "s"), max_pending=0).check(task)
+    same = AnalyzerAddress("http://127.0.0.1:1", "s" * 16)
+    with refusal("conflicting-arguments", "--operator-secret-file", error=ParameterError):
+        ShufflerOptions(same, operator_secret="s" * 16).check(task)
+    with refusal("missing-argument", "--secret-file", "--client-cert", error=ParameterError):
+        ShufflerOptions(AnalyzerAddress("http://127.0.0.1:1")).check(task)
+    half = AnalyzerAddress("https://127.0.0.1:1", client_cert=tmp_path / "cert.pem")
+    with refusal("missing-argument", "--client-key", error=ParameterError):
+        ShufflerOptions(half).check(task)
+    plain = AnalyzerAddress("http://127.0.0.1:1", client_cert=tmp_path / "a", client_key=tmp_path / "b")
+    with refusal("conflicting-arguments", "--client-cert", "https://", error=ParameterError):
+        ShufflerOptions(plain).check(task)
     with refusal("malformed", "--analyzer-ca", error=FileError):
         ShufflerOptions(AnalyzerAddress("https://127.0.0.1:1", "s", tmp_path / "no.pem")).check(task)

@@ -9,7 +9,6 @@ from pathlib import Path
 import psycopg
 from tests.service.servers import Deployment
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.service.stores.store import Batch, NewUpload, Store, UploadAnswer, open_store
 from shufflesum.wire import SEALED_BYTES, Task
 
@@ -33,8 +32,8 @@ class Place:
     def __init__(self, address: str, task: Task, files: Callable[[], list[Path]]) -> None:
         self.address, self.task, self._files = address, task, files
 
-    def open(self, clock: Clock = SYSTEM_CLOCK) -> Store:
-        return open_store(self.address, self.task, clock)
+    def open(self) -> Store:
+        return open_store(self.address, self.task)
 
     def analyze(self) -> None:
         """As PostgreSQL does by itself once tables grow: values of theirs go to its catalogue."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.clocks import FakeClock
 from tests.refusals import refusal
 from tests.service.postgres import Postgres
 from tests.service.stores.places import (
@@ -82,10 +81,18 @@ def test_postgres_rows_tell_no_order_of_arrival(
     store.close()
 
 
-def test_a_second_server_cannot_use_a_store(store: Store, place: Place) -> None:
+def test_a_second_server_waits_for_the_end_of_the_first_on_either_store(store: Store, place: Place) -> None:
     fill(store, place.task, 1)
-    with refusal("in-use", error=(FileError, StoreError)):
-        place.open(FakeClock()).rounds()
+    second = place.open()
+    for attempt in (second.rounds, second.check, lambda: second.take([new_upload(place.task)])):
+        with refusal("in-use", error=StoreError):
+            attempt()
+    fill(store, place.task, 1)
+    store.close()
+    second.check()
+    fill(second, place.task, 1)
+    assert second.rounds().users == 3
+    second.close()
 
 
 def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: Place) -> None:
@@ -175,8 +182,8 @@ def test_one_store_is_one_lock_by_whatever_name(tmp_path: Path) -> None:
     task = new_task(tmp_path)
     (tmp_path / "link.db").symlink_to("store.db")
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
-    with refusal("in-use", error=FileError):
-        open_store(f"sqlite:{tmp_path / 'link.db'}", task, FakeClock())
+    with refusal("in-use", error=StoreError):
+        open_store(f"sqlite:{tmp_path / 'link.db'}", task).rounds()
     store.close()
 
 

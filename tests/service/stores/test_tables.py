@@ -28,7 +28,7 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> str:
         return f"sqlite:{tmp_path}/analyzer.sqlite"
     database: Postgres = request.getfixturevalue("postgres")
     with psycopg.connect(database.address) as connection:
-        connection.execute("DROP TABLE IF EXISTS shufflesum_tables_2")
+        connection.execute("DROP TABLE IF EXISTS shufflesum_tables_3")
     return database.address
 
 
@@ -38,11 +38,13 @@ def tables(address: str) -> TableStore:
 
 
 def counted(round_number: int = 1, batch_id: str = "ab" * 16, number: int = 1) -> CountedBatch:
-    return CountedBatch(round_number, batch_id, USERS, 2, 3, np.arange(44) * number)
+    return CountedBatch(round_number, batch_id, USERS, 2, 3, 1, np.arange(44) * number)
 
 
 def content(batches: list[CountedBatch]) -> list[Any]:
-    return [(b.round_number, b.batch_id, b.users, b.blanks, b.rejected, b.table.tolist()) for b in batches]
+    return [
+        (b.round_number, b.batch_id, b.users, b.blanks, b.rejected, b.unreadable, b.table.tolist()) for b in batches
+    ]
 
 
 def test_a_batch_is_kept_whole_and_once(tables: TableStore, address: str) -> None:
@@ -98,12 +100,12 @@ def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> Non
 
 
 def test_a_store_of_another_version_is_refused(address: str) -> None:
-    """Once the table was called shufflesum_results, then it did not know blanks; a later one has a later number."""
-    for name in ("shufflesum_results", "shufflesum_tables_1", "shufflesum_tables_3"):
+    """Called shufflesum_results once; then it did not know blanks, then not the kinds of rejected reports."""
+    for name in ("shufflesum_results", "shufflesum_tables_1", "shufflesum_tables_2", "shufflesum_tables_4"):
         other = connect(address)
         with contextlib.closing(other), other:
             other.execute(f"CREATE TABLE {name} (task TEXT)")
-        with refusal("other-format", str(name), "shufflesum_tables_2", error=WrongStoreError):
+        with refusal("other-format", str(name), "shufflesum_tables_3", error=WrongStoreError):
             open_tables(address, TASK)
         other = connect(address)
         with contextlib.closing(other), other:

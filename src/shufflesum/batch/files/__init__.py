@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shufflesum.batch.files.dataset import Dataset, file_digests, join_datasets, open_dataset
+from shufflesum.batch.files.finished import finished_reports
 from shufflesum.batch.files.manifest import write_manifest
 from shufflesum.batch.files.report_file import Format, ReportFile, read_records, write_part
 from shufflesum.batch.files.staging import StagedFolder, describe_inputs, partial_path
@@ -17,6 +18,7 @@ __all__ = [
     "Users",
     "describe_inputs",
     "file_digests",
+    "finished_reports",
     "join_datasets",
     "open_dataset",
     "open_users",

@@ -12,6 +12,7 @@ from shufflesum.batch.disk import writing
 from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
+from shufflesum.tables import Place
 
 __all__ = ["MANIFEST", "check_manifest", "write_manifest"]
 
@@ -31,7 +32,7 @@ def write_manifest(folder: Path, identity: Identity) -> None:
         replace_file(folder / MANIFEST, encode_checked(_FORMAT, document))
 
 
-def check_manifest(path: Path, files: Iterable[ReportFile], identity: Identity) -> int | None:
+def check_manifest(path: Place, files: Iterable[ReportFile], identity: Identity) -> int | None:
     """How many reports were written beside these, them included, by the manifest; None where none is about them.
 
     A folder must hold exactly what its manifest says, and a single file must be as it was listed.
@@ -66,7 +67,7 @@ def check_manifest(path: Path, files: Iterable[ReportFile], identity: Identity) 
     return sum(rows for rows, _ in listed.values())
 
 
-def _read(path: Path) -> tuple[dict[str, tuple[int, int]], Identity]:
+def _read(path: Place) -> tuple[dict[str, tuple[int, int]], Identity]:
     """Rows and bytes of each file, and of whose run they are."""
     try:
         with path.open("rb") as file:

@@ -16,6 +16,7 @@ from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.kinds import ReportKind
 from shufflesum.errors import FileError, MissingExtraError
+from shufflesum.tables import Place, unread, visible
 
 __all__ = [
     "Format",
@@ -41,7 +42,7 @@ class ReportFile:
     `part` is the name it was written under, whatever it is called now; files that Spark wrote have none.
     """
 
-    path: Path
+    path: Place
     rows: int
     bytes: int
     groups: int
@@ -55,13 +56,13 @@ def require_arrow() -> None:
         raise MissingExtraError("missing-extra", "files of reports need pyarrow: pip install 'shufflesum[files]'")
 
 
-def report_paths(path: Path) -> list[Path]:
+def report_paths(path: Place) -> list[Place]:
     """The report files of a folder, by name, or the one file; what is hidden or starts with _ does not count."""
     suffixes = tuple(f".{kind}" for kind in get_args(Format))
     try:
         if not path.exists():
-            raise FileError("unreadable", f"{path}: does not exist; give a folder of report files, or one such file")
-        found = sorted(p for p in path.iterdir() if not p.name.startswith(("_", "."))) if path.is_dir() else [path]
+            raise FileError(unread(path), f"{path}: does not exist; give a folder of report files, or one such file")
+        found = visible(path) if path.is_dir() else [path]
         for file in found:
             if file.suffix not in suffixes or not file.is_file():
                 raise FileError(
@@ -81,7 +82,7 @@ def report_paths(path: Path) -> list[Path]:
     return found
 
 
-def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
+def open_report_file(path: Place) -> tuple[ReportFile, Identity]:
     """What a file's footer says, checked."""
     import pyarrow as pa
 
@@ -91,7 +92,8 @@ def open_report_file(path: Path) -> tuple[ReportFile, Identity]:
                 schema, rows, groups = file.schema_arrow, file.metadata.num_rows, file.metadata.num_row_groups
         else:
             # Mapped, so that counting the rows reads no column.
-            with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
+            with pa.memory_map(str(path)) if isinstance(path, Path) else path.native() as source:
+                file = pa.ipc.open_file(source)
                 schema, groups = file.schema, file.num_record_batches
                 rows = sum(file.get_batch(i).num_rows for i in range(groups))
         size = path.stat().st_size
@@ -112,7 +114,11 @@ def read_records(file: ReportFile, rows_at_once: int, groups: Iterable[int] | No
                 yield from parquet_file.iter_batches(rows_at_once, row_groups=chosen, use_threads=False)
             return
         # Not mapped: a file cut short by somebody while it is read would be a crash instead of an error.
-        with pa.OSFile(str(file.path)) as source, pa.ipc.open_file(source) as reader:
+        place = file.path
+        with (
+            pa.OSFile(str(place)) if isinstance(place, Path) else place.native() as source,
+            pa.ipc.open_file(source) as reader,
+        ):
             for group in chosen:
                 records = reader.get_batch(group)
                 records.validate(full=True)
@@ -120,15 +126,16 @@ def read_records(file: ReportFile, rows_at_once: int, groups: Iterable[int] | No
                     yield records.slice(start, rows_at_once)
 
 
-def _parquet(path: Path) -> Any:
+def _parquet(path: Place) -> Any:
     from pyarrow import parquet
 
     # Read as a stream: a file of one huge row group would otherwise be held whole.
-    return parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=_READ_BYTES)
+    source = path if isinstance(path, Path) else path.native()
+    return parquet.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, buffer_size=_READ_BYTES)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _reading(path: Place) -> Iterator[None]:
     import pyarrow as pa
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,10 +14,12 @@ from typing import Any
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, sync, try_lock
 from shufflesum.batch.disk import is_interruption, writing
+from shufflesum.batch.files.finished import note_finished
 from shufflesum.batch.files.manifest import MANIFEST, write_manifest
 from shufflesum.batch.files.report_file import open_report_file
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
+from shufflesum.tables import Place, local_path
 
 __all__ = ["StagedFolder", "describe_inputs", "partial_path"]
 
@@ -30,7 +32,8 @@ class StagedFolder:
 
     `work` says what is being done. Parts that an interrupted run of the same work left are kept, and so is its
     identity; other work is refused unless `restart` throws it away. An interruption (a signal, a full disk, a crash)
-    leaves the folder for the next run; any other error removes it. Two runs cannot work in it at once.
+    leaves the folder for the next run; any other error removes it. Two runs cannot work in it at once. `noted` leaves
+    a note beside the output, by which `finished_reports` knows the same work again.
 
     Reports in the order they came are for the shuffler alone: only folders of shuffled ones can be read by others, as
     far as the umask lets them.
@@ -43,12 +46,14 @@ class StagedFolder:
         identity: Identity,
         *,
         restart: bool = False,
+        noted: bool = False,
     ) -> None:
-        self.output = Path(output)
+        self.output = local_path(output)
         self.identity = identity
         self.path = partial_path(self.output)
         self._work = json.loads(json.dumps(work))
         self._restart = restart
+        self._noted = noted
         self._lock = -1
 
     @property
@@ -165,6 +170,8 @@ class StagedFolder:
             mode = _usual_mode(self.path) if self.identity.stage == "shuffled" else 0o700
             (self.path / _WORK).unlink()
             os.fchmod(self._lock, mode)
+            if self._noted:
+                note_finished(self.output, self._work, self.identity)
             sync(self.path)
             os.rename(self.path, self.output)
             sync(self.output.absolute().parent)
@@ -189,10 +196,12 @@ def _usual_mode(folder: Path) -> int:
     return mode
 
 
-def describe_inputs(paths: list[Path]) -> list[list[Any]]:
+def describe_inputs(paths: Sequence[Place]) -> list[list[Any]]:
     """Names, sizes and times of change of input files, for `work`: a changed input is other work."""
     try:
         found = [(path.absolute(), path.stat()) for path in paths]
     except OSError as error:
+        if isinstance(error, FileError):
+            raise
         raise FileError("unreadable", f"{error.filename}: cannot be read: {error.strerror or error}") from error
     return [[str(path), status.st_size, status.st_mtime_ns] for path, status in found]

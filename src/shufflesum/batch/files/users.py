@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from shufflesum.batch.once import refuse_same_files
 from shufflesum.domain import Domain, Rows
 from shufflesum.errors import DataError, FileError
-from shufflesum.tables import READABLE, LabelColumn, Table, column_names, open_table, rows_of
+from shufflesum.tables import (
+    READABLE,
+    Address,
+    Dialect,
+    LabelColumn,
+    Place,
+    Table,
+    column_names,
+    open_table,
+    place,
+    rows_of,
+    suffix_of,
+    unread,
+    visible,
+)
 from shufflesum.tables.users import refuse_repeated_users
 
 __all__ = ["Piece", "Users", "open_users"]
@@ -21,7 +35,7 @@ __all__ = ["Piece", "Users", "open_users"]
 class Piece:
     """Rows that follow each other in one file, and where they stand: in the file, and in all."""
 
-    path: Path
+    path: Place
     row_in_file: int
     row: int
     rows: Rows
@@ -31,8 +45,8 @@ class Piece:
 class Users:
     """Tables of the same shape, one after another; one row is one user."""
 
-    path: Path
-    tables: tuple[tuple[Path, Table], ...]
+    path: Place
+    tables: tuple[tuple[Place, Table], ...]
     selection: Mapping[str, Any]  # the arguments of open_users that say which columns and rows
 
     @property
@@ -51,7 +65,7 @@ class Users:
         return column_names(self.tables[0][1])
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[Place]:
         """The files, in order."""
         return [path for path, _ in self.tables]
 
@@ -72,7 +86,7 @@ class Users:
 
 
 def open_users(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Address,
     *,
     columns: Sequence[str] | None = None,
     header: bool | None = None,
@@ -80,21 +94,25 @@ def open_users(
     array: str | None = None,
     labels: LabelColumn | None = None,
     planned: Sequence[str] | None = None,
+    dialect: Dialect | None = None,
 ) -> Users:
     """Open a file that `tables.open_table` reads, or a folder of such files of one kind, in the order of their names.
 
-    A user with two rows is refused where `user_column` is given, in whichever files they are; that keeps the whole
-    column in memory.
+    Files of a folder without any row are skipped, with a warning that names them. A user with two rows is refused where
+    `user_column` is given, in whichever files they are; that keeps the whole column in memory.
     """
-    path = Path(path)
+    path = place(path)
     if not path.exists():
         raise FileError(
-            "unreadable", f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files"
+            unread(path), f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files"
         )
-    files = _visible(path) if path.is_dir() else [path]
-    refuse_same_files(files)
     asked: dict[str, Any] = {"columns": columns, "header": header, "user_column": user_column, "array": array}
-    tables = tuple((file, open_table(file, labels=labels, planned=planned, **asked)) for file in files)
+
+    def opened(file: Place) -> Table:
+        return open_table(file, labels=labels, planned=planned, dialect=dialect, **asked)
+
+    tables = _filled(path, opened) if path.is_dir() else ((path, opened(path)),)
+    refuse_same_files(file for file, _ in tables)
     first_path, first = tables[0]
     for other_path, other in tables[1:]:
         if other.shape != first.shape:
@@ -109,20 +127,39 @@ def open_users(
             )
     if user_column is not None and len(tables) > 1:
         refuse_repeated_users(str(path), user_column, (chunk for _, table in tables for chunk in table.users()))
-    return Users(path, tables, asked | {"labels": None if labels is None else labels.column})
+    written = {} if dialect is None else {option: said for option, said in dialect.given.items() if said is not None}
+    return Users(path, tables, asked | written | {"labels": None if labels is None else labels.column})
 
 
-def _named(path: Path, batches: Iterator[Rows]) -> Iterator[Rows]:
+def _filled(folder: Place, opened: Callable[[Place], Table]) -> tuple[tuple[Place, Table], ...]:
+    """The tables of a folder; a day on which nobody came may well have left an empty file."""
+    tables, skipped = [], []
+    for file in _visible(folder):
+        try:
+            tables.append((file, opened(file)))
+        except FileError as error:
+            if error.problem != "no-rows":
+                raise
+            skipped.append(file.name)
+    if not tables:
+        raise FileError("no-rows", f"{folder}: none of its {len(skipped)} files has a row; one row is one user")
+    if skipped:
+        named = ", ".join(skipped[:5]) + (f" and {len(skipped) - 5} more" if len(skipped) > 5 else "")
+        warnings.warn(f"{folder}: skipped what has no rows: {named}", stacklevel=3)
+    return tuple(tables)
+
+
+def _named(path: Place, batches: Iterator[Rows]) -> Iterator[Rows]:
     """The batches; what is wrong with a whole one is said with the file's name."""
     try:
         yield from batches
     except DataError as error:
-        raise DataError(error.problem, f"{path}: {error}") from error
+        raise error.at(path) from None
 
 
-def _visible(folder: Path) -> list[Path]:
+def _visible(folder: Place) -> list[Place]:
     try:
-        files = sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
+        files = visible(folder)
     except OSError as error:
         raise FileError(
             "unreadable", f"{folder}: cannot be read: {error.strerror or error}; check its permissions"
@@ -135,7 +172,7 @@ def _visible(folder: Path) -> list[Path]:
         raise FileError(
             "unknown-file-type", f"{inner}: is a folder inside a folder, which is not read; put all files into one"
         )
-    kinds = sorted({file.suffix.lower() for file in files})
+    kinds = sorted({suffix_of(file) for file in files})
     if len(kinds) > 1:
         raise FileError(
             "mixed-files", f"{folder}: holds files of several kinds ({', '.join(kinds)}); one kind is needed"

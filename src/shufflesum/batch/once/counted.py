@@ -7,8 +7,8 @@ batch that breaks the plan's guarantee breaks it for the whole table.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +22,7 @@ from shufflesum.errors import FileError, ReportsError
 from shufflesum.plans import Plan
 from shufflesum.release import why_broken
 from shufflesum.reports import Counts
+from shufflesum.tables import Place, local_path
 
 __all__ = ["Counted"]
 
@@ -36,13 +37,14 @@ class Counted:
     """
 
     def __init__(self, path: str | os.PathLike[str], plan: Plan) -> None:
-        self.path = Path(path)
+        self.path = local_path(path)
         self.counts = Counts(plan)
         self.contributions: dict[str, str] = {}  # their ids -> the shuffle that they came in
         self.files: dict[str, str] = {}  # SHA-256 -> the name it had
         self.parts: dict[str, list[str]] = {}  # shuffle id -> the names that files were written under
         self.pending: dict[str, Counts] = {}  # shuffle id -> what is there of a batch that is not whole yet
         self.flaws: dict[str, str] = {}  # shuffle id -> why the guarantee does not hold for that batch
+        self.places: dict[str, str] = {}  # where a folder or file was that was counted -> a digest of its files
         self.names_id: str | None = None  # the columns that coordinates come from
         self.task: list[str | int | None] = []  # its id, None for plain reports, and the round of what was counted
         self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
@@ -76,14 +78,23 @@ class Counted:
                     f"{str(identity.shuffle_id)[:12]} holds the same users again, and no report counts twice",
                 )
 
+    def has(self, place: Place, digests: Callable[[], Mapping[Any, str]]) -> bool:
+        """Whether exactly these files were counted from this very place: the same command, a second time."""
+        known = self.places.get(str(place.absolute()))
+        return known is not None and known == _joined(digests())
+
     def add(
         self,
         counts: Counts,
         identity: Identity,
-        digests: Mapping[Path, str],
+        digests: Mapping[Any, str],
         parts: Sequence[str | None] = (),
+        place: Place | None = None,
     ) -> None:
-        """Take in the counts of new files, all or none; `parts` are the names that they were written under."""
+        """Take in the counts of new files, all or none; `parts` are the names that they were written under.
+
+        `place` is where they were found, together.
+        """
         if identity.shuffle_id is None:
             raise ReportsError("wrong-stage", "only shuffled reports can be counted; run shufflesum shuffle first")
         self.check(identity)
@@ -111,8 +122,10 @@ class Counted:
         elif (why := why_broken(batch)) is not None:
             self.flaws[identity.shuffle_id] = f"shuffle {identity.shuffle_id[:12]}: {why}"
         self.names_id = self.names_id or identity.names_id
+        if place is not None:
+            self.places[str(place.absolute())] = _joined(digests)
 
-    def _refuse_known(self, digests: Mapping[Path, str]) -> None:
+    def _refuse_known(self, digests: Mapping[Any, str]) -> None:
         known = dict(self.files)
         for path, digest in digests.items():
             if digest in known:
@@ -175,6 +188,7 @@ class Counted:
             "files": self.files,
             "contributions": self.contributions,
             "parts": self.parts,
+            "places": self.places,
             "task": self.task,
             "names_id": self.names_id,
         }
@@ -204,11 +218,16 @@ class Counted:
             self.pending = {shuffle: _decoded(batch, plan, number) for shuffle, batch in content["pending"].items()}
             self.files, self.contributions = content["files"], content["contributions"]
             self.parts = content["parts"]
+            self.places = content.get("places", {})  # files of before have none
             self.flaws, self.names_id = content["flaws"], content["names_id"]
         except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
             raise FileError(
                 "damaged", f"{self.path}: is no file of counts that can be used ({error!r}); take a copy from before"
             ) from error
+
+
+def _joined(digests: Mapping[Any, str]) -> str:
+    return sha256("".join(sorted(digests.values())).encode()).hexdigest()
 
 
 def _encoded(counts: Counts) -> dict[str, Any]:

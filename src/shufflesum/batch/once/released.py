@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._machine import replace_file
 from shufflesum.batch.disk import writing
-from shufflesum.errors import FileError, ReportsError
+from shufflesum.errors import FileError, ParameterError, ReportsError
+from shufflesum.tables import Place, local_path
 
 __all__ = ["RELEASED", "Members", "Released"]
 
@@ -77,37 +78,49 @@ class Released:
     those in the input folders count as well.
     """
 
-    def __init__(self, members: Members, folders: Iterable[Path], path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, members: Members, folders: Iterable[Place], path: str | os.PathLike[str] | None = None) -> None:
         self._members = members
-        self._folders = sorted({folder.resolve() for folder in folders})
+        self._folders = sorted({folder.resolve() for folder in folders}, key=str)
         # Resolved, so that a link keeps pointing to what is replaced.
-        beside = {(folder / RELEASED).resolve() for folder in self._folders}
-        self._written = sorted(beside) if path is None else [Path(path).resolve()]
-        self._all = sorted(beside.union(self._written))
+        beside = [(folder / RELEASED).resolve() for folder in self._folders]
+        here = [place for place in beside if isinstance(place, Path)]
+        if path is None and len(here) < len(beside):
+            raise ParameterError(
+                "missing-argument",
+                f"{self._folders[0]}: no list of what was released can be kept at an address; name a file of this "
+                "machine, always the same (--released, released=)",
+            )
+        self._written = sorted(here) if path is None else [local_path(path).resolve()]
+        self._all: list[Place] = sorted({*beside, *self._written}, key=str)
 
     def check(self) -> None:
         """Refuse what overlaps an earlier release, and a list that could not be written."""
         with self._locked():
-            for path in self._written:
-                if not os.access(path.parent, os.W_OK):
+            for written in self._written:
+                if not os.access(written.parent, os.W_OK):
                     raise PermissionError(None, "no permission to write there")
             for path in self._all:
                 self._find(path, _read(path))
+
+    def knows(self, shuffle_id: str | None) -> bool:
+        """Whether exactly this batch was released by this shuffle."""
+        found = (self._find(path, _read(path)) for path in self._all)
+        return any(release is not None and shuffle_id in release.shuffles for release in found)
 
     def record(self, shuffle_id: str | None) -> None:
         """Add a release, checked again; it is on the disk when this returns."""
         with self._locked():
             for path in self._all:
                 self._find(path, _read(path))
-            for path in self._written:
-                releases = _read(path)
-                if (known := self._find(path, releases)) is None:
+            for written in self._written:
+                releases = _read(written)
+                if (known := self._find(written, releases)) is None:
                     known = _Release(self._members, [])
                     releases.append(known)
                 if shuffle_id not in known.shuffles:  # a run that was interrupted after this has it there already
                     known.shuffles.append(str(shuffle_id))
                     document = {"releases": [release.entry() for release in releases]}
-                    replace_file(path, encode_checked(_FORMAT, document), 0o600)
+                    replace_file(written, encode_checked(_FORMAT, document), 0o600)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -125,7 +138,7 @@ class Released:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _find(self, path: Path, releases: list[_Release]) -> _Release | None:
+    def _find(self, path: Place, releases: list[_Release]) -> _Release | None:
         """The release of exactly this batch in a list, if there was one; others with some of it are refused."""
         for release in releases:
             if release.members.same(self._members):
@@ -141,11 +154,11 @@ class Released:
         return None
 
 
-def _read(path: Path) -> list[_Release]:
+def _read(path: Place) -> list[_Release]:
+    if not path.exists():
+        return []
     try:
         return [_Release.read(entry) for entry in decode_checked(path.read_bytes(), _FORMAT)["releases"]]
-    except FileNotFoundError:
-        return []
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise FileError(
             "other-format" if isinstance(error, OtherFormatError) else "damaged",

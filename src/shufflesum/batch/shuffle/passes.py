@@ -37,10 +37,12 @@ from shufflesum.batch.shuffle.sources import (
     open_source,
     refuse_changed,
     refuse_copied_reports,
+    shuffled_before,
 )
 from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, Runs, spill, spilled_rows
 from shufflesum.errors import ReportsError
 from shufflesum.randomness import RandomSource, SecureSource
+from shufflesum.tables import Address
 from shufflesum.wire import Task
 
 __all__ = ["Shuffled", "run", "shuffle", "shuffle_source"]
@@ -61,7 +63,7 @@ class Shuffled:
 
 
 def shuffle(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | Address | Sequence[str | os.PathLike[str] | Address],
     output: str | os.PathLike[str],
     *,
     memory: int = DEFAULT_MEMORY,
@@ -76,7 +78,7 @@ def shuffle(
 
     `path` is a folder of report files, or one of a task's uploads, or several of either: one batch of all of them.
     """
-    paths = [path] if isinstance(path, str | os.PathLike) else path
+    paths = [path] if isinstance(path, str | os.PathLike | Address) else path
     return shuffle_source(
         open_source(*paths, task=task),
         output,
@@ -106,7 +108,8 @@ def shuffle_source(
     default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
     only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
     `progress` is called with how many reports are done, from any thread. What was released is remembered in the file
-    `released`, by default `_released.json` in each input folder: see `once.Released` for what it refuses.
+    `released`, by default `_released.json` in each input folder: see `once.Released` for what it refuses. Repeated
+    after it has finished, it does nothing and returns what is there.
     """
     identity = source.identity
     identity.check_enough(source.rows)
@@ -131,6 +134,8 @@ def run(
     check_choice("format", format, get_args(Format))
     releases = Released(source.members(), folders_of(source), released)
     releases.check()
+    if (before := shuffled_before(output, releases, format)) is not None:
+        return Shuffled(Path(output), before.identity, before.rows, len(before.files), source.repeated)
     work = {
         "step": "shuffle",
         "inputs": source.inputs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from shufflesum.batch.files import (
     Dataset,
+    Format,
     ReportFile,
     describe_inputs,
     file_digests,
@@ -23,13 +24,23 @@ from shufflesum.batch.files import (
 from shufflesum.batch.files.report_file import report_paths
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.kinds import SEALED, Items, sealed_rows
-from shufflesum.batch.once import Members, refuse_same_reports
+from shufflesum.batch.once import Members, Released, refuse_same_reports
 from shufflesum.batch.once.copies import SealedReports
 from shufflesum.batch.shuffle.uploads import holds_uploads, open_uploads
-from shufflesum.errors import FileError, ParameterError, ReportsError
+from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
+from shufflesum.tables import Address, Place, place
 from shufflesum.wire import Task
 
-__all__ = ["FileSource", "ReportSource", "Unit", "folders_of", "open_source", "refuse_changed", "refuse_copied_reports"]
+__all__ = [
+    "FileSource",
+    "ReportSource",
+    "Unit",
+    "folders_of",
+    "open_source",
+    "refuse_changed",
+    "refuse_copied_reports",
+    "shuffled_before",
+]
 
 Unit = Any  # a piece of the input, in the words of its source
 
@@ -46,7 +57,7 @@ class ReportSource(Protocol):
         """How many there are."""
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> Sequence[Place]:
         """The files that they are in."""
 
     @property
@@ -89,7 +100,7 @@ class FileSource:
         return self.dataset.rows
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[Place]:
         """The files that they are in."""
         return [file.path for file in self.dataset.files]
 
@@ -130,12 +141,12 @@ def _name(file: ReportFile, _: int) -> str:
     return str(file.path)
 
 
-def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> ReportSource:
+def open_source(*paths: str | os.PathLike[str] | Address, task: Task | None = None) -> ReportSource:
     """Open folders of report files, or with a task folders of its clients' uploads (`*.upload`), and check them.
 
     Each of several folders is checked against its own manifest; together they are one batch.
     """
-    folders = sorted(Path(path) for path in paths)
+    folders = sorted(map(place, paths), key=str)
     if not folders:
         raise ParameterError("missing-argument", "no folder of reports is given; name one or more")
     for folder, count in Counter(folder.resolve() for folder in folders).items():
@@ -145,6 +156,10 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
             )
     with_uploads = [folder for folder in folders if folder.exists() and holds_uploads(folder)]
     if with_uploads:
+        if remote := next((folder for folder in folders if isinstance(folder, Address)), None):
+            raise ReportsError(
+                "impossible-combination", f"{remote}: uploads are read on this machine only; copy the folder here"
+            )
         for folder in folders:
             if folder not in with_uploads:
                 raise ReportsError(
@@ -155,7 +170,7 @@ def open_source(*paths: str | os.PathLike[str], task: Task | None = None) -> Rep
                 "missing-argument",
                 f"{with_uploads[0]}: holds uploads of a task's clients; say which task with --task task.json",
             )
-        return open_uploads(folders, task)
+        return open_uploads([folder for folder in folders if isinstance(folder, Path)], task)
     inputs = describe_inputs([path for folder in folders for path in report_paths(folder)])
     dataset = join_datasets([open_dataset(folder, stage="reports") for folder in folders])
     if task is not None and dataset.identity.task_id != task.id:
@@ -180,6 +195,18 @@ def refuse_changed(source: ReportSource) -> None:
             raise FileError("changed-meanwhile", f"{before[0]}: was changed while it was read; work on a copy")
 
 
-def folders_of(source: ReportSource) -> set[Path]:
+def shuffled_before(output: str | os.PathLike[str], releases: Released, format: Format) -> Dataset | None:
+    """What an earlier shuffle of exactly this batch has written here, whole; None where none has."""
+    if not os.path.lexists(output):
+        return None
+    try:
+        dataset = open_dataset(output, stage="shuffled")
+    except ShufflesumError:
+        return None
+    same_format = all(file.path.suffix == f".{format}" for file in dataset.files)
+    return dataset if same_format and dataset.whole and releases.knows(dataset.identity.shuffle_id) else None
+
+
+def folders_of(source: ReportSource) -> set[Place]:
     """Where the files are, and where they really are if they are links."""
     return {folder for path in source.paths for folder in (path.parent, path.resolve().parent)}

@@ -17,6 +17,7 @@ from shufflesum.batch.kinds import SEALED, Items
 from shufflesum.batch.once import Members
 from shufflesum.batch.once.copies import SealedReports
 from shufflesum.errors import FileError, ReportsError
+from shufflesum.tables import Place
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 __all__ = ["SUFFIX", "UploadSource", "holds_uploads", "open_uploads"]
@@ -26,11 +27,13 @@ SUFFIX = ".upload"
 _READ_BYTES = 1 << 20
 
 
-def holds_uploads(path: Path) -> bool:
+def holds_uploads(path: Place) -> bool:
     """Whether a path is a file of uploads, or a folder with one."""
     try:
         return any(entry.suffix == SUFFIX for entry in (path.iterdir() if path.is_dir() else (path,)))
     except OSError as error:
+        if isinstance(error, FileError):
+            raise
         raise FileError(
             "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
         ) from error

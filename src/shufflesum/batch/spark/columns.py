@@ -32,10 +32,11 @@ def users_columns(
     check_frame(frame)
     selection = table_selection(domain, column=label_column, columns=columns)
     wanted, labels = selection["columns"], selection.get("labels")
-    choice = choose_columns(where, frame.columns, wanted, user_column, labels, selection["planned"])
+    names = frame.columns  # asked for once: Spark makes the list anew each time
+    choice = choose_columns(where, names, wanted, user_column, labels, selection["planned"])
     places = ([] if choice.label is None else [choice.label]) + list(choice.data)
     with spark_job(frame.sparkSession):
-        users = frame.select(*[F.col(quoted(frame.columns[place])) for place in places])
+        users = frame.select(*[F.col(quoted(names[place])) for place in places])
         fields = list(users.schema.fields)
     if choice.label is not None:
         _check_labels(fields.pop(0), domain)

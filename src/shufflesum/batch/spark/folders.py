@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from shufflesum._machine import sync
-from shufflesum.batch.files import Dataset, StagedFolder, open_dataset
+from shufflesum.batch.files import Dataset, StagedFolder, describe_inputs, finished_reports, open_dataset
 from shufflesum.batch.identity import Identity, Stage
+from shufflesum.batch.kinds import PLAIN
 from shufflesum.batch.memory import DEFAULT_MEMORY
 from shufflesum.batch.once import Released
-from shufflesum.batch.shuffle.sources import FileSource, folders_of, open_source, refuse_changed, refuse_copied_reports
+from shufflesum.batch.shuffle.sources import (
+    FileSource,
+    folders_of,
+    open_source,
+    refuse_changed,
+    refuse_copied_reports,
+    shuffled_before,
+)
 from shufflesum.batch.shuffle.uploads import holds_uploads
 from shufflesum.batch.spark.columns import users_columns
 from shufflesum.batch.spark.frames import identity_of, quoted, report_schema
@@ -31,6 +41,7 @@ from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
 from shufflesum.release import release
 from shufflesum.reports import Counts
+from shufflesum.tables import Address, place
 
 __all__ = ["analyze_folder", "count_folder", "randomize_folder", "read", "shuffle_folder", "write"]
 
@@ -49,33 +60,53 @@ def write(frame: DataFrame, path: str | os.PathLike[str]) -> Dataset:
     """
     identity = identity_of(frame)
     with staged_folder(path, identity) as folder:
-        materialise(frame.select(identity.kind.column), f"{folder}/{PARTS}")
+        materialise(_without_nulls(frame, identity), f"{folder}/{PARTS}")
     return open_dataset(path, stage=identity.stage)
 
 
+def _without_nulls(frame: DataFrame, identity: Identity) -> DataFrame:
+    """Spark says of all that it read that it may be null; what is becomes another report that is rejected."""
+    column, none = identity.kind.column, F.lit(-1 if identity.kind is PLAIN else b"")
+    return frame.select(F.coalesce(F.col(column), none).alias(column, metadata=frame.schema[column].metadata))
+
+
 def randomize_folder(
-    users: str | os.PathLike[str],
+    users: str | os.PathLike[str] | Address,
     output: str | os.PathLike[str],
     plan: Plan,
     *,
     master: str | None = None,
+    conf: Mapping[str, str] | None = None,
     clip: bool = False,
     missing: Missing = "refuse",
     columns: Sequence[str] | None = None,
     label_column: str | None = None,
     user_column: str | None = None,
     round_number: int = 1,
+    restart: bool = False,
 ) -> Dataset:
     """`randomize` from a Parquet file, or a folder of such, to a new folder of reports; drawn once, written once.
 
     `columns` are names or ranges of positions such as 0:100. With `user_column`, a user with two rows is refused.
+    Repeated after it has finished, it draws nothing and returns what is there.
     """
-    frame = users_of(session(master), Path(users))
+    files = users_files(users)
+    frame = users_of(session(master, conf), files)
     chosen = users_columns(
         frame, str(users), plan.domain, columns=columns, label_column=label_column, user_column=user_column
     )
     identity = Identity.for_plan(plan, chosen.columns, round_number)
-    with staged_folder(output, identity) as folder:
+    work = {
+        "step": "randomize on Spark",
+        "inputs": describe_inputs(files),
+        "columns": chosen.columns,
+        "user_column": user_column,
+        "clip": clip,
+        "missing": missing,
+    }
+    if (finished_before := finished_reports(output, work, identity, restart=restart)) is not None:
+        return finished_before
+    with staged_folder(output, identity, work) as folder:
         if user_column is not None:
             refuse_repeated_users(frame, str(users), user_column)
         drawn = randomized(chosen, plan, identity, clip=clip, missing=missing)
@@ -84,28 +115,32 @@ def randomize_folder(
 
 
 def shuffle_folder(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | Address | Sequence[str | os.PathLike[str] | Address],
     output: str | os.PathLike[str],
     *,
     master: str | None = None,
+    conf: Mapping[str, str] | None = None,
     released: str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """`shuffle` from a folder of reports, or from several, to a new one.
 
-    What was released is remembered in the file `released`, by default `_released.json` in each input folder.
+    What was released is remembered in the file `released`, by default `_released.json` in each input folder. Repeated
+    after it has finished, it does nothing and returns what is there.
     """
-    paths = [path] if isinstance(path, str | os.PathLike) else path
-    for place in map(Path, paths):
-        if place.exists() and holds_uploads(place):
+    paths = [path] if isinstance(path, str | os.PathLike | Address) else path
+    for given in map(place, paths):
+        if given.exists() and holds_uploads(given):
             raise ParameterError(
-                "conflicting-arguments", f"{place}: Spark shuffles report files; uploads are for --engine local"
+                "conflicting-arguments", f"{given}: Spark shuffles report files; uploads are for --engine local"
             )
     source = open_source(*paths)
     assert isinstance(source, FileSource)
     refuse_copied_reports(source, DEFAULT_MEMORY)
     releases = Released(source.members(), folders_of(source), released)
     releases.check()
-    spark, after = session(master), source.identity.shuffled(source.dataset.rows)
+    if (before := shuffled_before(output, releases, "parquet")) is not None:
+        return before
+    spark, after = session(master, conf), source.identity.shuffled(source.dataset.rows)
     with staged_folder(output, after) as folder:
         shuffled_to(frame_of(spark, source.dataset), source.identity, after, folder)
         refuse_changed(source)
@@ -113,28 +148,45 @@ def shuffle_folder(
     return open_dataset(output, stage="shuffled")
 
 
-def count_folder(path: str | os.PathLike[str], plan: Plan, *, master: str | None = None) -> Counts:
+def count_folder(
+    path: str | os.PathLike[str] | Address,
+    plan: Plan,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> Counts:
     """`count` of a folder of shuffled reports."""
-    return _count(open_dataset(path, stage="shuffled"), plan, master)
+    return _count(open_dataset(path, stage="shuffled"), plan, master, conf)
 
 
 def analyze_folder(
-    path: str | os.PathLike[str], plan: Plan, *, master: str | None = None, without_guarantee: bool = False
+    path: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    without_guarantee: bool = False,
 ) -> Estimate:
     """`analyze` of a folder of shuffled reports; refused as `shufflesum.release` says."""
     dataset = open_dataset(path, stage="shuffled")
-    counts = _count(dataset, plan, master)
+    counts = _count(dataset, plan, master, conf)
     return release(counts, whole=dataset.whole, without_guarantee=without_guarantee)
 
 
-def _count(dataset: Dataset, plan: Plan, master: str | None) -> Counts:
+def _count(dataset: Dataset, plan: Plan, master: str | None, conf: Mapping[str, str] | None) -> Counts:
     PlainTarget(plan).check(dataset.identity)
-    return count(frame_of(session(master), dataset), plan)
+    return count(frame_of(session(master, conf), dataset), plan)
 
 
 def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
     """The reports of a folder that was opened and checked."""
     for file in dataset.files:
+        if not isinstance(file.path, Path):
+            raise FileError(
+                "impossible-combination",
+                f"{file.path}: these commands give Spark folders that driver and executors share; in a job of yours "
+                "Spark reads addresses itself (docs/scale.md)",
+            )
         if file.path.suffix != ".parquet":
             raise FileError(
                 "unknown-file-type",
@@ -145,17 +197,31 @@ def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
         return spark.read.schema(report_schema(dataset.identity)).parquet(*paths)
 
 
-def users_of(spark: SparkSession, path: Path) -> DataFrame:
-    """The rows of a Parquet file, or of a folder of such."""
+def users_files(users: str | os.PathLike[str] | Address) -> list[Path]:
+    """A Parquet file, or those of a folder that are not empty."""
+    path = place(users)
+    if not isinstance(path, Path):
+        raise FileError(
+            "impossible-combination",
+            f"{path}: Spark reads addresses itself, in a job of yours (docs/scale.md); or leave out --engine spark",
+        )
     if not path.exists():
         raise FileError(
             "unreadable", f"{path}: does not exist; give a Parquet file of users' rows, or a folder of such"
         )
     files = sorted(p for p in path.iterdir() if not p.name.startswith(("_", "."))) if path.is_dir() else [path]
+    if path.is_dir() and (empty := [file for file in files if file.stat().st_size == 0]):
+        warnings.warn(f"{path}: skipped {', '.join(file.name for file in empty[:5])}, empty files", stacklevel=3)
+        files = [file for file in files if file not in empty]
     if not files or not all(file.suffix.lower() == ".parquet" for file in files):
         raise FileError(
             "unknown-file-type", f"{path}: Spark reads users' rows from Parquet files; for others use --engine local"
         )
+    return files
+
+
+def users_of(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """The rows of Parquet files."""
     with spark_job(spark):
         return spark.read.parquet(*[f"file://{exact_path(str(file.absolute()))}" for file in files])
 
@@ -175,15 +241,21 @@ def refuse_repeated_users(frame: DataFrame, where: str, column: str) -> None:
         )
     raise DataError(
         "repeated-user",
-        f"{where}: user {repeated['user']!r} has {repeated['count']} rows; with --user-column {column} each user has "
+        f"{where}: a user has {repeated['count']} rows; with --user-column {column} each user has "
         "one. Combine each user's rows first, by their average or sum",
+        value=repr(repeated["user"]),
     )
 
 
 @contextmanager
-def staged_folder(path: str | os.PathLike[str], identity: Identity) -> Iterator[str]:
-    """A folder for Spark to write to; its files go to a new folder of reports, which appears whole or not at all."""
-    with StagedFolder(path, {"step": "spark"}, identity, restart=True) as staged:
+def staged_folder(
+    path: str | os.PathLike[str], identity: Identity, work: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """A folder for Spark to write to; its files go to a new folder of reports, which appears whole or not at all.
+
+    Where `work` says what it is made from, a note stays beside it, see `finished_reports`.
+    """
+    with StagedFolder(path, work or {"step": "spark"}, identity, restart=True, noted=work is not None) as staged:
         inner = staged.path / _STAGE
         try:
             yield f"file://{inner.absolute()}"

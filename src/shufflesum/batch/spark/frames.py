@@ -31,9 +31,12 @@ def check_frame(frame: object) -> DataFrame:
 
 
 def report_schema(identity: Identity) -> StructType:
-    """The column of a frame of reports, with the identity in its metadata."""
+    """The column of a frame of reports, with the identity in its metadata.
+
+    Without nulls, so that files are written, and read, without a level for each row that says so.
+    """
     kind = identity.kind
-    return StructType().add(kind.column, kind.spark_type, nullable=True, metadata={METADATA_KEY: identity.to_json()})
+    return StructType().add(kind.column, kind.spark_type, nullable=False, metadata={METADATA_KEY: identity.to_json()})
 
 
 def identity_of(frame: DataFrame, stage: Stage | None = None) -> Identity:

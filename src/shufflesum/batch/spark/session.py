@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,11 +25,12 @@ rootLogger.appenderRef.none.ref = none
 """
 
 
-def session(master: str | None = None) -> SparkSession:
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """The running session, or a quiet new one whose executors use this very Python.
 
     `master` is Spark's address of a cluster; without one, what spark-submit or Spark's own configuration says counts,
-    or else all cores of this machine.
+    or else all cores of this machine. `conf` are settings of Spark's, by name; of a running session only those change
+    that Spark lets change.
     """
     java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
     if SparkSession.getActiveSession() is None and shutil.which(java) is None:
@@ -45,6 +46,7 @@ def session(master: str | None = None) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
+        **(conf or {}),
     }
     try:
         with _quiet():
@@ -52,7 +54,8 @@ def session(master: str | None = None) -> SparkSession:
     except Exception as error:  # Java, Spark and the network can each fail in their own way
         raise ParameterError(
             "spark-failed",
-            f"no Spark session at {master or 'the configured master'}: {first_words(str(error))}; check --master",
+            f"no Spark session at {master or 'the configured master'}: {first_words(str(error))}; check --master "
+            "and --conf",
         ) from error
 
 

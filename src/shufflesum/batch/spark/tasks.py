@@ -93,7 +93,7 @@ def randomize_partition(
                 try:
                     reports = randomize_rows(_rows(part, plan.domain), randomizer, row)
                 except DataError as error:
-                    raise DataError(error.problem, f"{where}: {error}") from error
+                    raise error.at(where) from None
                 row += len(part)
                 yield from _for_spark(target.encode(reports), identity)
 

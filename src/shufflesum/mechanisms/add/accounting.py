@@ -11,6 +11,7 @@ from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval
 from shufflesum.privacy.add import Cells, Group, choices, overflow_upper
+from shufflesum.privacy.engine.losses import GridLosses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -86,6 +87,10 @@ class AddAccounting:
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the certified accountant does not confirm."""
         check_certified(guarantee, self.cells.delta_upper)
+
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
+        return self.cells.losses(interval)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.cells import BLANK
 from shufflesum.domain import Box, Choices, Domain, Groups
-from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Revealed, Table
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
+from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.randomness.draws import PROBABILITY_BITS
 
@@ -56,6 +58,21 @@ class AddAttack:
                 return [self._values(self.domain, part) for part in (1.0, 0.0, None)]
         raise AssertionError(self.domain)  # `Layout.of` lets no other pass
 
+    @cached_property
+    def _varied(self) -> list[_Held]:
+        """Each label or group, or each value in all coordinates."""
+        match self.domain:
+            case Choices():
+                return [self._choice(np.array([code])) for code in variants_of(self.domain.cells, 1)]
+            case Groups():
+                tried = variants_of(len(self.domain.labels), self.domain.entries)
+                return [self._grouped(int(group), None) for group in tried]
+            case Box():
+                top = self.mechanism.levels
+                tried = variants_of(top + 1, self.domain.entries)
+                return [self._values(self.domain, level / top) for level in tried]
+        raise AssertionError(self.domain)
+
     def _choice(self, codes: NDArray[np.int64]) -> _Held:
         true = np.zeros(self.domain.dimension, dtype=np.int64)
         true[codes] = 1
@@ -66,7 +83,7 @@ class AddAttack:
         """All at this part of the scale, or all over it; and their digits."""
         top, dimension = self.mechanism.levels, box.dimension
         mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
-        held = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, int(part * top))
+        held = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, round(part * top))
         lower, upper = box.lower, box.upper
         values = np.clip(lower + (upper - lower) * (held / top), lower, upper)
         digits = (held[:, None] >> np.arange(self.mechanism.digits)) & 1
@@ -83,6 +100,11 @@ class AddAttack:
     def crowds(self) -> tuple[Any, ...]:
         """What each crowd holds."""
         return tuple(row for row, _ in self._held)
+
+    @property
+    def variants(self) -> tuple[Any, ...]:
+        """Rows with each value, label or group."""
+        return tuple(row for row, _ in self._varied)
 
     @property
     def victims(self) -> tuple[Any, Any]:
@@ -163,6 +185,25 @@ class AddAttack:
             mean = np.full(len(digits), float(q[: layout.digits] @ p[: layout.digits]) / trials)
             coordinates.append(ExpectedCounts("noise in coordinate {}", digits, count * trials, mean))
         return [classes, coordinates, every]
+
+    def places(self, number: int) -> list[Places]:
+        """Noise in every cell.
+
+        That a user whose noise exceeds the cap draws again makes no outcome likelier than by 1/(1 - P[noise > cap]).
+        """
+        true = [*self._held, *self._varied][number][1]
+        chosen = evenly(len(true))
+        trials, chances = np.zeros(len(true), dtype=np.int64), np.zeros(len(true))
+        for cells, q, p in zip(self._classes, self.mechanism.trials, self.mechanism.probabilities, strict=True):
+            trials[cells], chances[cells] = q, p
+        place = numbered(len(true), chosen)
+        return [Places("noise in a cell", place, true[chosen], trials[chosen], chances[chosen])]
+
+    def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
+        """That nobody leaves out what is true."""
+        true = [*self._held, *self._varied][number][1]
+        few = np.count_nonzero(cells != BLANK, axis=1) < int(true.sum())
+        return [Events("fewer reports than are true", few[:, None], np.zeros(1))]
 
     @cached_property
     def _classes(self) -> list[NDArray[np.uint32]]:

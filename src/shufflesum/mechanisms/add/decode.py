@@ -6,7 +6,7 @@ coordinate, in [0, 1], is sum_j 2^j (Y_j - users q_j p_j) / (k users); the law o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from shufflesum._checks import check_choice
 from shufflesum.errors import ParameterError
+from shufflesum.mechanisms.linear import Combined, reach
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 
 if TYPE_CHECKING:
@@ -61,6 +62,18 @@ class AddMeans:
         odd = z + np.maximum((z**3 - 3 * z) * excess / 24, 0) + z * skewness**2 / 36
         mean = self.mean
         return mean - deviation * (odd + even), mean + deviation * np.maximum(odd - even, 0)
+
+    def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
+        """Noise is independent from coordinate to coordinate, and so are the coins that round.
+
+        How a population's coordinates vary together no table shows: as if they did so fully, at the worst.
+        """
+        spread, size = replace(self, mixes=False)._spread(target), np.abs(weights)
+        by_users = float(weights**2 @ spread) if target == "users" else float(size @ np.sqrt(spread)) ** 2
+        variance = float(weights @ weights) * self._noise(2) + by_users
+        top = float(size.max(initial=0.0) * self.mechanism.weights[-1] if target == "users" else size.sum())
+        value, off = float(weights @ self.mean), reach(variance, top / self.users, tail)
+        return Combined(value, variance, value - off, value + off)
 
     def _noise(self, order: int) -> float:
         """The cumulant of this order of a mean's noise: weighted binomials of all users."""

@@ -65,7 +65,7 @@ def _write_digits(
             value, cell = rounded[i, c], firsts[i] + np.uint32(c * digits)
             for j in range(digits):  # written always, kept where the digit is 1: no branch to mispredict
                 sent[written] = np.uint32(cell + np.uint32(j))
-                written += (value >> j) & 1
+                written += int((value >> j) & 1)
         if counted:
             sent[written] = np.uint32(firsts[i] + np.uint32(dimension * digits))
             written += 1

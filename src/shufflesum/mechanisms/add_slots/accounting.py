@@ -9,6 +9,7 @@ from shufflesum._checks import check_number
 from shufflesum.domain import Neighbours, OneCell
 from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval
+from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.privacy.slots import Slots
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class SlotsAccounting:
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the certified accountant does not confirm."""
         check_certified(guarantee, self.slots.delta_upper)
+
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
+        return self.slots.losses(interval)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.cells import BLANK
 from shufflesum.domain import Categories, Hashed
-from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Revealed, Table
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
+from shufflesum.mechanisms.watched import variants_of
 from shufflesum.privacy import Guarantee
+from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.add_slots.mechanism import AddSlots
@@ -57,11 +60,25 @@ class SlotsAttack:
     @cached_property
     def _own(self) -> list[NDArray[np.int64]]:
         """The cells where each crowd's own reports may lie: one for a label, one of each function for a word."""
+        return self._cells_of(self._labels)
+
+    def _cells_of(self, labels: list[Any]) -> list[NDArray[np.int64]]:
         if isinstance(self.domain, Categories):
-            codes = [self.domain.prepare(self.domain.rows([label])) for label in self._labels]
+            codes = [self.domain.prepare(self.domain.rows([label])) for label in labels]
             return [code.astype(np.int64) for code in codes]
         functions, buckets = self.domain.layout
-        return list(np.arange(functions) * buckets + self._buckets(self._labels))
+        return list(np.arange(functions) * buckets + self._buckets(labels))
+
+    @cached_property
+    def _varied(self) -> list[Any]:
+        """Labels all over the domain, or words."""
+        if isinstance(self.domain, Categories):
+            return [self.domain.example(int(place)) for place in variants_of(self.domain.cells, 1)]
+        return [f"word {number}" for number in range(len(variants_of(1 << 20, 1)))]
+
+    @cached_property
+    def _own_of_all(self) -> list[NDArray[np.int64]]:
+        return [*self._own, *self._cells_of(self._varied)]
 
     def _buckets(self, words: list[str]) -> NDArray[np.int64]:
         assert isinstance(self.domain, Hashed)
@@ -71,6 +88,11 @@ class SlotsAttack:
     def crowds(self) -> tuple[Any, ...]:
         """What each crowd holds."""
         return tuple(self._labels)
+
+    @property
+    def variants(self) -> tuple[Any, ...]:
+        """Other labels."""
+        return tuple(self._varied)
 
     @property
     def victims(self) -> tuple[Any, Any]:
@@ -139,3 +161,47 @@ class SlotsAttack:
                 law = np.full(len(own), (held / len(own) + slots * chance / size) / trials)
                 functions.append(ExpectedCounts(f"reports of {label!r} by function {{}}", table[own], trials, law))
         return [noise, cells, *([functions] if functions else [])]
+
+    def places(self, number: int) -> list[Places]:
+        """Noise in all, and in half of the cells that are nobody's own."""
+        own, size, slots = self._own_of_all[number], self.mechanism.cells(self.domain), self.mechanism.slots
+        half = np.zeros(size, dtype=np.int64)
+        half[size // 2 :] = half[own] = -1
+        part = int(np.count_nonzero(half == 0)) / size
+
+        def noise(name: str, place: NDArray[np.int64], true: int, chance: float) -> Places:
+            return Places(name, place, np.array([true]), np.array([slots]), np.array([chance]))
+
+        return [
+            noise("noise", np.zeros(size, dtype=np.int64), 1, self.mechanism.chance),
+            noise("noise in the first half of the cells", half, 0, self.mechanism.chance * part),
+        ]
+
+    def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
+        """An own report of everybody, the same cell twice by one user, and of words, which functions they take.
+
+        m noise reports are in m cells, none of them the own one, with chance (1 - 1/D) ... (1 - m/D).
+        """
+        own, size, slots = self._own_of_all[number], self.mechanism.cells(self.domain), self.mechanism.slots
+        chance = self.mechanism.chance
+        ordered = np.sort(cells, axis=1)
+        twice = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != BLANK)).any(axis=1)
+        lowest, terms, total, _ = binomial_window(slots, chance, chance / (1 - chance), 1e-15)
+        distinct = np.cumprod(np.append(1.0, np.maximum(0.0, 1 - np.arange(1, lowest + len(terms)) / size)))
+        apart = float(terms @ distinct[lowest:]) / total
+        missing = ~_among(cells, own)
+        found = [
+            Events("no report that may be the own one", missing[:, None], np.zeros(1)),
+            Events("a cell twice", twice[:, None], np.array([max(0.0, 1 - apart)])),
+        ]
+        if len(own) > 1:
+            first = own[: len(own) // 2]
+            early = _among(cells, first)
+            none = (1 - len(first) / len(own)) * (1 - chance * len(first) / size) ** slots
+            found.append(Events("one of the first functions", early[:, None], np.array([1 - none])))
+        return found
+
+
+def _among(cells: NDArray[np.uint32], some: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which users report one of some cells."""
+    return np.asarray(np.isin(cells, some.astype(np.uint32)).any(axis=1))

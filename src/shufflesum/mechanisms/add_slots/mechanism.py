@@ -91,7 +91,7 @@ class AddSlots(Mechanism):
 
     def decode(self, domain: Domain, table: Table, users: int) -> Frequencies:
         """Frequencies of labels, or of the buckets of all functions: in each the same noise, and in all they are 1."""
-        return Frequencies(table, users, noise_reports(table, users), 1 / len(table))
+        return Frequencies(table, users, noise_reports(table, users), 1 / len(table), in_all=True)
 
     def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
         """Squared error of the frequencies, summed over labels: noise alone, and public.

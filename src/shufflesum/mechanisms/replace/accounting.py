@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shufflesum.domain import EveryCoordinate, Neighbours, OneCell
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.privacy import Guarantee, Interval, local_epsilon
+from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.privacy.replace import Setting
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class ReplaceAccounting:
                 "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); it is for tests only"
             )
         self.setting.check_claim(guarantee.accountant, self.noise_probability, guarantee.epsilon, guarantee.delta)
+
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
+        return self.setting.losses(self.noise_probability, interval)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._search import bisect
 from shufflesum.domain import Box, Categories, Domain
-from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Revealed, Table
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
+from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.replace.composed import Blocks
 from shufflesum.privacy.replace.uniform import Subsets
@@ -71,6 +72,17 @@ class ReplaceAttack:
     def crowds(self) -> tuple[Any, ...]:
         """What each crowd holds."""
         return tuple(_row(self.domain, levels, self.mechanism.levels) for levels in self._held)
+
+    @cached_property
+    def _varied(self) -> list[_Levels]:
+        """One value everywhere, for each value."""
+        values = variants_of(self.mechanism.values, self.domain.entries)
+        return [np.full(self.mechanism.places(self.domain), value) for value in values]
+
+    @property
+    def variants(self) -> tuple[Any, ...]:
+        """Each value everywhere."""
+        return tuple(_row(self.domain, levels, self.mechanism.levels) for levels in self._varied)
 
     @property
     def victims(self) -> tuple[Any, Any]:
@@ -153,6 +165,54 @@ class ReplaceAttack:
         values.append(ExpectedCounts("the value held", np.array([kept]), accepted, self._law(0)[:1]))
         sent = ExpectedCounts("a cell", np.array([accepted]), self.mechanism.coordinates * sum(users), np.ones(1))
         return [values, coordinates, cells, [sent]]
+
+    def places(self, number: int) -> list[Places]:
+        """Noise, one value of it, and the first coordinates of each block; of subsets that overlap, the first one."""
+        mechanism, held = self.mechanism, [*self._held, *self._varied][number]
+        dimension, values, gamma = len(held), mechanism.values, mechanism.noise_probability
+        sampled = mechanism.coordinates
+        subsets = mechanism.sampling == "uniform" and sampled < dimension
+        starts = np.zeros(1, dtype=np.int64) if subsets else mechanism.block_starts(self.domain)
+        chosen, sizes = evenly(len(starts)), np.diff(starts, append=dimension)
+        block = np.repeat(numbered(len(starts), chosen), sizes)
+        trials = np.full(len(chosen), sampled if subsets else 1)
+        nothing = np.zeros(len(chosen), dtype=np.int64)
+
+        def where(name: str, cells: NDArray[np.bool_], chances: ArrayLike, trials: _Levels = trials) -> Places:
+            place = np.where(cells, block[:, None], -1).reshape(-1)
+            return Places(name, place, nothing, trials, np.broadcast_to(np.asarray(chances), len(chosen)))
+
+        reported = np.arange(values)[None, :]
+        found = [where("another value than the one held", reported != held[:, None], gamma * (1 - 1 / values))]
+        if values > 2:
+            after = (held[:, None] + 1) % values
+            found.append(where("the value after the one held", reported == after, gamma / values))
+        if sampled == dimension:
+            return found
+        within, every = np.arange(dimension) - np.repeat(starts, sizes), np.ones((dimension, values), dtype=np.bool_)
+        if subsets:
+            first = every & (within == 0)[:, None]
+            return [*found, where("the first coordinate", first, sampled / dimension, np.ones_like(trials))]
+        halves = sizes // 2
+        first = every & (within < np.repeat(halves, sizes))[:, None]
+        return [*found, where("the first coordinates of a block", first, (halves / sizes)[chosen])]
+
+    def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
+        """That coordinates are sampled as the plan says: one of each block, or none twice; and two of them together."""
+        dimension, sampled = self.mechanism.places(self.domain), self.mechanism.coordinates
+        coordinates = np.sort(cells // self.mechanism.values, axis=1).astype(np.int64)
+        if self.mechanism.sampling == "stratified" or sampled == dimension:
+            starts = self.mechanism.block_starts(self.domain)
+            blocks = np.searchsorted(starts, coordinates, side="right") - 1
+            wrong = (blocks != np.arange(sampled)).any(axis=1)
+            return [Events("other than one report from each block", wrong[:, None], np.zeros(1))]
+        twice = (coordinates[:, 1:] == coordinates[:, :-1]).any(axis=1)
+        both = (coordinates == 0).any(axis=1) & (coordinates == 1).any(axis=1)
+        chance = np.array([sampled * (sampled - 1) / (dimension * (dimension - 1))])
+        return [
+            Events("a coordinate twice", twice[:, None], np.zeros(1)),
+            Events("the first two coordinates", both[:, None], chance),
+        ]
 
     def _law(self, held: int) -> Floats:
         """The chances of each value to be reported by who holds this one."""

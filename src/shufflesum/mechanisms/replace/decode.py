@@ -6,13 +6,14 @@ values divided by k. The debiased mean is (m1 - gamma/2) / (1 - gamma).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 
 from shufflesum._checks import check_choice
 from shufflesum.errors import ParameterError
+from shufflesum.mechanisms.linear import Combined
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 
 __all__ = ["ReplaceMeans"]
@@ -102,6 +103,28 @@ class ReplaceMeans:
         reported = counts > 0
         return np.where(reported, np.minimum(*lower), np.nan), np.where(reported, np.maximum(*upper), np.nan)
 
+    def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
+        """Of several coordinates variances are added, without the correction for a finite crowd where users sample.
+
+        They do not report two coordinates of a block, which makes errors go together by minus their covariance over
+        users: for any weights that takes away from the sum, and no more than the correction would have. A population's
+        coordinates that one user reports may vary together fully: then standard errors are added instead.
+        """
+        kept = np.flatnonzero(weights)
+        together = replace(self, mixes=len(kept) > 1 and target == "users")
+        mean, weights = self.mean[kept], weights[kept]
+        low, high = (end[kept] for end in together.interval(tail, target))
+        variance, half = together.variance(target)[kept], (high - low) / 2
+        value = float(weights @ mean)
+        if target == "population" and self.coordinates > 1:
+            size = np.abs(weights)
+            return _around(value, 0.0, float(size @ np.sqrt(variance)) ** 2, float(size @ half))
+        # Intervals are moved towards the middle by the skewness of errors, which in a sum is their weighted mean.
+        squares = (weights * half) ** 2
+        with np.errstate(invalid="ignore"):
+            moved = float(squares @ (weights * ((low + high) / 2 - mean)) / squares.sum()) if len(kept) else 0.0
+        return _around(value, moved, float(weights**2 @ variance), float(np.sqrt(squares.sum())))
+
     @property
     def _counts(self) -> Floats:
         return self.report_counts.astype(np.float64)
@@ -136,6 +159,10 @@ class ReplaceMeans:
         """c times the squared standard error: T - (c/users) S^2, with only the safe part of S^2."""
         fraction = self._reporting_fraction(target)
         return (1 - fraction) * moments.variance + fraction * moments.own_variance
+
+
+def _around(value: float, moved: float, variance: float, half: float) -> Combined:
+    return Combined(value, variance, value + min(moved, 0.0) - half, value + max(moved, 0.0) + half)
 
 
 def _student_quantile(tail: float, freedom: Floats) -> Floats:

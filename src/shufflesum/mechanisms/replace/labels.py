@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_choice
 from shufflesum.cells import BLANK
 from shufflesum.domain import Categories
+from shufflesum.mechanisms.linear import Combined, quantile, reach
 from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Table, Target
 from shufflesum.randomness import RandomSource
 from shufflesum.randomness.trials import uniform_or_blank
@@ -87,6 +88,35 @@ class ReplaceFrequencies:
         up to its skewness, where its variance allows, and else bounded as any such sum is (Chernoff).
         """
         return self._end(tail, target, -1.0), self._end(tail, target, 1.0)
+
+    def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
+        """A user's report has the weight of the own label, or with probability gamma of a uniform one.
+
+        It varies by gamma V + (1 - gamma) gamma (w - m)^2, with m and V mean and variance of all weights, w the own:
+        over users, the mean of (w - m)^2 is estimated as any other. For ends it is taken as far above as `tail` says.
+        """
+        check_choice("target", target, ("users", "population"))
+        gamma, keep = self.noise_probability, 1 - self.noise_probability
+        value, apart = float(weights @ self.mean), weights - weights.mean()
+        squares, uniform = apart**2, float(np.var(weights))
+        least, most = float(squares.min()), float(squares.max())
+        mean = float(np.clip(squares @ self.mean, least, most))
+        report = float(np.ptp(weights)) / self._scale
+
+        def variance(square: float) -> float:
+            own = (gamma * uniform + keep * gamma * square) / (self.users * keep**2)
+            if target == "users":
+                return own
+            all_users = keep * square + gamma * uniform - (keep * (value - float(weights.mean()))) ** 2
+            return max(own, all_users / (self.users * keep**2))
+
+        # of the estimated mean: squares of users differ by no more than their own mean square, most x mean, and theirs
+        apart_square = (keep * gamma if target == "users" else keep) * (most * mean + float(squares.mean()) ** 2)
+        unsure = (
+            math.sqrt((gamma * float(np.var(squares)) + apart_square) / (self.users * keep**2)) + most / self._scale
+        )
+        off = reach(variance(min(mean + quantile(tail) * unsure, most)), report, tail)
+        return Combined(value, variance(mean), value - off, value + off)
 
     @property
     def _other(self) -> float:

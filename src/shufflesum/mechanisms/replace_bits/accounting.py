@@ -12,6 +12,7 @@ from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval, local_epsilon
 from shufflesum.privacy.ball import Ball
+from shufflesum.privacy.engine.losses import GridLosses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -69,6 +70,12 @@ class BallAccounting:
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the certified accountant does not confirm."""
         check_certified(guarantee, lambda epsilon: 1.0 if self.ball is None else self.ball.delta_upper(epsilon))
+
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
+        if self.ball is None:
+            raise PrivacyError("not-certified", "bits without noise have no certificate")
+        return self.ball.losses(interval)
 
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domain import Ball
-from shufflesum.mechanisms.mechanism import Enclosure, ExpectedCounts, Floats, Revealed, Table
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
 from shufflesum.mechanisms.replace_bits.coin import chances_of
 from shufflesum.mechanisms.replace_bits.encode import Rotation
+from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.ball import Ball as Certificate
 from shufflesum.privacy.engine.laws import binomial_window
@@ -54,16 +55,38 @@ class BitsAttack:
         return [end, -end, mixed * (inside / float(np.linalg.norm(mixed))), np.zeros(size)]
 
     @cached_property
-    def _levels(self) -> list[NDArray[np.int64]]:
-        """What the vectors are after the rotation."""
+    def _varied(self) -> list[Floats]:
+        """Waves of several lengths: vectors of full norm, in directions all over the ball."""
+        size, inside = self.domain.dimension, self.domain.radius * (1.0 - 2.0**-20)
+        waves = [np.cos(number * np.arange(1, size + 1)) for number in 2 + variants_of(1 << 20, size)]
+        return [wave * (inside / float(np.linalg.norm(wave))) for wave in waves]
+
+    def _rotated(self, vectors: list[Floats]) -> list[NDArray[np.int64]]:
+        """What vectors are after the rotation."""
         rotation = Rotation(self.domain, self.mechanism.tau)
-        return [rotation.of(vector[None])[0].astype(np.int64) for vector in self._vectors]
+        return [rotation.of(vector[None])[0].astype(np.int64) for vector in vectors]
+
+    @cached_property
+    def _levels(self) -> list[NDArray[np.int64]]:
+        return self._rotated(self._vectors)
+
+    @cached_property
+    def _levels_of_all(self) -> list[NDArray[np.int64]]:
+        return [*self._levels, *self._rotated(self._varied)]
+
+    def _rows(self, vectors: list[Floats]) -> tuple[Any, ...]:
+        center = 0.0 if self.domain.center is None else self.domain.center
+        return tuple((vector + center).reshape(self.domain.shape) for vector in vectors)
 
     @property
     def crowds(self) -> tuple[Any, ...]:
         """What each crowd holds."""
-        center = 0.0 if self.domain.center is None else self.domain.center
-        return tuple((vector + center).reshape(self.domain.shape) for vector in self._vectors)
+        return self._rows(self._vectors)
+
+    @property
+    def variants(self) -> tuple[Any, ...]:
+        """Other vectors."""
+        return self._rows(self._varied)
 
     @property
     def victims(self) -> tuple[Any, Any]:
@@ -132,6 +155,22 @@ class BitsAttack:
             name = f"crowd {number}: a coordinate with more or fewer ones than usual"
             strays.append(ExpectedCounts(name, np.array([far]), len(each), np.array([chance])))
         return [totals, coordinates, strays, sent]
+
+    def places(self, number: int) -> list[Places]:
+        """In every coordinate, bits that agree with the sign of what is held."""
+        levels = self._levels_of_all[number]
+        chosen = evenly(len(levels))
+        place = np.full((len(levels), 2), -1, dtype=np.int64)
+        place[np.arange(len(levels)), (levels >= 0).astype(np.int64)] = numbered(len(levels), chosen)
+        chances = chances_of(np.abs(levels[chosen]), self.mechanism.numerator)
+        trials, nothing = np.full(len(chosen), self.mechanism.bits), np.zeros(len(chosen), dtype=np.int64)
+        return [Places("a bit that agrees with what is held", place.reshape(-1), nothing, trials, chances)]
+
+    def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
+        """That everybody sends as many bits of each coordinate."""
+        coordinates = np.repeat(np.arange(self.domain.padded, dtype=np.uint32), self.mechanism.bits)
+        wrong = (np.sort(cells // 2, axis=1) != coordinates).any(axis=1)
+        return [Events("other than all bits of each coordinate", wrong[:, None], np.zeros(1))]
 
     def _agreeing(self, table: Table, levels: NDArray[np.int64]) -> Table:
         """Of each coordinate, the bits that agree with the sign of what is held; ones at 0."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
+from shufflesum.mechanisms.linear import Combined
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 from shufflesum.mechanisms.replace_bits.error import bias_square
 from shufflesum.mechanisms.replace_bits.rotate import hadamard
@@ -77,6 +78,12 @@ class BallMeans:
         """
         half_step = self.tau / (self.amplitude * math.sqrt(len(self.table)) * self.users * self.bits)
         return -NormalDist().inv_cdf(max(tail, 1e-300)) * self.deviation(target) + half_step
+
+    def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
+        """The rotation makes errors alike in all directions: that of a sum is in proportion to its weights' norm."""
+        length, value = float(np.linalg.norm(weights)), float(weights @ self.mean)
+        off = length * self.reach(tail, target)
+        return Combined(value, (length * self.deviation(target)) ** 2, value - off, value + off)
 
     def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
         """Ends that the true mean lies beyond with probability at most `tail`, each."""

@@ -160,8 +160,11 @@ class Cells:
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """Return a pessimistic distribution of `dp_accounting` that dominates the table, cap and all."""
         interval = check_interval(value_discretization_interval)
-        losses = self.upper(interval=interval).losses
-        return to_privacy_loss_distribution(_with_charge(losses, self.overflow), interval)
+        return to_privacy_loss_distribution(self.losses(interval), interval)
+
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates the table, cap and all."""
+        return _with_charge(self.upper(interval=interval).losses, self.overflow)
 
     @property
     def _single(self) -> Group | None:

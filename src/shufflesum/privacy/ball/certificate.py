@@ -26,7 +26,8 @@ from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.privacy.engine.composition import check_delta, check_epsilon
 from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_distribution
 from shufflesum.privacy.engine.laws import Floats
-from shufflesum.privacy.engine.losses import dominating
+from shufflesum.privacy.engine.losses import GridLosses, dominating
+from shufflesum.privacy.engine.renyi import Charge, Filter, gaussian_charge
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -116,6 +117,10 @@ class Ball:
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """Return a pessimistic distribution of `dp_accounting` that dominates all rounds together."""
         interval = check_interval(value_discretization_interval)
+        return to_privacy_loss_distribution(self.losses(interval), interval)
+
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
         mu = self.mu(_EXPORT_CHARGES[-1])
         reach = min(_LARGEST_LOSS, mu * (0.5 * mu + 9.0) + interval)
         step = interval * 2.0 ** max(0, math.ceil(math.log2(reach / interval / _EXPORT_NODES)))
@@ -124,7 +129,13 @@ class Ball:
         heights = renyi.profile_upper(*self._moments, arguments)
         for charge in _EXPORT_CHARGES:
             np.minimum(heights, self._gaussian_profile(arguments, charge), out=heights)
-        return to_privacy_loss_distribution(dominating(step, heights, 0.0), interval)
+        return dominating(step, heights, 0.0)
+
+    def charge(self, delta: float, within: Filter) -> Charge:
+        """What all rounds cost in a budget: as a Gaussian pair, with the charge that a plan for this delta has."""
+        charge = _charge_of(delta)
+        mu = self.mu(charge)
+        return gaussian_charge(mu, self._charged(charge), within) if math.isfinite(mu) else Charge(math.inf, 1.0)
 
     @property
     def _moments(self) -> tuple[int, float, float, int]:

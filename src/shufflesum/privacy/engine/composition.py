@@ -28,6 +28,7 @@ __all__ = [
     "Profile",
     "check_delta",
     "check_epsilon",
+    "compose_dominating",
     "compose_pairs",
     "compose_profiles",
     "crossing",
@@ -161,6 +162,11 @@ def compose_profiles(factors: Iterable[Equal], *, interval: float | None = None)
         for factor, step, reach in zip(factors, steps, reaches, strict=True)
     ]
     return ComposedUpper(product_above(powers, _CHARGE / 2))
+
+
+def compose_dominating(pairs: Sequence[GridLosses]) -> ComposedUpper:
+    """Compose pairs that are symmetric and dominate, on grids whose steps differ by powers of two."""
+    return ComposedUpper(product_above(pairs, _CHARGE))
 
 
 Copies = tuple[GridLosses, int]

@@ -16,7 +16,7 @@ import numpy as np
 from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import MOST_ERROR, ULP, GridLosses, checked_error, gather, merging_error
 
-__all__ = ["coarsen_above", "power_above", "power_below", "product_above", "product_below"]
+__all__ = ["coarsen_above", "power_above", "power_below", "product_above", "product_below", "trim_above"]
 
 _MOST_NODES = 1600  # longer arrays are coarsened; a composed law then keeps about 40 nodes per standard deviation
 _LARGEST_LOSS = 300.0  # above, P counts as infinite loss before exponentials overflow
@@ -94,7 +94,7 @@ def _product(a: GridLosses, b: GridLosses, charge: float, most_nodes: int, side:
     return joint
 
 
-def _trim_above(losses: GridLosses, charge: float) -> GridLosses:
+def trim_above(losses: GridLosses, charge: float) -> GridLosses:
     """Fold both ends of a symmetric pair inwards: above, Q stays and the rest of P counts as infinite loss."""
     middle = -losses.lowest
     x = losses.step * np.arange(middle + 1, dtype=np.float64)
@@ -156,4 +156,4 @@ def _coarsen_below(losses: GridLosses) -> GridLosses:
     return GridLosses(step, lowest, balanced, losses.infinite, losses.error + merging_error(x))
 
 
-_ABOVE, _BELOW = _Side(_trim_above, coarsen_above), _Side(_trim_below, _coarsen_below)
+_ABOVE, _BELOW = _Side(trim_above, coarsen_above), _Side(_trim_below, _coarsen_below)

@@ -34,10 +34,12 @@ from shufflesum.privacy.engine.composition import (
 )
 from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_distribution
 from shufflesum.privacy.engine.laws import Floats
+from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.privacy.replace import binary, blanket
 from shufflesum.privacy.replace.calibration import bracket_noise_probability, guess_noise_probability
 from shufflesum.privacy.replace.concrete import third_value_losses
 from shufflesum.privacy.replace.local import local_epsilon
+from shufflesum.privacy.replace.pooled import pooled_delta_lower, pooled_epsilon_lower
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Blocks", "check_compositions", "deviation_of_loss"]
 
 _NODES = 40  # of the grid per deviation of a concrete pair's loss: cheap, because it is listed outcome by outcome
+_SMALL_CROWD = 1000  # up to here the grid of single blocks may lose more than throwing all blocks into one pool does
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,10 @@ class Blocks:
         """Return a delta below which (epsilon, delta)-privacy certainly fails for some neighbouring data sets."""
         if self.count == 1:
             return blanket.delta_lower(self.honest_users, self.levels, noise_probability, check_epsilon(epsilon))
-        return self.lower(noise_probability).delta(epsilon)
+        found = self.lower(noise_probability).delta(epsilon)
+        if self.honest_users > _SMALL_CROWD:
+            return found
+        return max(found, pooled_delta_lower(*self._pool, noise_probability, epsilon))
 
     def epsilon_upper(self, noise_probability: float, delta: float) -> float:
         """Return an epsilon for which all reports together are certainly (epsilon, delta)-private."""
@@ -91,7 +97,10 @@ class Blocks:
         """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
         if self.count == 1:
             return blanket.epsilon_lower(self.honest_users, self.levels, noise_probability, delta)
-        return self.lower(noise_probability).epsilon(delta)
+        found = self.lower(noise_probability).epsilon(delta)
+        if self.honest_users > _SMALL_CROWD:
+            return found
+        return max(found, pooled_epsilon_lower(*self._pool, noise_probability, delta))
 
     def smallest_noise_probability(self, epsilon: float, delta: float) -> float:
         """Return a noise probability that is certainly enough, within 1e-4 of the least that can be certified.
@@ -145,7 +154,15 @@ class Blocks:
         convolves by plain FFT: after composing there, a delta below about 1e-12 means nothing.
         """
         interval = check_interval(value_discretization_interval)
-        return to_privacy_loss_distribution(self.upper(noise_probability, interval=interval).losses, interval)
+        return to_privacy_loss_distribution(self.losses(noise_probability, interval), interval)
+
+    def losses(self, noise_probability: float, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all reports of a user."""
+        return self.upper(noise_probability, interval=interval).losses
+
+    @property
+    def _pool(self) -> tuple[int, int, int]:
+        return self.honest_users, self.levels + 1, self.count
 
     def _guess(self, epsilon: float, delta: float, values: int) -> float:
         return guess_noise_probability(self.honest_users / (values * self.count), epsilon, delta)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Required, TypedDict, Unpack
 from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum._search import GRID
 from shufflesum.errors import ParameterError, PlanError
+from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.privacy.guarantees import Interval, honest_users
 from shufflesum.privacy.replace import blanket, published
 from shufflesum.privacy.replace.composed import Blocks
@@ -136,6 +137,10 @@ class Setting:
         """The certified bound as a privacy loss distribution of `dp_accounting`, to compose with other mechanisms."""
         interval = value_discretization_interval
         return self.scheme.to_dp_accounting(noise_probability, value_discretization_interval=interval)
+
+    def losses(self, noise_probability: float, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all reports of a user."""
+        return self.scheme.losses(noise_probability, interval)
 
     def check_claim(
         self, accountant: Literal["exact", "paper"], noise_probability: float, epsilon: float, delta: float

@@ -10,6 +10,7 @@ with T rounds: the union bound counts all coordinates of all rounds, whose blank
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,17 +20,20 @@ from shufflesum._search import bracket
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine.composition import Factor, Profile, check_delta, check_epsilon, compose_profiles
 from shufflesum.privacy.engine.laws import binomial_window, slack
+from shufflesum.privacy.engine.losses import GridLosses, dominating
 from shufflesum.privacy.engine.mixture import Mixture, cell_edges, evaluate_upper
 from shufflesum.privacy.replace import blanket
 from shufflesum.privacy.replace.calibration import bracket_noise_probability
 from shufflesum.privacy.replace.composed import check_compositions, deviation_of_loss
 from shufflesum.privacy.replace.local import local_epsilon
+from shufflesum.privacy.replace.pooled import pooled_delta_lower, pooled_epsilon_lower
 
 __all__ = ["Subsets"]
 
 _OUTSIDE = 1e-21
 _CELL = 5e-5  # width of a cell of s relative to s
 _GIVEN_UP = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 1e-13, 1e-15)  # union bounds at which m0 is tried
+_LARGEST_LOSS, _FAR_DELTA, _NODES = 300.0, 1e-12, 64  # of a pair: how far it reaches, and how many nodes it has
 _LARGEST_EPSILON = 700.0  # beyond, e^epsilon leaves double precision
 
 
@@ -37,7 +41,7 @@ _LARGEST_EPSILON = 700.0  # beyond, e^epsilon leaves double precision
 class Subsets:
     """Each honest user reports a random subset of the coordinates, in each round; the counterpart of `Blocks`.
 
-    One coordinate, or all of them, are blocks too and get a sharper bound there. No lower bounds are known.
+    One coordinate, or all of them, are blocks too and get a sharper bound there.
     """
 
     honest_users: int
@@ -89,16 +93,30 @@ class Subsets:
         )[1]
 
     def delta_lower(self, noise_probability: float, epsilon: float) -> float:
-        """Return 0: none is known."""
-        return 0.0
+        """Return a delta below which (epsilon, delta)-privacy certainly fails for some neighbouring data sets."""
+        blanket.check_parameters(self.honest_users, self.levels, noise_probability)
+        pool = self.honest_users, self.levels + 1, self.compositions
+        return pooled_delta_lower(*pool, noise_probability, check_epsilon(epsilon))
 
     def epsilon_lower(self, noise_probability: float, delta: float) -> float:
-        """Return 0: none is known."""
-        return 0.0
+        """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
+        pool = self.honest_users, self.levels + 1, self.compositions
+        return pooled_epsilon_lower(*pool, noise_probability, check_delta(delta))
 
     def smallest_noise_probability(self, epsilon: float, delta: float) -> float:
         """Return a noise probability that is certainly enough, within 1e-4 of the least that can be certified."""
         return bracket_noise_probability(self.delta_upper, epsilon, delta, guess=0.5, spread=1.5)[1]
+
+    def losses(self, noise_probability: float, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all reports of a user.
+
+        The union bound holds at every epsilon by itself, so that the pair lies above its values at the grid's nodes.
+        """
+        highest = self.compositions * local_epsilon(levels=self.levels, noise_probability=noise_probability)
+        reach = min(_LARGEST_LOSS, highest, self.epsilon_upper(noise_probability, _FAR_DELTA))
+        step = interval * 2.0 ** max(0, math.ceil(math.log2(max(reach / interval / _NODES, 1.0))))
+        nodes = step * np.arange(math.ceil(reach / step) + 1, dtype=np.float64) * (1.0 - 2.0**-51)
+        return dominating(step, np.array([self.delta_upper(noise_probability, node) for node in nodes]), 0.0)
 
     def to_dp_accounting(self, noise_probability: float, *, value_discretization_interval: float = 1e-4) -> NoReturn:
         """Refuse: the union bound has no privacy loss distribution."""

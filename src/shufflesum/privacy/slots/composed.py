@@ -26,6 +26,7 @@ from shufflesum.privacy.engine.composition import (
     compose_profiles,
 )
 from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_distribution
+from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.privacy.engine.mixture import Mixture, evaluate_lower, evaluate_upper
 from shufflesum.privacy.slots import law
 
@@ -99,7 +100,11 @@ class Slots:
     def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
         """Return a pessimistic distribution of `dp_accounting` that dominates all rounds."""
         interval = check_interval(value_discretization_interval)
-        return to_privacy_loss_distribution(self.upper(interval=interval).losses, interval)
+        return to_privacy_loss_distribution(self.losses(interval), interval)
+
+    def losses(self, interval: float) -> GridLosses:
+        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
+        return self.upper(interval=interval).losses
 
     @property
     def _needs_no_grid(self) -> bool:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import math
 import re
-import warnings
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,14 +21,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from shufflesum.errors import ParameterError, ReportsError
-from shufflesum.estimate import Estimate
-from shufflesum.release import release
+from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum.errors import ParameterError
 from shufflesum.reports import Counts, Reports
+from shufflesum.service.analyzer.estimates import Estimates
+from shufflesum.service.analyzer.interface import FIGURES, analyzer_interface
+from shufflesum.service.analyzer.page_routes import page_routes
 from shufflesum.service.http.app import create_app
+from shufflesum.service.http.connections import PEER_NAMES
+from shufflesum.service.http.limits import AddressLimits, Limits
 from shufflesum.service.http.problems import Refusal
-from shufflesum.service.http.rounds import MOST_CELLS_ANSWERED, round_to_json
-from shufflesum.service.http.secret import check_bearer
+from shufflesum.service.http.ready import StoreReady
+from shufflesum.service.http.rounds import MOST_CELLS_ANSWERED
+from shufflesum.service.http.secret import SecretFile, check_bearer, valid_secrets
+from shufflesum.service.http.status import StatusGauges
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import StoreError
 from shufflesum.service.stores.tables import CountedBatch, TableStore, WrongBatchError
@@ -40,16 +45,35 @@ __all__ = ["AnalyzerServer"]
 _OPEN_AT_ONCE = 16 * 1024 * SEALED_BYTES
 _IN_FLIGHT = 2  # so that no core waits for the last of a piece
 _CHUNK_SECONDS = 60.0
+_NO_LIMITS = Limits()
 _BATCH_ID = re.compile(r"[0-9a-f]{32}")
-_LEVEL = 0.95
 
 
 class AnalyzerServer:
-    """One task's analyzer. `without_guarantee` answers with estimates even where the guarantee no longer holds."""
+    """One task's analyzer, with a page for people.
+
+    Batches are taken from whoever has `secret` and, where `peer` is given, shows a certificate with that name; at least
+    one of the two is needed. `without_guarantee` answers with estimates even where the guarantee no longer holds.
+    """
 
     def __init__(
-        self, task: Task, opener: Opener, store: TableStore, *, secret: str, without_guarantee: bool = False
+        self,
+        task: Task,
+        opener: Opener,
+        store: TableStore,
+        *,
+        secret: str | SecretFile | None = None,
+        peer: str | None = None,
+        without_guarantee: bool = False,
+        page: bool = True,
+        limits: Limits = _NO_LIMITS,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        task.verify()
+        if secret is None and peer is None:
+            raise ParameterError(
+                "missing-argument", "the analyzer must know its shuffler by something; give --secret-file or --peer-ca"
+            )
         if opener.public_key != task.analyzer_key:
             raise ParameterError(
                 "other-key",
@@ -72,15 +96,19 @@ class AnalyzerServer:
         self._opener = opener
         self._store = store
         self._secret = secret
-        self._without_guarantee = without_guarantee
+        self._limits = AddressLimits(limits, clock)
+        self._peer = peer
+        self._store_ready = StoreReady(store.check, clock)
+        self._estimates = Estimates(task, store, without_guarantee=without_guarantee)
         self._answering = asyncio.Lock()
-        self._last_answer: tuple[list[str], dict[str, Any], dict[int | None, bytes]] | None = None
+        self._page = page_routes(task, self._estimates, clock) if page else []
         self._taking = asyncio.Lock()  # one batch at a time has all cores, and a repetition finds it done
         self._registry = CollectorRegistry()
         self._batches = Counter("shufflesum_batches", "Batches counted", registry=self._registry)
         self._accepted = Counter("shufflesum_reports_accepted", "Reports counted", registry=self._registry)
         self._blank = Counter("shufflesum_reports_blank", "Blank reports counted", registry=self._registry)
         self._rejected = Counter("shufflesum_reports_rejected", "Reports rejected", registry=self._registry)
+        self._gauges = StatusGauges(self._registry, FIGURES, self._status)
 
     def app(self) -> Starlette:
         """The web application."""
@@ -88,10 +116,15 @@ class AnalyzerServer:
             [
                 Route("/tasks/{task_id}/batches/{batch_id}", self._post_batch, methods=["POST"]),
                 Route("/tasks/{task_id}/estimate", self._get_estimate),
+                Route("/tasks/{task_id}/status", self._get_status),
+                *self._page,
             ],
             registry=self._registry,
-            ready=self._ready,
+            ready=self._store_ready,
+            interface=analyzer_interface(self._task, page=bool(self._page)),
             lifespan=self._lifespan,
+            limits=self._limits,
+            before_metrics=lambda _: self._gauges.refresh(),
         )
 
     @contextlib.asynccontextmanager
@@ -104,15 +137,8 @@ class AnalyzerServer:
         finally:
             await asyncio.to_thread(self._opener.close)
 
-    async def _ready(self) -> bool:
-        try:
-            await asyncio.to_thread(self._store.check)
-        except StoreError:
-            return False
-        return True
-
     async def _post_batch(self, request: Request) -> Response:
-        check_bearer(request, self._secret)
+        self._check_sender(request)
         self._check_task(request)
         batch_id = request.path_params["batch_id"]
         if not _BATCH_ID.fullmatch(batch_id):
@@ -137,8 +163,8 @@ class AnalyzerServer:
             async for _ in _pieces(request, size):  # read to its end, so that the sender gets to hear the answer
                 pass
             return JSONResponse({"batch": batch_id, "answer": "repeated"})
-        counts = await self._count(request, round_number, size)
-        counted = CountedBatch(round_number, batch_id, users, counts.blanks, counts.rejected, counts.table)
+        counts, unreadable = await self._count(request, round_number, size)
+        counted = CountedBatch(round_number, batch_id, users, counts.blanks, counts.rejected, unreadable, counts.table)
         if await asyncio.to_thread(self._store.record, counted):
             self._batches.inc()
             self._accepted.inc(counts.accepted)
@@ -147,15 +173,20 @@ class AnalyzerServer:
             log.info("batch counted", round=round_number, users=users, rejected=counts.rejected)
         return JSONResponse({"batch": batch_id, "answer": "counted"}, status_code=201)
 
-    async def _count(self, request: Request, round_number: int, size: int) -> Counts:
-        """The table of a batch that is complete; pieces are opened while the next ones arrive."""
-        counts = Counts(self._task.plan, round_number)
+    async def _count(self, request: Request, round_number: int, size: int) -> tuple[Counts, int]:
+        """The table of a batch that is complete, and how many reports could not be opened.
+
+        Pieces are opened while the next ones arrive.
+        """
+        counts, unreadable = Counts(self._task.plan, round_number), 0
         opening: deque[asyncio.Future[tuple[Reports, int]]] = deque()
 
         async def count_oldest() -> None:
-            reports, unreadable = await opening.popleft()
+            nonlocal unreadable
+            reports, rejected = await opening.popleft()
             counts.add(reports)
-            counts.rejected += unreadable
+            counts.rejected += rejected
+            unreadable += rejected
 
         try:
             async for piece in _pieces(request, size):
@@ -167,77 +198,55 @@ class AnalyzerServer:
                 await count_oldest()
         finally:
             await asyncio.gather(*opening, return_exceptions=True)  # of a batch that was broken off
-        return counts
+        return counts, unreadable
 
     async def _get_estimate(self, request: Request) -> Response:
         self._check_task(request)
         only = _number(request, "round") if "round" in request.query_params else None
+        table = request.query_params.getlist("table")
+        if table not in ([], ["0"], ["1"]):
+            raise Refusal("bad-request", "?table= must be given once, as 1 for the tables of counts, or 0")
         try:
             # In a thread as a whole, and once for all who ask: a large answer takes a while to compute and to write.
             async with self._answering:
-                answer = await asyncio.to_thread(self._answer, only)
+                answer = await asyncio.to_thread(self._estimates.answer, only, table=table == ["1"])
         except StoreError as error:
             raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
         return Response(answer, media_type="application/json")
 
-    def _answer(self, only: int | None) -> bytes:
-        """The estimates of all rounds, or of one, as JSON; a round's never change once it is there."""
-        batches = self._store.batch_ids()
-        if self._last_answer is None or self._last_answer[0] != batches:
-            self._last_answer = batches, self._estimates(), {}
-        _, document, written = self._last_answer
-        if only not in written:
-            rounds = [found for found in document["rounds"] if only in (None, found["round"])]
-            if not rounds:
-                raise Refusal("no-estimate-yet", f"the shuffler has released no batch of round {only} yet")
-            written[only] = bytes(JSONResponse(document | {"rounds": rounds}).body)
-        return written[only]
-
-    def _estimates(self) -> dict[str, Any]:
-        counted = self._store.counted()
-        if not counted:
-            raise Refusal(
-                "no-estimate-yet",
-                f"the shuffler has released no batch of at least {self._task.smallest_batch} users yet",
-            )
-        for batch in counted:
-            if not batch.table.any():
-                raise Refusal(
-                    "wrong-key",
-                    f"no report of round {batch.round_number} could be opened: its users sealed them to another key, "
-                    "for another task or another round; see which task file they were given",
-                )
-        estimates = [self._released(batch) for batch in counted]
-        holds = all(estimate.guarantee_holds for estimate in estimates)
-        rounds = [self._document(*pair, holds) for pair in zip(counted, estimates, strict=True)]
-        return {"task": self._task.id, "rounds": rounds}
-
-    def _released(self, batch: CountedBatch) -> Estimate:
-        counts = Counts(self._task.plan, batch.round_number)
-        counts.table, counts.blanks, counts.rejected = batch.table, batch.blanks, batch.rejected
+    async def _get_status(self, request: Request) -> Response:
+        self._check_task(request)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
-                return release(counts, without_guarantee=self._without_guarantee)
-        except ReportsError as error:
-            raise Refusal(
-                "batch-too-small" if error.problem == "too-few-users" else "guarantee-broken",
-                f"round {batch.round_number}: {error}",
-            ) from error
+            return JSONResponse(await asyncio.to_thread(self._status))
+        except StoreError as error:
+            raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
 
-    def _document(self, batch: CountedBatch, estimate: Estimate, holds: bool) -> dict[str, Any]:
-        plan = self._task.plan
+    def _status(self) -> dict[str, Any]:
+        """Where it stands; nothing that estimates would not tell, but the room that its store has."""
+        usage = self._store.usage()
         return {
-            "round": batch.round_number,
-            "uploads": batch.users,
-            **round_to_json(estimate, _LEVEL),
-            "guarantee": {
-                "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else None,
-                "delta": plan.delta,
-                "unit": "one user, in all rounds of the task",
-                "holds": holds,
-            },
+            "task": self._task.id,
+            "rounds": self._task.rounds,
+            "counted_rounds": len(self._store.batch_ids()),
+            "expires": self._task.expires.isoformat(),
+            "store_bytes": usage.used,
+            "free_bytes": usage.free,
         }
+
+    def _check_sender(self, request: Request) -> None:
+        """Refuse a batch of anybody but the shuffler; known by secret and certificate, it needs both."""
+        if self._peer is not None and self._peer.lower() not in request.scope.get("state", {}).get(PEER_NAMES, ()):
+            raise Refusal(
+                "wrong-certificate",
+                "show the shuffler's certificate (serve shuffler --client-cert), signed by the authority that the "
+                "analyzer was given (--peer-ca), with the name it was given (--peer-name)",
+            )
+        if self._secret is not None:
+            check_bearer(
+                request,
+                valid_secrets(self._secret),
+                "give the shared secret as 'Authorization: Bearer ...'; both servers need the same --secret-file",
+            )
 
     def _check_task(self, request: Request) -> None:
         if request.path_params["task_id"] != self._task.id:

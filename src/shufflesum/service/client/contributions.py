@@ -161,6 +161,8 @@ class Contributions:
 def _checked(label: str) -> str:
     if not isinstance(label, str) or not label.strip() or len(label) > _MAX_LABEL:
         raise ParameterError(
-            "out-of-range", f"user label is {label!r:.80}; it must be text of 1 to {_MAX_LABEL} characters"
+            "out-of-range",
+            f"a user's label must be text of 1 to {_MAX_LABEL} characters; see --user and --user-column",
+            value=f"{label!r:.80}",
         )
     return label

@@ -24,10 +24,10 @@ def fetch_estimate(
 ) -> dict[str, Any]:
     """The analyzer's answer for a task: every released round's estimate, or that of one round.
 
-    `RefusedError` tells why there is none. `estimates_in` makes estimates of it, as the library's, which can be asked
-    for more.
+    `RefusedError` tells why there is none. Tables of counts are asked for, and the rest is checked by them;
+    `estimates_in` makes estimates of it, as the library's, which can be asked for more.
     """
-    query = {} if round_number is None else {"round": round_number}
+    query = {"table": 1} | ({} if round_number is None else {"round": round_number})
     with web_client(url, allow_plain_http=allow_plain_http, ca_file=ca_file) as http:
         import httpx
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Missing, Rows, Span, Symmetric, real_array
 from shufflesum.domain.choices import ListRows
+from shufflesum.domain.frames import entry_names
 from shufflesum.domain.groups import GroupRows
 from shufflesum.domain.label_columns import value_at
 from shufflesum.domain.layers import as_numpy
@@ -46,7 +47,9 @@ class Fitting:
         match domain:
             case Box():
                 structured = _into_structure(domain)
-                return Fitting(True, _missing(domain), _one_array, lambda rows: structured(rows)[np.newaxis], _nothing)
+                return Fitting(
+                    True, _missing(domain), _one_row(domain), lambda rows: structured(rows)[np.newaxis], _nothing
+                )
             case Ball():  # a vector that is too long is scaled down where it is randomized
                 return Fitting(True, "refuse", _one_update(domain), _same, _each_prepared(domain))
             case Groups():
@@ -67,12 +70,16 @@ def _of_labels(domain: Categories | Choices) -> Fitting:
 
 
 def _of_groups(domain: Groups) -> Fitting:
-    structured = _into_structure(domain.box)
+    structured, array = _into_structure(domain.box), _one_row(domain.box)
 
     def only(held: Any) -> Any:
         if not isinstance(held, tuple | list) or len(held) != 2:
-            raise DataError("wrong-type", f"{str(held)[:60]} is not a pair (group, array), which this task asks for")
-        return [held[0]], _one_array(held[1])
+            raise DataError(
+                "wrong-type",
+                f"{type(held).__name__} is not a pair (group, array), which this task asks for",
+                value=str(held)[:60],
+            )
+        return [held[0]], array(held[1])
 
     def move(rows: GroupRows) -> GroupRows:
         return GroupRows(rows.labels, structured(rows.arrays)[np.newaxis])
@@ -119,6 +126,16 @@ def _one(held: Any) -> list[Any]:
 
 def _one_number(held: Any) -> Any:
     return _one_array(np.nan if held is None else held)
+
+
+def _one_row(box: Box) -> Callable[[Any], NDArray[Any]]:
+    """An array; a row of a table must have the names that the plan has."""
+
+    def only(held: Any) -> NDArray[Any]:
+        box.check_names(entry_names(held))
+        return _one_array(held)
+
+    return only
 
 
 def _one_array(held: Any) -> NDArray[Any]:

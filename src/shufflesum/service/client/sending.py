@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._compiled import can_compile
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer
 from shufflesum.service.client.contributions import Contributions, default_contributions
@@ -30,6 +31,7 @@ __all__ = ["Client", "ContributedError", "Receipt"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _CHUNK = 256  # uploads that share one durable write of contributions
+_WORTH_COMPILING = 256  # rows: for fewer, sealing included, compiling takes longer than it saves
 _SENDERS = 8
 
 Contribution = Literal["accepted", "repeated", "earlier"]
@@ -86,7 +88,7 @@ class Client:
             else Contributions(contributions or default_contributions(), clock)
         )
         self._fitting = Fitting.of(task.plan.domain)
-        self._randomizer = self._randomizer_for(1)
+        self._randomizer: Randomizer | None = None  # the last one, because making one can take longer than using it
 
     def upload(
         self, held: Any, *, user: str = "me", round_number: int | None = None, token: str | None = None
@@ -104,8 +106,9 @@ class Client:
         if receipt.contribution == "earlier":
             raise ContributedError(
                 "contributed",
-                f"user {user!r} has contributed to round {receipt.round_number} of task {self.task.name!r} already; "
+                f"this user has contributed to round {receipt.round_number} of task {self.task.name!r} already; "
                 "each user counts once in a round: wait for the next (--round), or give another user's label (--user)",
+                value=repr(user),
             )
         return receipt
 
@@ -141,15 +144,19 @@ class Client:
         for token in tokens or ():
             if not token.isascii() or not token.isprintable() or " " in token:
                 raise ParameterError(
-                    "malformed", f"the token {token[:80]!r} is none; give one line of a file of shufflesum tokens"
+                    "malformed",
+                    "one of the tokens is none; give one line of a file of shufflesum tokens for each",
+                    value=f"{token[:80]!r}",
                 )
-        self._fitting.check(rows)
+        randomizer = self._randomizer_for(round_number, compiled=can_compile() and len(rows) >= _WORTH_COMPILING)
+        with randomizer.kernels():
+            self._fitting.check(rows)
         receipts: list[Receipt] = []
         with ThreadPoolExecutor(min(_SENDERS, len(rows))) as senders:
             for start in range(0, len(rows), _CHUNK):
                 here = slice(start, start + _CHUNK)
                 spent = [None] * len(rows[here]) if tokens is None else list(tokens[here])
-                receipts += self._send_chunk(senders, rows[here], users[here], spent, round_number)
+                receipts += self._send_chunk(senders, randomizer, rows[here], users[here], spent)
                 if progress is not None:
                     progress(len(receipts))
         return receipts
@@ -190,14 +197,15 @@ class Client:
     def _send_chunk(
         self,
         senders: ThreadPoolExecutor,
+        randomizer: Randomizer,
         rows: Any,
         users: Sequence[str],
         tokens: Sequence[str | None],
-        round_number: int,
     ) -> list[Receipt]:
+        round_number = randomizer.round_number
         known = self._contributions.known(self.task, users, round_number)
         fresh = [i for i, user in enumerate(users) if user not in known]
-        sealed = {users[i]: self._seal(rows[i : i + 1], round_number) for i in fresh}
+        sealed = {users[i]: self._seal(randomizer, rows[i : i + 1]) for i in fresh}
         to_send = known | self._contributions.claim(self.task, round_number, sealed)
         stop = threading.Event()
         jobs = [
@@ -222,15 +230,21 @@ class Client:
             raise failures[0]
         return [Receipt(user, round_number, made.get(user, "earlier")) for user in users]
 
-    def _seal(self, row: Any, round_number: int) -> bytes:
-        if self._randomizer.round_number != round_number:
-            self._randomizer = self._randomizer_for(round_number)
-        reports = self._randomizer.randomize(self._fitting.move(row))
-        return Upload.seal(self.task, reports, round_number).encode()
+    def _seal(self, randomizer: Randomizer, row: Any) -> bytes:
+        reports = randomizer.randomize(self._fitting.move(row))
+        return Upload.seal(self.task, reports, randomizer.round_number).encode()
 
-    def _randomizer_for(self, round_number: int) -> Randomizer:
-        fitting = self._fitting
-        return Randomizer(self.task.plan, clip=fitting.clip, missing=fitting.missing, round_number=round_number)
+    def _randomizer_for(self, round_number: int, *, compiled: bool) -> Randomizer:
+        last = self._randomizer
+        if last is None or last.round_number != round_number or (compiled and not last.compiled):
+            self._randomizer = last = Randomizer(
+                self.task.plan,
+                clip=self._fitting.clip,
+                missing=self._fitting.missing,
+                round_number=round_number,
+                compiled=compiled,
+            )
+        return last
 
     def _send(self, body: bytes, token: str | None, stop: threading.Event) -> Contribution:
         """Post the same bytes until they are acknowledged; a failure stops all others that have not begun."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from shufflesum.errors import ShufflesumError
-from shufflesum.service import require_service
+from shufflesum.service import require_client
 from shufflesum.service.http.addresses import check_url, is_loopback, trust
 from shufflesum.service.http.problems import parse_problem
 
@@ -38,7 +38,7 @@ def web_client(
     url: str, *, allow_plain_http: bool = False, ca_file: str | Path | None = None, timeout: float = 30.0
 ) -> httpx.Client:
     """An HTTP client that tells nothing about its user; plain HTTP is for this machine only, unless allowed."""
-    require_service()
+    require_client()
     import httpx
 
     check_url(url, allow_plain_http=allow_plain_http)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
+import stat
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.wire import check_address
 
-__all__ = ["NOT_TRUSTED", "check_url", "is_loopback", "trust", "why_unreachable"]
+__all__ = ["NOT_TRUSTED", "check_url", "is_loopback", "load_key_pair", "trust", "why_unreachable"]
 
 NOT_TRUSTED = "its certificate is not trusted"
 _REASONS: dict[type[BaseException], str] = {
@@ -52,6 +53,26 @@ def trust(ca_file: str | Path | None) -> ssl.SSLContext:
         raise FileError(
             "malformed", f"{ca_file} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)"
         ) from error
+
+
+def load_key_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+    """Load a certificate and its key; a key that is encrypted, or that everybody may read, is refused."""
+
+    def no_password() -> str:
+        raise FileError("malformed", f"the TLS key {key} is encrypted, and nobody is there to type its pass phrase")
+
+    try:
+        context.load_cert_chain(cert, key, no_password)
+        mode = key.stat().st_mode
+    except FileError:
+        raise
+    except (OSError, ssl.SSLError) as error:
+        raise FileError("malformed", f"the TLS certificate {cert} and key cannot be used: {error}") from error
+    if mode & 0o007:
+        raise FileError(
+            "open-to-others",
+            f"{key}: everybody may use this TLS key (mode {stat.S_IMODE(mode):04o}); chmod o= {key}",
+        )
 
 
 def why_unreachable(error: BaseException) -> str:

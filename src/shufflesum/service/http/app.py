@@ -24,6 +24,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from shufflesum.service.http.connections import COMPLETE
+from shufflesum.service.http.limits import AddressLimits, Limits
+from shufflesum.service.http.openapi import Json, to_bytes
+from shufflesum.service.http.origins import Origins
 from shufflesum.service.http.problems import MEDIA_TYPE, PROBLEMS, Refusal
 from shufflesum.service.logs import log, place
 
@@ -43,12 +46,18 @@ def create_app(
     *,
     registry: CollectorRegistry,
     ready: Ready,
+    interface: Json,
     lifespan: Lifespan | None = None,
     exact: Mapping[tuple[str, str], ExactHandler] | None = None,
+    origins: Origins | None = None,
+    limits: AddressLimits | None = None,
+    before_metrics: Callable[[Request], Awaitable[None]] | None = None,
 ) -> Starlette:
-    """An application with these routes and /healthz, /readyz and /metrics; every error is a problem document.
+    """An application with these routes, /healthz, /readyz, /metrics and /openapi.json, which says `interface`.
 
-    `exact` maps (method, path) to handlers that return the status of an answer without content.
+    Every error is a problem document. `exact` maps (method, path) to handlers that return the status of an answer
+    without content. With `origins`, web pages of others are refused. `limits` bound the
+    connections of one address. `before_metrics` may refuse whoever asks for metrics, and brings them up to date.
     """
     refused = Counter("shufflesum_refused", "Requests refused, by problem", ["problem"], registry=registry)
 
@@ -63,7 +72,7 @@ def create_app(
     async def refuse_by_router(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         name = {404: "not-found", 405: "wrong-method"}.get(error.status_code, "bad-request")
-        return answer(name, "see docs/deploy.md for what this server answers", dict(error.headers or {}))
+        return answer(name, "see /openapi.json for what this server answers", dict(error.headers or {}))
 
     async def gone(_: Request, __: Exception) -> Response:
         return answer("bad-request", "the connection ended before the request did")
@@ -80,11 +89,19 @@ def create_app(
             return PlainTextResponse("ready\n")
         return problem_response("not-ready", "the store is out of reach, or the server is stopping")
 
-    async def metrics(_: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        if before_metrics is not None:
+            await before_metrics(request)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
+    described = to_bytes(interface)
+
+    async def openapi(_: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    common = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics, "/openapi.json": openapi}
     application = _Application(
-        routes=[*routes, Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)],
+        routes=[*routes, *(Route(path, handler) for path, handler in common.items())],
         exception_handlers={
             Refusal: refuse,
             HTTPException: refuse_by_router,
@@ -95,6 +112,8 @@ def create_app(
     )
     application.router.redirect_slashes = False  # it would answer with an address that the client made up
     application.exact = dict(exact or {})
+    application.origins = origins
+    application.limits = limits or AddressLimits(Limits())
     application.refused = refused
     application.failures = {Refusal: refuse, ClientDisconnect: gone, Exception: fail}
     return application
@@ -104,10 +123,31 @@ class _Application(Starlette):
     """Starlette, with a short way to the few handlers that must be quick: router and middleware cost half the rate."""
 
     exact: dict[tuple[str, str], ExactHandler]
+    origins: Origins | None
+    limits: AddressLimits
     refused: Counter
     failures: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.origins is not None and scope["type"] == "http" and (origin := header(scope, b"origin")):
+            await self._answer_page(self.origins, origin, scope, receive, send)
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer_page(self, origins: Origins, origin: str, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = header(scope, b"access-control-request-method") if scope["method"] == "OPTIONS" else ""
+        allowed = origins.preflight(scope, origin, asked)
+        if allowed is not None:
+            await send({"type": "http.response.start", "status": 204, "headers": allowed})
+            await send({"type": "http.response.body", "body": b""})
+        elif origins.refuses(origin, header(scope, b"sec-fetch-site")):
+            self.refused.labels(problem="origin-refused").inc()
+            detail = "pages of this origin may not send here; whoever runs this server can allow it (--allow-origin)"
+            await problem_response("origin-refused", detail)(scope, receive, send)
+        else:
+            await self._answer(scope, receive, origins.answering(scope, origin, send))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         handler = self.exact.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
         if handler is None:
             await super().__call__(scope, receive, send)

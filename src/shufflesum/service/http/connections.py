@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from shufflesum.service.http.problems import MEDIA_TYPE, PROBLEMS
 
-__all__ = ["COMPLETE", "BoundedProtocol"]
+__all__ = ["COMPLETE", "PEER_NAMES", "BoundedProtocol"]
 
 COMPLETE = "complete"  # true in the state of a request that has arrived to its end
+PEER_NAMES = "peer_names"  # in the state of a request: the names in the certificate that the client has shown
 
 _ASIDE_BYTES = 64 * 1024
 _HEAD_SECONDS = 30.0
+_REFUSED_SECONDS = 1.0  # a connection too many has so long to hear why
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -24,6 +27,9 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     _watch: asyncio.TimerHandle
+    _peer_names: frozenset[str] = frozenset()
+    _address: str = ""
+    _allowed: bool = True  # false for one of too many connections from one address
     _since: float | None = None  # when a request's head was first expected; None while there is no such wait
     _begun: bool = False  # a request that has not come to its end yet
     _body_came: bool = False
@@ -33,17 +39,28 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """A client is here: its request is expected."""
         super().connection_made(transport)
+        if certificate := transport.get_extra_info("peercert"):
+            # Only of what was signed by an authority that we were given: anything else ended the handshake.
+            self._peer_names = frozenset(name.lower() for _, name in certificate.get("subjectAltName", ()))
+        self._address = self.client[0] if self.client else ""
+        self._allowed = self.app.limits.connect(self._address)
         self._expect_head()
-        self._watch = self.loop.call_later(_HEAD_SECONDS, self._look)
+        if self._allowed:
+            self._watch = self.loop.call_later(_HEAD_SECONDS, self._look)
+        else:
+            self._watch = self.loop.call_later(_REFUSED_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
         self._watch.cancel()
+        if self._allowed:
+            self.app.limits.disconnect(self._address)
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
+        self.scope["state"][PEER_NAMES] = self._peer_names
         self._expect_head()
         self._begun, self._aside = True, 0
 
@@ -68,6 +85,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; refuse headers, trailers or the likes that go on and on."""
+        if not self._allowed:
+            self._refuse("address-limit", "too many connections from one address (--connections-per-address)")
+            return
         self._body_came = self._ended = False
         super().data_received(data)
         if self.transport.is_closing():
@@ -93,11 +113,20 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP as everything else is refused."""
-        self.app.refused.labels(problem="bad-request").inc()
-        body = PROBLEMS["bad-request"].encode(msg)
-        head = (
-            f"HTTP/1.1 400 Bad Request\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
-            "connection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        self._refuse("bad-request", msg)
+
+    def _refuse(self, name: str, detail: str) -> None:
+        if self.transport.is_closing():
+            return
+        self.app.refused.labels(problem=name).inc()
+        problem = PROBLEMS[name]
+        body = problem.encode(detail)
+        head = [
+            f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}",
+            f"content-type: {MEDIA_TYPE}",
+            f"content-length: {len(body)}",
+            *(["retry-after: 2"] if problem.retry == "not-yet" else []),
+            "connection: close",
+        ]
+        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
         self.transport.close()

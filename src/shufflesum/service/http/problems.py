@@ -66,13 +66,16 @@ _ALL = (
     Problem("token-spent", 403, "The token was used in this round", "never"),
     # about a batch, or about what comes of it
     Problem("wrong-secret", 401, "Not the secret that both servers share", "never"),
+    Problem("wrong-certificate", 403, "Not the certificate of the other server", "never"),
     Problem("wrong-batch", 409, "This batch contradicts what is known of it", "never"),
     Problem("batch-too-small", 409, "Fewer users than the smallest batch", "not-yet"),
     Problem("no-estimate-yet", 404, "No batch has been released yet", "not-yet"),
     Problem("wrong-key", 409, "Nothing could be opened with this key", "never"),
     Problem("guarantee-broken", 409, "The privacy guarantee does not hold", "never"),
     # about the server
+    Problem("origin-refused", 403, "A web page that may not send here", "never"),
     Problem("overloaded", 429, "Too many requests at this moment", "not-yet"),
+    Problem("address-limit", 429, "Too much from one address at this moment", "not-yet"),
     Problem("store-unavailable", 503, "Nothing can be stored at this moment", "not-yet"),
     Problem("not-ready", 503, "The server is not ready", "not-yet"),
     Problem("bad-request", 400, "The request is malformed", "never"),

@@ -1,22 +1,20 @@
 """A round's estimate as an analyzer answers with it, and back.
 
-The answer holds what people want to read, and the table of counts that all of it follows from: whoever has the plan can
-ask it for more, such as the counts of any words. The table is what the guarantee is about; it reveals nothing beside.
+The answer holds what people want to read and, on request, the table of counts that all of it follows from: whoever has
+the plan can ask it for more, such as the counts of any words. The table is what the guarantee is about; it reveals
+nothing beside.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import zlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shufflesum.estimate import HashedEstimate, Released, estimate_of
+from shufflesum.estimate.packed import table_from_json, table_to_json
 from shufflesum.plans import Plan
-from shufflesum.tables import estimate_to_json
+from shufflesum.tables import estimate_to_json, warnings_to_json
 
 __all__ = ["MOST_CELLS_ANSWERED", "round_from_json", "round_to_json"]
 
@@ -26,7 +24,10 @@ MOST_CELLS_ANSWERED = 1 << 26
 
 def round_to_json(estimate: Released, level: float) -> dict[str, Any]:
     """The estimate and its table; of words, which nobody has asked for yet, the table alone."""
-    return _figures(estimate, level) | {"table": _table_to_json(estimate.table)}
+    return _figures(estimate, level) | {
+        "warnings": warnings_to_json(estimate),
+        "table": table_to_json(estimate.table),
+    }
 
 
 def round_from_json(plan: Plan, found: dict[str, Any]) -> Released:
@@ -44,7 +45,9 @@ def round_from_json(plan: Plan, found: dict[str, Any]) -> Released:
         or not (users >= 1 and rejected >= 0 and 0 < level < 1)
     ):
         raise ValueError("users, rejected reports or level are none")
-    table, number = _table_from_json(found["table"], plan.cells), found["round"]
+    if plan.cells > MOST_CELLS_ANSWERED:
+        raise ValueError("no answer carries a table that large")
+    table, number = table_from_json(found["table"], plan.cells), found["round"]
     if type(number) is not int or not 1 <= number <= plan.rounds:
         raise ValueError("the round is none of the plan's")
     estimate = estimate_of(plan, users, rejected, table, broken, number)
@@ -63,7 +66,9 @@ def _figures(estimate: Released, level: float) -> dict[str, Any]:
             "guarantee_holds": estimate.guarantee_holds,
         }
         return whole if estimate.broken is None else whole | {"why_broken": estimate.broken}
-    return estimate_to_json(estimate, level)
+    figures = estimate_to_json(estimate, level)
+    del figures["warnings"]  # sentences: whoever has the estimate has their own
+    return figures
 
 
 def _same(stated: Any, true: Any) -> bool:
@@ -74,28 +79,3 @@ def _same(stated: Any, true: Any) -> bool:
     theirs = np.array(stated, dtype=np.float64)
     scale = float(np.nanmax(np.abs(ours), initial=0.0))
     return ours.shape == theirs.shape and np.allclose(theirs, ours, rtol=1e-6, atol=1e-9 * scale, equal_nan=True)
-
-
-def _table_to_json(table: NDArray[np.int64]) -> dict[str, Any]:
-    size = 4 if int(table.max(initial=0)) < 1 << 32 else 8
-    packed = zlib.compress(table.astype(f"<u{size}").tobytes(), 1)
-    return {"bytes": size, "zlib": base64.b64encode(packed).decode("ascii")}
-
-
-def _table_from_json(value: Any, cells: int) -> NDArray[np.int64]:
-    size, text = value["bytes"], value["zlib"]
-    if size not in (4, 8) or cells > MOST_CELLS_ANSWERED or value.keys() != {"bytes", "zlib"}:
-        raise ValueError("no table of counts")
-    opener = zlib.decompressobj()
-    try:
-        # One byte more than there should be is enough to see that there is too much.
-        counts = opener.decompress(base64.b64decode(text, validate=True), cells * size + 1)
-    except (binascii.Error, zlib.error) as error:
-        raise ValueError("no table of counts") from error
-    if not opener.eof or opener.unused_data or len(counts) != cells * size:
-        raise ValueError("a table of another size")
-    table = np.frombuffer(counts, f"<u{size}").astype(np.int64)
-    if (table < 0).any():
-        raise ValueError("counts beyond 2**63")
-    table.setflags(write=False)
-    return table

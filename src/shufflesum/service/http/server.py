@@ -7,7 +7,6 @@ import contextlib
 import signal
 import socket
 import ssl
-import stat
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.http.addresses import is_loopback
+from shufflesum.errors import ParameterError
+from shufflesum.service.http.addresses import is_loopback, load_key_pair, trust
 from shufflesum.service.http.connections import BoundedProtocol
 from shufflesum.service.logs import log, place
 
@@ -30,18 +29,29 @@ _SWITCH_SECONDS = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Where a server listens, and its TLS certificate and key (both or neither)."""
+    """Where a server listens, and its TLS certificate and key (both or neither).
+
+    Clients may show a certificate that `peer_ca` has signed; they need none, and one of anybody else ends the
+    connection.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    peer_ca: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse half of a TLS configuration."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError(
                 "missing-argument", "TLS needs a certificate and a key; give both --tls-cert and --tls-key, or neither"
+            )
+        if self.peer_ca is not None and self.tls_cert is None:
+            raise ParameterError(
+                "missing-argument",
+                "--peer-ca needs TLS, where certificates are shown; give --tls-cert and --tls-key, or share a secret "
+                "(--secret-file) behind a proxy that ends TLS",
             )
 
 
@@ -81,6 +91,8 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
         server_header=False,
         ssl_certfile=options.tls_cert,
         ssl_keyfile=str(options.tls_key) if options.tls_key else None,
+        ssl_ca_certs=None if options.peer_ca is None else str(options.peer_ca),
+        ssl_cert_reqs=ssl.CERT_NONE if options.peer_ca is None else ssl.CERT_OPTIONAL,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     _check_tls(options)
@@ -97,29 +109,11 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
 
 
 def _check_tls(options: ServerOptions) -> None:
-    if options.tls_cert is None or options.tls_key is None:
-        return
-
-    def no_password() -> str:
-        raise FileError(
-            "malformed", f"the TLS key {options.tls_key} is encrypted, and nobody is there to type its pass phrase"
-        )
-
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key, no_password)
-        mode = options.tls_key.stat().st_mode
-    except FileError:
-        raise
-    except (OSError, ssl.SSLError) as error:
-        raise FileError(
-            "malformed", f"the TLS certificate {options.tls_cert} and key cannot be used: {error}"
-        ) from error
-    if mode & 0o007:
-        raise FileError(
-            "open-to-others",
-            f"{options.tls_key}: everybody may use this TLS key (mode {stat.S_IMODE(mode):04o}); "
-            f"chmod o= {options.tls_key}",
-        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if options.tls_cert is not None and options.tls_key is not None:
+        load_key_pair(context, options.tls_cert, options.tls_key)
+    if options.peer_ca is not None:
+        trust(options.peer_ca)
 
 
 def _listen(options: ServerOptions) -> socket.socket:

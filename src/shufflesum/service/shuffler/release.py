@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum.errors import ReportsError, ShufflesumError
+from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
 from shufflesum.protocol import permutation
 from shufflesum.randomness import SecureSource
-from shufflesum.service.http.addresses import trust, why_unreachable
+from shufflesum.service.http.addresses import load_key_pair, trust, why_unreachable
 from shufflesum.service.http.problems import parse_problem
+from shufflesum.service.http.secret import SecretFile, valid_secrets
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import Batch, Store, StoreError
 from shufflesum.wire import SEALED_BYTES, Task
@@ -75,15 +77,45 @@ def _rows(chunks: list[bytes]) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzerAddress:
-    """Where batches go: the analyzer's URL, the shared secret, and a certificate authority of one's own, if any."""
+    """Where batches go: the analyzer's URL, a certificate authority of one's own, if any, and how it knows us.
+
+    It knows us by the shared secret, by a certificate with its key, or by both.
+    """
 
     url: str
-    secret: str
+    secret: str | SecretFile | None = None
     ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+
+    def check(self) -> None:
+        """Refuse what the analyzer could not know us by, and files that cannot be used."""
+        if self.secret is None and self.client_cert is None:
+            raise ParameterError(
+                "missing-argument",
+                "the analyzer must know its shuffler by something; give --secret-file, or --client-cert and "
+                "--client-key",
+            )
+        if (self.client_cert is None) != (self.client_key is None):
+            raise ParameterError(
+                "missing-argument", "a certificate needs its key; give both --client-cert and --client-key, or neither"
+            )
+        if self.client_cert is not None and not self.url.startswith("https:"):
+            raise ParameterError(
+                "conflicting-arguments",
+                f"--client-cert needs an analyzer that speaks TLS, and --analyzer is {self.url}; write https://",
+            )
+        self._trust()
 
     def client(self) -> httpx.AsyncClient:
-        """A client for one delivery; proxies of the environment are not used."""
-        return httpx.AsyncClient(verify=trust(self.ca_file), trust_env=False)
+        """A client for one delivery, with certificates as they are now; proxies of the environment are not used."""
+        return httpx.AsyncClient(verify=self._trust(), trust_env=False)
+
+    def _trust(self) -> ssl.SSLContext:
+        context = trust(self.ca_file)
+        if self.client_cert is not None and self.client_key is not None:
+            load_key_pair(context, self.client_cert, self.client_key)
+        return context
 
 
 class Releaser:
@@ -203,21 +235,23 @@ class Releaser:
         reports = batch.users * self._task.plan.reports
         # The analyzer answers when it has opened everything, some thousands of reports a second.
         timeout = httpx.Timeout(30.0, read=120.0 + reports / 500)
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(reports * SEALED_BYTES)}
         async with self._analyzer.client() as client:
-            answer = await client.post(
-                f"{self._analyzer.url}/tasks/{self._task.id}/batches/{batch.batch_id}",
-                params={"round": batch.round_number, "users": batch.users},
-                content=self._body(batch, reports),
-                headers={
-                    "Authorization": f"Bearer {self._analyzer.secret}",
-                    "Content-Type": "application/octet-stream",
-                    "Content-Length": str(reports * SEALED_BYTES),
-                },
-                timeout=timeout,
-            )
-        if not _taken(answer, batch):
-            name, _, _ = parse_problem(answer.content)
-            raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status_code}")
+            # The second secret counts where the analyzer has not heard of the first yet.
+            for secret in valid_secrets(self._analyzer.secret) or (None,):
+                answer = await client.post(
+                    f"{self._analyzer.url}/tasks/{self._task.id}/batches/{batch.batch_id}",
+                    params={"round": batch.round_number, "users": batch.users},
+                    content=self._body(batch, reports),
+                    headers=headers if secret is None else headers | {"Authorization": f"Bearer {secret}"},
+                    timeout=timeout,
+                )
+                if _taken(answer, batch):
+                    return
+                name, _, _ = parse_problem(answer.content)
+                if name != "wrong-secret":
+                    break
+        raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status_code}")
 
     async def _body(self, batch: Batch, reports: int) -> AsyncIterator[bytes]:
         pieces = permuted(self._store.sealed(batch), reports)

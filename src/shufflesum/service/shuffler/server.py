@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
@@ -16,13 +17,18 @@ from starlette.types import Receive, Scope
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
-from shufflesum.service.http.addresses import trust
 from shufflesum.service.http.app import create_app, header, read_body
+from shufflesum.service.http.limits import AddressLimits, Limits
+from shufflesum.service.http.origins import Origins, check_origin
 from shufflesum.service.http.problems import Refusal
-from shufflesum.service.http.secret import check_bearer
+from shufflesum.service.http.ready import StoreReady
+from shufflesum.service.http.secret import SecretFile, check_bearer, valid_secrets
 from shufflesum.service.http.server import ServerOptions, background, run_server
+from shufflesum.service.http.status import StatusGauges
 from shufflesum.service.logs import configure_logging, log
+from shufflesum.service.shuffler.interface import shuffler_interface
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser
+from shufflesum.service.shuffler.status import FIGURES, shuffler_status
 from shufflesum.service.shuffler.tokens import Tokens
 from shufflesum.service.shuffler.upload_queue import UploadQueue
 from shufflesum.service.stores.store import (
@@ -34,11 +40,11 @@ from shufflesum.service.stores.store import (
     WrongStoreError,
     open_store,
 )
-from shufflesum.wire import Task, Upload, UploadError
+from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 __all__ = ["ShufflerOptions", "run_shuffler", "shuffler_app"]
 
-_CHECK_SECONDS, _READY_SECONDS = 5, 1
+_FINEST_STEP, _STEPS = 10, 20  # of the number of users that is shown
 
 _REFUSALS = {
     UploadAnswer.REPEATED: "this upload counts already, once; nothing is to be done",
@@ -53,14 +59,23 @@ _REFUSALS = {
 class ShufflerOptions:
     """How a shuffler runs: its analyzer, its tokens if it needs any, and when it releases.
 
+    Whoever has `operator_secret` can ask for a release below `release_at`, for the status and the metrics; without one
+    nobody can ask for the first two, and everybody for the last.
+
     `release_at` is a number of users, no fewer than the task's smallest batch; `max_pending` uploads, and
-    64 MB, may wait to be written before others are turned away for a moment.
+    64 MB, may wait to be written before others are turned away for a moment. `show_progress` tells everybody
+    about how many users the open round has. Web pages of `allowed_origins` may load the task, ask for the round and
+    upload.
     """
 
     analyzer: AnalyzerAddress
+    operator_secret: str | SecretFile | None = None
     tokens: Tokens | None = None
     release_at: int | None = None
     max_pending: int = 2000
+    show_progress: bool = False
+    allowed_origins: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     def check(self, task: Task) -> None:
         """Refuse what contradicts the task."""
@@ -74,7 +89,15 @@ class ShufflerOptions:
             raise ParameterError(
                 "out-of-range", f"max_pending is {self.max_pending}; at least one upload must be able to wait"
             )
-        trust(self.analyzer.ca_file)
+        for origin in self.allowed_origins:
+            check_origin(origin)
+        if set(valid_secrets(self.operator_secret)) & set(valid_secrets(self.analyzer.secret)):
+            raise ParameterError(
+                "conflicting-arguments",
+                "the operator's secret is the one that the servers share, and the analyzer could ask for releases with "
+                "it; make another (--operator-secret-file, --secret-file)",
+            )
+        self.analyzer.check()
 
 
 class _Shuffler:
@@ -83,16 +106,19 @@ class _Shuffler:
     def __init__(
         self, task: Task, store: Store, options: ShufflerOptions, registry: CollectorRegistry, clock: Clock
     ) -> None:
+        task.verify()
         self._task = task
         self._task_json = task.to_json().encode()
         self._store = store
         self._options = options
         self._clock = clock
         self._stopping = False
-        self._ready_until = 0.0
+        self.limits = AddressLimits(options.limits, clock)
+        self._store_ready = StoreReady(store.check, clock)
         self._uploads = Counter("shufflesum_uploads", "Uploads taken", registry=registry)
         self._releases = Counter("shufflesum_batches_released", "Batches the analyzer has taken", registry=registry)
         self._users = Counter("shufflesum_users_released", "Users in released batches", registry=registry)
+        self._gauges = StatusGauges(registry, FIGURES, self._status)
         failures = Counter("shufflesum_release_failures", "Attempts to release that failed", registry=registry)
         self.releaser = Releaser(
             store,
@@ -125,11 +151,13 @@ class _Shuffler:
     async def take(self, scope: Scope, receive: Receive) -> int:
         if self._task.expired_at(self._clock.now()):
             raise Refusal("expired", f"this task ended on {self._task.expires:%Y-%m-%d %H:%M:%S} UTC; use a newer one")
+        self.limits.check_upload(scope)
         token = None
         if self._options.tokens is not None:
             token = self._options.tokens.check(header(scope, b"authorization"))
         with self.queue.room():
-            body = await read_body(scope, receive, self._task.upload_bytes)
+            # One report more is read, to say what is wrong with it: the length.
+            body = await read_body(scope, receive, self._task.upload_bytes + SEALED_BYTES)
         try:
             upload = Upload.decode(body, self._task)
         except UploadError as error:
@@ -153,11 +181,45 @@ class _Shuffler:
             rounds = await asyncio.to_thread(self._store.rounds)
         except StoreError:
             raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
-        return JSONResponse({"task": self._task.id, "open_round": rounds.open_round, "rounds": self._task.rounds})
+        answer = {"task": self._task.id, "open_round": rounds.open_round, "rounds": self._task.rounds}
+        if self._options.show_progress:
+            # In steps: a count to the single user would tell whoever watches it the moment of each upload.
+            step = max(_FINEST_STEP, -(-self._task.smallest_batch // _STEPS))
+            answer |= {"users_at_least": rounds.users // step * step}
+        return JSONResponse(answer)
+
+    def _status(self) -> dict[str, Any]:
+        return shuffler_status(self._task, self._store, self._options.release_at)
+
+    async def show_status(self, request: Request) -> Response:
+        self._check_task(request)
+        self._check_operator(request)
+        try:
+            return JSONResponse(await asyncio.to_thread(self._status))
+        except StoreError:
+            raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
+
+    async def before_metrics(self, request: Request) -> None:
+        """Where there is an operator's secret, figures are for whoever has it."""
+        if self._options.operator_secret is not None:
+            self._check_operator(request)
+        await self._gauges.refresh()
+
+    def _check_operator(self, request: Request) -> None:
+        options = self._options
+        # A secret that the analyzer knows too is not the operator's, whatever file it was written to.
+        known_to_analyzer = valid_secrets(options.analyzer.secret)
+        operators = [secret for secret in valid_secrets(options.operator_secret) if secret not in known_to_analyzer]
+        check_bearer(
+            request,
+            operators,
+            "give the operator's secret as 'Authorization: Bearer ...'; the one that both servers share is not it "
+            "(serve shuffler --operator-secret-file; without it nobody can ask)",
+        )
 
     async def release(self, request: Request) -> Response:
         self._check_task(request)
-        check_bearer(request, self._options.analyzer.secret)
+        self._check_operator(request)
         try:
             batch = await self.releaser.close_now() or await asyncio.to_thread(self._store.pending)
             rounds = await asyncio.to_thread(self._store.rounds)
@@ -172,16 +234,7 @@ class _Shuffler:
         return JSONResponse({"round": batch.round_number, "users": batch.users}, 202)
 
     async def ready(self) -> bool:
-        if self._stopping:
-            return False
-        if self._clock.monotonic() < self._ready_until:
-            return True  # whoever asks all the time must not keep the disk busy
-        try:
-            await asyncio.wait_for(asyncio.to_thread(self._store.check), _CHECK_SECONDS)
-        except (StoreError, TimeoutError):
-            return False
-        self._ready_until = self._clock.monotonic() + _READY_SECONDS
-        return True
+        return not self._stopping and await self._store_ready()
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -197,18 +250,23 @@ def shuffler_app(task: Task, store: Store, options: ShufflerOptions, clock: Cloc
     options.check(task)
     registry = CollectorRegistry()
     shuffler = _Shuffler(task, store, options, registry, clock)
-    path = "/tasks/{task_id}"
+    path, here = "/tasks/{task_id}", f"/tasks/{task.id}"
     return create_app(
         [
             Route(f"{path}/uploads", shuffler.take_for_another_task, methods=["POST"]),
             Route(f"{path}/round", shuffler.show_round),
             Route(f"{path}/release", shuffler.release, methods=["POST"]),
+            Route(f"{path}/status", shuffler.show_status),
             Route(path, shuffler.show_task),
         ],
         registry=registry,
         ready=shuffler.ready,
+        interface=shuffler_interface(task),
+        before_metrics=shuffler.before_metrics,
         lifespan=shuffler.lifespan,
-        exact={("POST", f"/tasks/{task.id}/uploads"): shuffler.take},
+        limits=shuffler.limits,
+        exact={("POST", f"{here}/uploads"): shuffler.take},
+        origins=Origins(options.allowed_origins, {here: "GET", f"{here}/round": "GET", f"{here}/uploads": "POST"}),
     )
 
 
@@ -218,7 +276,7 @@ def run_shuffler(
     """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..."""
     options.check(task)
     configure_logging()
-    opened = open_store(store, task, clock)
+    opened = open_store(store, task)
     try:
         opened.rounds()
     except WrongStoreError:

@@ -13,7 +13,7 @@ from typing import Any
 
 from shufflesum.errors import MissingExtraError, ParameterError
 from shufflesum.service.stores.sql import PLACE_BYTES, SqlStore
-from shufflesum.service.stores.store import Batch, StoreError
+from shufflesum.service.stores.store import Batch, StoreError, Usage
 from shufflesum.wire import Task
 
 try:
@@ -186,6 +186,14 @@ class PostgresStore(SqlStore):
 
     def _erase_dropped(self) -> bool:
         return True  # PostgreSQL removes the files of dropped tables with the transaction
+
+    def usage(self) -> Usage:
+        """What the task's tables take; a database does not say how much its disk still has."""
+        query = "SELECT sum(pg_total_relation_size(format('%%I.%%I', schemaname, tablename)::regclass))::bigint "
+        query += "FROM pg_tables WHERE schemaname = %s"
+        with self._reading() as cursor:
+            row = cursor.execute(sql.SQL(query), (self._schema,)).fetchone()
+        return Usage(0 if row is None or row[0] is None else int(row[0]), None)
 
     def close(self) -> None:
         """Let go of the connection, and with it of the right to be the only server."""

@@ -33,11 +33,12 @@ from shufflesum.service.stores.store import (
 )
 from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
-__all__ = ["PLACE_BYTES", "Cursor", "SqlStore"]
+__all__ = ["PLACE_BYTES", "PROBE_BYTES", "Cursor", "SqlStore"]
 
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
 
 FORMAT = "shufflesum-store-4"  # one more with each change that older servers would not understand
+PROBE_BYTES = 1 << 14  # written beyond an upload's size to see whether one can be: pages of its tables and indexes
 PLACE_BYTES = 16  # the digest that a report is sorted by, written before it
 _KEY_BYTES = 32
 _OWNER_BYTES = 16
@@ -202,8 +203,14 @@ class SqlStore(abc.ABC):
         self._arrivals = _Arrivals(arrivals.key)
 
     def check(self) -> None:
-        """Write something; see `Store.check`."""
+        """Write as much as an upload does; see `Store.check`.
+
+        The table is new each time and needs room of its own: small changes still fit into what full disks hold.
+        """
         with self._changing() as cursor:
+            self._make_table(cursor, "probe", f"id {self.binary} NOT NULL")
+            self._insert(cursor, "probe", [secrets.token_bytes(self._task.upload_bytes + PROBE_BYTES)])
+            cursor.execute("DROP TABLE probe")
             cursor.execute("UPDATE meta SET owner = owner")
 
     def rounds(self) -> Rounds:

@@ -7,65 +7,82 @@ as are the free pages. Temporary files are made in the folder of the store and n
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._machine import sync, try_lock
-from shufflesum.errors import FileError
-from shufflesum.service.logs import log
+from shufflesum.errors import FileError, ShufflesumError
 from shufflesum.service.stores.sql import PLACE_BYTES, SqlStore
-from shufflesum.service.stores.store import Batch, StoreError
+from shufflesum.service.stores.store import Batch, StoreError, Usage, WrongStoreError
+from shufflesum.service.stores.usage import usage_of_file
 from shufflesum.wire import Task
 
 __all__ = ["SqliteStore"]
 
-_LOCK_SECONDS = 10.0
 _BUSY_SECONDS = 5.0
 _ROWS = 16_384  # reports read at a time
 _CACHE_KB = 16_384
 _AT_ONCE = 256  # values in one statement
+_PAGE_BYTES = 4096
+_LOG_BYTES = 1000 * _PAGE_BYTES  # of the write-ahead log before it is written back and, if longer, cut
 
 
 class SqliteStore(SqlStore):
     """A store in the file at `path`, which it makes for this task, readable by its owner only.
 
-    One process at a time may have it open.
+    One process at a time may use it; another one that opens it waits for the end of the first. Where the disk is full,
+    it waits for room.
     """
 
     binary, mark = "BLOB", "?"
     owner_query = "SELECT owner FROM meta"
 
-    def __init__(self, path: str | Path, task: Task, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, path: str | Path, task: Task) -> None:
         super().__init__(task)
         self._path = Path(path).resolve()  # one store is one lock, by whatever name
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # which file it is, once it was made
-        self._lock: int | None = _lock_file(self._path, clock)
+        self._lock: int | None = None
+        self._closed = False
         try:
-            self._create()
+            with self._working():
+                pass
             self._try_to_finish_deletion()
-        except BaseException:
+        except WrongStoreError:
             self.close()
             raise
+        except StoreError as error:
+            reason = error.__cause__
+            if isinstance(reason, OSError) and reason.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self.close()
+                raise FileError(
+                    "unwritable",
+                    f"the store {self._path} cannot be made: {reason.strerror}; choose another --store, on a disk "
+                    "that has room and locks",
+                ) from error
 
-    def _create(self) -> None:
-        try:
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            sync(self._path.parent)
-        except OSError as error:
-            raise FileError(
-                "unwritable", f"the store {self._path} cannot be made: {error.strerror}; choose another --store"
-            ) from None
-        with self._transaction() as cursor:
+    def _reach(self) -> sqlite3.Connection:
+        """Be the only server on this file, and make its tables where there are none."""
+        if self._lock is None:
+            self._lock = _lock_file(self._path)
+        if self._connection is None:
+            if self._file is None:
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+                sync(self._path.parent)
+            self._connection = self._connect()
+        if self._file is None:
+            cursor = self._connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
             self._become_owner(cursor, str(self._path))
-        with self._working() as connection:
-            connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
-        found = self._path.stat()
-        self._file = (found.st_dev, found.st_ino)
+            cursor.execute("COMMIT")
+            self._connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
+            found = self._path.stat()
+            self._file = (found.st_dev, found.st_ino)
+        return self._connection
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: a store that vanished must not be replaced by an empty one that knows of no upload.
@@ -85,6 +102,8 @@ class SqliteStore(SqlStore):
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
+            connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         except BaseException:
             connection.close()
             raise
@@ -94,18 +113,14 @@ class SqliteStore(SqlStore):
     def _working(self) -> Iterator[sqlite3.Connection]:
         """The connection, for one thread at a time; after any failure it is opened afresh."""
         with self._mutex:
-            if self._lock is None:
+            if self._closed:
                 raise StoreError("store-unavailable", f"the store {self._path} was closed; open it again")
             try:
-                if self._connection is None:
-                    self._connection = self._connect()
-                yield self._connection
+                yield self._reach()
             except BaseException as error:
                 self._disconnect()
-                if isinstance(error, sqlite3.Error):
-                    raise StoreError(
-                        "store-unavailable", f"the store {self._path} cannot be used now: {error}"
-                    ) from error
+                if isinstance(error, sqlite3.Error | OSError) and not isinstance(error, ShufflesumError):
+                    raise _unavailable(self._path, error) from error
                 raise
 
     @contextlib.contextmanager
@@ -161,15 +176,16 @@ class SqliteStore(SqlStore):
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
+        # Piece by piece: while a reading is open, the write-ahead log only grows. A closed round does not change.
+        query = f"SELECT id FROM reports_{batch.round_number:d} WHERE id > ? ORDER BY id LIMIT {_ROWS}"
         try:
             with contextlib.closing(self._connect()) as connection:
-                rows = connection.execute(
-                    f"SELECT substr(id, {PLACE_BYTES + 1}) FROM reports_{batch.round_number:d} ORDER BY id"
-                )
-                while chunk := rows.fetchmany(_ROWS):
-                    yield b"".join(report for (report,) in chunk)
+                last = b""
+                while placed := [row[0] for row in connection.execute(query, (last,)).fetchall()]:
+                    last = placed[-1]
+                    yield b"".join(report[PLACE_BYTES:] for report in placed)
         except sqlite3.Error as error:
-            raise StoreError("store-unavailable", f"the store {self._path} cannot be read now: {error}") from error
+            raise _unavailable(self._path, error) from error
 
     def _make_table(self, cursor: sqlite3.Cursor, table: str, column: str) -> None:
         # A table that has nothing but its key is kept in the order of that.
@@ -187,9 +203,14 @@ class SqliteStore(SqlStore):
                 erased = _cut_log(connection)
         return erased
 
+    def usage(self) -> Usage:
+        """The file's size, and what is free beside it."""
+        return usage_of_file(self._path)
+
     def close(self) -> None:
         """Let go of the file."""
         with self._mutex:
+            self._closed = True
             self._disconnect()
             if self._lock is not None:
                 os.close(self._lock)
@@ -202,31 +223,21 @@ def _cut_log(connection: sqlite3.Connection) -> bool:
     return not busy
 
 
-def _lock_file(path: Path, clock: Clock) -> int:
+def _unavailable(path: Path, error: Exception) -> StoreError:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        return WrongStoreError("other-store", f"{path} is no store; give the shuffler a --store of its own")
+    reason = error.strerror if isinstance(error, OSError) else error
+    return StoreError("store-unavailable", f"the store {path} cannot be used now: {reason}")
+
+
+def _lock_file(path: Path) -> int:
     """Hold PATH.lock, so that no second shuffler releases the same batch; ends with this process, however it ends."""
     lock = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
-        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise FileError(
-            "unwritable", f"the store {path} cannot be made: {error.strerror}; choose another --store"
-        ) from error
-    try:
-        deadline = clock.monotonic() + _LOCK_SECONDS
-        waiting = False
-        while not try_lock(descriptor, lock):
-            if not waiting:
-                log.info("store in use by another server, waiting for its end", seconds=_LOCK_SECONDS)
-                waiting = True
-            if clock.monotonic() > deadline:
-                raise FileError("in-use", f"the store {path} is in use by another server; stop that one first")
-            clock.wait(0.05)
-    except BaseException as error:
+        if not try_lock(descriptor, lock):
+            raise StoreError("in-use", f"another server uses the store {path}; stop that one first")
+    except BaseException:
         os.close(descriptor)
-        if isinstance(error, OSError) and not isinstance(error, FileError):
-            raise FileError(
-                "unwritable",
-                f"the store {path} cannot be locked: {error.strerror}; choose a --store on a disk that can",
-            ) from error
         raise
     return descriptor

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.wire import SEALED_BYTES, Task
 
@@ -24,6 +23,7 @@ __all__ = [
     "Store",
     "StoreError",
     "UploadAnswer",
+    "Usage",
     "WrongStoreError",
     "decide",
     "open_store",
@@ -84,6 +84,14 @@ class Rounds:
     released: int
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Bytes that a store takes, and bytes that are free where it lies; None where that cannot be seen from here."""
+
+    used: int
+    free: int | None
+
+
 class Store(Protocol):
     """A durable place for one task's uploads. Methods block, and may be called from several threads.
 
@@ -100,7 +108,7 @@ class Store(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise StoreError where an upload could not be taken now; found out by a durable write of nothing new."""
+        """Raise StoreError where an upload could not be taken now; found out by a durable write that needs room."""
         ...
 
     def rounds(self) -> Rounds:
@@ -136,6 +144,10 @@ class Store(Protocol):
 
     def finish_deletion(self) -> None:
         """Finish a deletion that was interrupted; cheap where there is none."""
+        ...
+
+    def usage(self) -> Usage:
+        """How large the store is, and how much more it can hold."""
         ...
 
     def close(self) -> None:
@@ -178,13 +190,16 @@ def decide(
     return answers
 
 
-def open_store(address: str, task: Task, clock: Clock = SYSTEM_CLOCK) -> Store:
-    """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new."""
+def open_store(address: str, task: Task) -> Store:
+    """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new.
+
+    It may be out of reach, full or in use by another server for now: then its methods say so until it is not.
+    """
     path = sqlite_path(address)
     if path is not None:
         from shufflesum.service.stores.sqlite import SqliteStore
 
-        return SqliteStore(path, task, clock)
+        return SqliteStore(path, task)
     from shufflesum.service.stores.postgres import PostgresStore
 
     return PostgresStore(address, task)

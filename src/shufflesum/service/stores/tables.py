@@ -6,6 +6,7 @@ A batch is either in here, whole and once, or not at all. No report is ever writ
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -18,20 +19,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
-from shufflesum.service.stores.store import StoreError, WrongStoreError, sqlite_path
+from shufflesum.service.logs import log
+from shufflesum.service.stores.sql import PROBE_BYTES
+from shufflesum.service.stores.store import StoreError, Usage, WrongStoreError, sqlite_path
+from shufflesum.service.stores.usage import usage_of_file
 from shufflesum.wire import Task
 
 __all__ = ["CountedBatch", "TableStore", "WrongBatchError", "open_tables"]
 
-FORMAT = "shufflesum_tables_2"  # the table's name in the database; those of other versions are refused
+FORMAT = "shufflesum_tables_3"  # the table's name in the database; those of other versions are refused
 
-_COLUMNS = "round, batch, users, blanks, rejected, counts"
+_COLUMNS = "round, batch, users, blanks, rejected, unreadable, counts"
 _CREATE = (
     f"CREATE TABLE IF NOT EXISTS {FORMAT} (task TEXT NOT NULL, round INTEGER NOT NULL, batch TEXT NOT NULL, "
-    "users BIGINT NOT NULL, blanks BIGINT NOT NULL, rejected BIGINT NOT NULL, counts {binary} NOT NULL, "
+    "users BIGINT NOT NULL, blanks BIGINT NOT NULL, rejected BIGINT NOT NULL, unreadable BIGINT NOT NULL, "
+    "counts {binary} NOT NULL, "
     "PRIMARY KEY (task, round), UNIQUE (task, batch))"
 )
 _LOCK_SECONDS = 5
+_MOST_PROBED = 1 << 20
 
 
 class WrongBatchError(ShufflesumError):
@@ -40,13 +46,17 @@ class WrongBatchError(ShufflesumError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedBatch:
-    """A batch after counting: its users as the shuffler counted them, blank and rejected reports, and the table."""
+    """A batch after counting: its users as the shuffler counted them, blank and rejected reports, and the table.
+
+    Of the rejected reports the unreadable ones could not be opened; the others name no cell of the plan.
+    """
 
     round_number: int
     batch_id: str
     users: int
     blanks: int
     rejected: int
+    unreadable: int
     table: NDArray[np.int64]
 
 
@@ -59,6 +69,7 @@ class _Database:
     mark: str  # how it writes a parameter
     binary: str  # its type for bytes
     names: str  # the query for its tables
+    size: str | None = None  # the query for their size; None where they are a file
 
 
 class TableStore:
@@ -78,11 +89,11 @@ class TableStore:
         """Keep a counted batch, durably; False if it was kept before, `WrongBatchError` as for `is_counted`."""
         values = (
             *(self._task.id, counted.round_number, counted.batch_id),
-            *(counted.users, counted.blanks, counted.rejected),
+            *(counted.users, counted.blanks, counted.rejected, counted.unreadable),
         )
         with self._transaction() as connection:
             added = connection.execute(
-                f"INSERT INTO {FORMAT} (task, {_COLUMNS}) VALUES ({', '.join([self._mark] * 7)}) "
+                f"INSERT INTO {FORMAT} (task, {_COLUMNS}) VALUES ({', '.join([self._mark] * 8)}) "
                 "ON CONFLICT DO NOTHING",
                 (*values, counted.table.astype("<i8").tobytes()),
             ).rowcount
@@ -122,14 +133,26 @@ class TableStore:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM {FORMAT} WHERE task = {self._mark} ORDER BY round", (self._task.id,)
             ).fetchall()
-        return [
-            CountedBatch(number, batch, users, blanks, rejected, np.frombuffer(counts, "<i8").astype(np.int64))
-            for number, batch, users, blanks, rejected, counts in rows
-        ]
+        return [CountedBatch(*(*figures, np.frombuffer(counts, "<i8").astype(np.int64))) for *figures, counts in rows]
+
+    def usage(self) -> Usage:
+        """What the tables take, of all tasks in this store, and what is free where they lie."""
+        if self._database.size is None:
+            return usage_of_file(Path(self._database.where))
+        with self._transaction() as connection:
+            ((used,),) = connection.execute(self._database.size).fetchall()
+        return Usage(int(used), None)
 
     def check(self) -> None:
-        """Raise StoreError if the store cannot be used now."""
+        """Raise StoreError where a table could not be kept now; found out by writing as much, up to a megabyte.
+
+        What is written to is new each time, and needs room of its own.
+        """
+        probe = secrets.token_bytes(min(8 * self._task.plan.cells, _MOST_PROBED) + PROBE_BYTES)
         with self._transaction() as connection:
+            connection.execute(f"CREATE TABLE shufflesum_probe (counts {self._database.binary} NOT NULL)")
+            connection.execute(f"INSERT INTO shufflesum_probe VALUES ({self._mark})", (probe,))
+            connection.execute("DROP TABLE shufflesum_probe")
             connection.execute(f"SELECT 1 FROM {FORMAT} LIMIT 1").fetchall()
 
     @contextmanager
@@ -161,19 +184,17 @@ class TableStore:
 
 
 def open_tables(address: str, task: Task) -> TableStore:
-    """The tables at `sqlite:PATH` or `postgresql://...`, made where they are new.
-
-    A file must be usable now; a database may be away for a while.
-    """
+    """The tables at `sqlite:PATH` or `postgresql://...`, made where they are new; they may be out of reach for now."""
     path = sqlite_path(address)
     store = TableStore(task, _postgres(address) if path is None else _sqlite(Path(path)))
     try:
         store.check()
     except WrongStoreError:
         raise
-    except StoreError:
-        if path is not None:
+    except StoreError as error:
+        if getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
             raise
+        log.warning("store unavailable, will be tried again", error=str(error))
     return store
 
 
@@ -188,8 +209,13 @@ def _sqlite(path: Path) -> _Database:
     address = f"file:{quote(str(path.absolute()))}?mode=rw"
 
     def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS)
-        connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of the journal too, before we say yes
+        connection = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of the journal too, before we say yes
+            connection.execute("BEGIN IMMEDIATE")  # a new table is part of the transaction, too
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     with suppress(sqlite3.Error), closing(connect()) as connection:
@@ -212,4 +238,5 @@ def _postgres(address: str) -> _Database:
         "%s",
         "BYTEA",
         "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+        f"SELECT pg_total_relation_size('{FORMAT}')",
     )

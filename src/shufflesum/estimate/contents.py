@@ -1,4 +1,4 @@
-"""What files say of each kind of estimate: lists in its shape for JSON and .npz, rows for CSV and Parquet."""
+"""What files and data frames say of each kind of estimate: lists in its shape for JSON and .npz, else rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
+from shufflesum.estimate.base import Released
+from shufflesum.estimate.counts import CountEstimate
+from shufflesum.estimate.groups import GroupEstimate
+from shufflesum.estimate.hashed import HashedEstimate, WordCounts
+from shufflesum.estimate.means import Estimate
 
-__all__ = ["Contents", "contents_of"]
+__all__ = ["Contents", "columns_of", "contents_of"]
 
 _Array = NDArray[Any]
 
@@ -41,8 +45,16 @@ def contents_of(estimate: Released, level: float, names: Sequence[str] | None = 
         case HashedEstimate():
             return _cells(estimate)
         case Estimate():
-            return _means(estimate, level, estimate.plan.domain.names if names is None else names)
+            return _means(estimate, level, estimate.columns if names is None else names)
     raise TypeError(f"{type(estimate).__name__} is no estimate that files know")
+
+
+def columns_of(estimate: Released, level: float, names: Sequence[str] | None = None) -> dict[str, _Array]:
+    """One row for each entry, column by column; where the guarantee does not hold, every row says so."""
+    columns = {name: np.ravel(column) for name, column in contents_of(estimate, level, names).columns.items()}
+    if not estimate.guarantee_holds:
+        columns["guarantee_holds"] = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+    return columns
 
 
 def _means(estimate: Estimate, level: float, names: Sequence[str] | None) -> Contents:

@@ -1,0 +1,173 @@
+// What a user holds to the cells of its reports, for every domain and mechanism (docs/wire.md, "Report").
+
+import { boundsAt, coordinatesOf, dimensionOf, flatten } from "./arrays.js";
+import { ballDimension, paddedSize, rotatedLevels, withinBall } from "./ball.js";
+import { keyed } from "./canonical.js";
+import { below, coin, rounded, shuffled } from "./draws.js";
+import { refuse, shown } from "./errors.js";
+import { codeOf, knownCode, sizeOf, textOf } from "./labels.js";
+
+/** @import {Box, Domain, Plan} from "./types.d.ts" */
+
+const BLANK = 4294967295;
+
+/** How many numbers are estimated, cells there are, and reports everybody sends. @param {Plan} plan @returns {{ dimension: number, cells: number, reports: number }} */
+export function sizesOf(plan) {
+  const { domain, mechanism } = plan;
+  const dimension = domain.kind === "box" ? dimensionOf(domain.structure) : domain.bins ? domain.bins.length - 1 : sizeOf(domain.labels ?? 0);
+  const labels = dimension + Number(domain.other ?? false);
+  switch (`${domain.kind} ${mechanism.kind}`) {
+    case "box replace":
+      return { dimension, cells: dimension * (mechanism.levels + 1), reports: mechanism.coordinates };
+    case "categories replace":
+      return { dimension: labels, cells: labels, reports: 1 };
+    case "categories add-slots":
+      return { dimension: labels, cells: labels, reports: 1 + mechanism.slots };
+    case "hashed add-slots":
+      return { dimension: 1, cells: domain.functions * domain.buckets, reports: 1 + mechanism.slots };
+    case "ball replace-bits":
+      return { dimension: ballDimension(domain), cells: 2 * paddedSize(domain), reports: mechanism.bits * paddedSize(domain) };
+    case "box add":
+    case "choices add":
+    case "groups add": {
+      const { groups, coordinates, groupCells, most, noise } = layoutOf(plan);
+      return { dimension: groups * coordinates, cells: groups * groupCells, reports: most + noise };
+    }
+  }
+  refuse("unsupported", `mechanism ${shown(mechanism.kind)} on domain ${shown(domain.kind)} is not known to this client`);
+}
+
+/**
+ * Under `add`: groups of cells, the digits of each coordinate and last a count; at most `most` are true of a user, and
+ * at most `noise` more are sent. @param {Plan} plan
+ */
+function layoutOf({ domain, mechanism: { digits, trials, cap } }) {
+  if (cap === null) refuse("one-process-only", "this plan is for one process: nothing can be sent under it");
+  const counted = Number(domain.kind === "groups");
+  const groups = counted ? sizeOf(domain.labels) : 1;
+  const coordinates = domain.kind === "choices" ? sizeOf(domain.labels) : dimensionOf((domain.box ?? domain).structure);
+  const groupCells = coordinates * digits + counted;
+  const all = trials.reduce((sum, each, j) => sum + each * groups * (j < digits ? coordinates : 1), 0);
+  return { groups, coordinates, groupCells, most: domain.kind === "choices" ? domain.most : groupCells, noise: Math.min(cap, all) };
+}
+
+/** The cells that this user sends, in the order they are made. @param {Plan} plan @param {unknown} held @param {number} round */
+export async function encode(plan, held, round) {
+  const { domain, mechanism } = plan;
+  const { cells } = sizesOf(plan);
+  switch (mechanism.kind) {
+    case "replace": {
+      if (domain.kind === "box") return replaced(plan, coordinatesOf(domain, held));
+      const own = categoryOf(domain, held);
+      return [coin(mechanism.noise_probability) ? below(cells) : own];
+    }
+    case "add-slots": {
+      const own = domain.kind === "hashed" ? await hashedCell(domain, held) : categoryOf(domain, held);
+      return [own, ...Array.from({ length: mechanism.slots }, () => (coin(mechanism.chance) ? below(cells) : BLANK))];
+    }
+    case "add":
+      return added(plan, domain.kind === "choices" ? chosenCodes(domain, held) : digitCells(plan, held));
+  }
+  const levels = await rotatedLevels(domain, mechanism.tau, withinBall(domain, held), round);
+  const amplitude = mechanism.amplitude * 2 ** 31;
+  return Array.from({ length: mechanism.bits * levels.length }, (_, i) => {
+    const place = i % levels.length; // the coin is the privacy: (2^46 + A Y) / 2^47, exact in a double
+    return 2 * place + Number(coin((2 ** 46 + amplitude * levels[place]) / 2 ** 47));
+  });
+}
+
+/** Algorithms 1 and 2 of the paper: sample coordinates, round, replace some values by uniform ones. @param {Plan} plan @param {Float64Array} values */
+function replaced({ domain, mechanism: { coordinates, levels, noise_probability, sampling } }, values) {
+  const dimension = values.length;
+  const start = (/** @type {number} */ block) => (block * dimension - ((block * dimension) % coordinates)) / coordinates;
+  const chosen =
+    sampling === "uniform"
+      ? shuffled([...values.keys()], coordinates)
+      : Array.from({ length: coordinates }, (_, block) => start(block) + below(start(block + 1) - start(block)));
+  return chosen.map((place) => {
+    const own = rounded(placeOf(domain, values, place, levels));
+    return place * (levels + 1) + (coin(noise_probability) ? below(levels + 1) : own);
+  });
+}
+
+/** A value's place on a scale from 0 to `levels`. @param {Box} box @param {Float64Array} values @param {number} place @param {number} levels */
+function placeOf(box, values, place, levels) {
+  const [lower, upper] = boundsAt(box, place);
+  return Math.min(Math.max((values[place] - lower) * (levels / (upper - lower)), 0), levels);
+}
+
+/** Noise in every cell, drawn anew as a whole where it is above the cap, and blanks up to the same number for all. @param {Plan} plan @param {number[]} own */
+function added(plan, own) {
+  const { digits, trials, probabilities } = plan.mechanism;
+  const { groups, coordinates, groupCells, most, noise } = layoutOf(plan);
+  /** @type {number[]} */
+  let drawn;
+  do {
+    drawn = [];
+    for (let j = 0; j < trials.length; j++) {
+      for (let group = 0; group < groups; group++) {
+        for (let c = 0; c < (j < digits ? coordinates : 1); c++) {
+          const cell = group * groupCells + (j < digits ? c * digits + j : groupCells - 1);
+          for (let trial = 0; trial < trials[j]; trial++) if (coin(probabilities[j])) drawn.push(cell);
+        }
+      }
+    }
+  } while (drawn.length > noise);
+  return [...own, ...drawn, ...Array(most + noise - own.length - drawn.length).fill(BLANK)];
+}
+
+/** The digits that are 1, in the cells of the user's group, and its count. @param {Plan} plan @param {any} held */
+function digitCells(plan, held) {
+  const { domain, mechanism: { digits } } = plan;
+  const { groupCells } = layoutOf(plan);
+  const box = domain.box ?? domain;
+  let [first, values] = [0, held];
+  if (domain.box) {
+    const [label, array] = Array.isArray(held) ? held : [held?.label, held?.values];
+    if (array === undefined) refuse("wrong-type", `${shown(held)} is not {label, values}, which this task asks for`);
+    [first, values] = [knownCode(domain.labels, label) * groupCells, array];
+  }
+  const coordinates = coordinatesOf(box, values);
+  /** @type {number[]} */
+  const cells = [];
+  for (const c of coordinates.keys()) {
+    // in units of 2^-15, as the Python client has it
+    const whole = rounded(placeOf(box, coordinates, c, (2 ** digits - 1) * 2 ** 15) / 2 ** 15);
+    for (let j = 0; j < digits; j++) if ((whole >> j) & 1) cells.push(first + c * digits + j);
+  }
+  return domain.box ? [...cells, first + groupCells - 1] : cells;
+}
+
+/** A list of labels, or true and false for each; of too many as many as the plan allows, at random. @param {Domain} domain @param {any} held */
+function chosenCodes({ labels, most }, held) {
+  const list = held instanceof Set ? [...held] : (held ?? []);
+  if (!Array.isArray(list)) refuse("wrong-type", `${shown(held)} is no list of labels, which this task asks for`);
+  const isBoolean = (/** @type {unknown} */ each) => typeof each === "boolean";
+  const ticked = list.length === sizeOf(labels) && list.every(isBoolean) && !(Array.isArray(labels) && labels.some(isBoolean));
+  const codes = ticked ? [...list.keys()].filter((code) => list[code]) : list.map((label) => knownCode(labels, label));
+  const chosen = [...new Set(codes)].sort((a, b) => a - b);
+  return chosen.length > most ? shuffled(chosen, most) : chosen;
+}
+
+/** The cell of a label, or of a number in bins. @param {Domain} domain @param {unknown} held */
+function categoryOf({ labels, bins, other }, held) {
+  if (!bins) {
+    const code = other ? codeOf(labels, held) : knownCode(labels, held);
+    return code < 0 ? sizeOf(labels) : code;
+  }
+  const last = bins.length - 1;
+  let [value] = flatten(held, [], "the number");
+  if (!other) value = Math.min(Math.max(value, bins[0]), bins[last]);
+  if (value >= bins[0] && value <= bins[last]) return Math.min(bins.findLastIndex((edge) => edge <= value), last - 1);
+  return other ? last : refuse("missing-value", "the number is missing");
+}
+
+/** The bucket of a word under a function drawn at random. @param {Domain} domain @param {unknown} held */
+async function hashedCell({ buckets, functions, key }, held) {
+  const text = textOf(held);
+  if (text === "") refuse("missing-value", `the word is missing (${shown(held)})`);
+  if (/\p{Surrogate}/u.test(text)) refuse("wrong-type", "half of a surrogate pair has no UTF-8");
+  const chosen = below(functions);
+  const digest = await (await keyed(key))([chosen >> 4], new TextEncoder().encode(text));
+  return chosen * buckets + Number((BigInt(digest.getUint32(4 * (chosen % 16))) * BigInt(buckets)) >> 32n);
+}

@@ -1,0 +1,64 @@
+// Reports sealed one by one for the analyzer, and the upload that carries them: bytes as in docs/wire.md.
+
+import { AEAD_AES_128_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from "./vendor/hpke.js";
+import { shuffled } from "./draws.js";
+import { refuse } from "./errors.js";
+
+export const WIRE_VERSION = 2;
+const [SEALED_BYTES, HEADER_BYTES] = [52, 54];
+const AT_ONCE = 64; // seals under way together: WebCrypto works beside this thread
+
+const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_128_GCM);
+
+/** Seals for one analyzer's key and one task. */
+export class Sealer {
+  /** @param {unknown} key @param {Uint8Array} taskId */
+  constructor(key, taskId) {
+    this.key = key;
+    this.taskId = taskId;
+  }
+
+  /** Refuses a key under which nothing would be secret, and a browser that cannot seal. @param {Uint8Array} analyzerKey @param {Uint8Array} taskId */
+  static async of(analyzerKey, taskId) {
+    try {
+      await crypto.subtle.generateKey({ name: "X25519" }, false, ["deriveBits"]);
+    } catch (cause) {
+      refuse("unsupported", "this page has no cryptography with X25519: it must come by https, in a newer browser", cause);
+    }
+    try {
+      const sealer = new Sealer(await suite.DeserializePublicKey(analyzerKey), taskId);
+      await sealer.seal(0, 0);
+      return sealer;
+    } catch (cause) {
+      refuse("malformed-key", "the task's analyzer_key is no X25519 key, or one under which nothing is secret", cause);
+    }
+  }
+
+  /** @param {number} cell @param {number} round */
+  async seal(cell, round) {
+    // what the seal is bound to: wire version, from the randomizer (1) to the analyzer (3), task and round
+    const [report, info] = [new Uint8Array(4), new Uint8Array(50)];
+    new DataView(report.buffer).setUint32(0, cell);
+    info.set(new TextEncoder().encode("shufflesum"));
+    info.set([0, WIRE_VERSION, 1, 3, ...this.taskId], 10);
+    new DataView(info.buffer).setUint32(46, round);
+    const { encapsulatedSecret, ciphertext } = await suite.Seal(this.key, report, { info });
+    return [...encapsulatedSecret, ...ciphertext];
+  }
+
+  /** A fresh upload id, and all reports, sealed, in random order: every call makes other bytes. @param {number[]} cells @param {number} round */
+  async upload(cells, round) {
+    const bytes = new Uint8Array(HEADER_BYTES + SEALED_BYTES * cells.length);
+    const header = new DataView(bytes.buffer);
+    header.setUint16(0, WIRE_VERSION);
+    bytes.set(this.taskId, 2);
+    header.setUint32(34, round);
+    crypto.getRandomValues(bytes.subarray(38, HEADER_BYTES));
+    const mixed = shuffled(cells); // in the order they were drawn, a report's place would tell what it is
+    for (let start = 0; start < mixed.length; start += AT_ONCE) {
+      const sealed = await Promise.all(mixed.slice(start, start + AT_ONCE).map((cell) => this.seal(cell, round)));
+      bytes.set(sealed.flat(), HEADER_BYTES + SEALED_BYTES * start);
+    }
+    return bytes;
+  }
+}

@@ -1,0 +1,62 @@
+"""How Sphinx builds the documentation site from this folder: `make docs`."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version as installed_version
+from typing import Any
+
+project = "shufflesum"
+author = "the shufflesum authors"
+release = version = installed_version("shufflesum")
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_click"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"shufflesum {release}"
+html_show_copyright = False
+html_copy_source = False
+html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
+
+# Pages link to headings of one another, as they do where the files are read without a site.
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+# Tutorials are executed anew in each build; an error in one of them is an error of the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 150
+nb_execution_in_temp = False
+nb_execution_show_tb = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "inherited-members": "object, BaseException, Exception, tuple"}
+python_maximum_signature_line_length = 88
+# An object has several names, as shufflesum.Ball and shufflesum.domain.Ball: an annotation may link to any of them.
+suppress_warnings = ["ref.python"]
+default_role = "code"
+
+_CODE = re.compile(r"(`[^`]+`)")
+
+
+def _plain(*arguments: Any) -> None:
+    """Docstrings are sentences with code in backticks: what else reStructuredText would read into them is escaped."""
+    lines: list[str] = arguments[-1]
+    parts = _CODE.split("\n".join(lines))
+    parts[::2] = [re.sub(r"([*|\\]|(?<=\w)_(?=\W|$))", r"\\\1", part) for part in parts[::2]]
+    parts[2::2] = [re.sub(r"^(?=\w)", r"\\ ", part) for part in parts[2::2]]  # `restore`d
+    lines[:] = "".join(parts).split("\n")
+
+
+def _plain_help(app: object, ctx: object, lines: list[str]) -> None:
+    """The same for help texts; the lines between are reStructuredText already."""
+    lines[:] = [line if line.lstrip().startswith((".. ", ":")) else line.replace("*", r"\*") for line in lines]
+
+
+def setup(app: Any) -> None:
+    """Connect what is ours."""
+    app.connect("autodoc-process-docstring", _plain)
+    for part in ("description", "options"):
+        app.connect(f"sphinx-click-process-{part}", _plain_help)

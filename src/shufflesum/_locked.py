@@ -1,0 +1,48 @@
+"""A file that one process at a time may change, and that a killed one lets go of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shufflesum._clock import Clock
+from shufflesum._machine import try_lock
+from shufflesum.errors import FileError
+
+__all__ = ["locked"]
+
+_PATIENCE = 30.0  # seconds; what is done under such a lock takes some milliseconds
+_PAUSE = 0.01
+
+
+@contextmanager
+def locked(path: Path, clock: Clock) -> Iterator[None]:
+    """Keep all other processes, and threads, from the file at `path`, by a lock file beside what it points to."""
+    final = path.resolve()
+    lock_path = final.with_name(f".{final.name}.lock")
+    end = clock.monotonic() + _PATIENCE
+    while (lock := _try(path, lock_path)) is None:
+        if clock.monotonic() > end:
+            raise FileError("in-use", f"{path}: another process holds it; see what it waits for")
+        clock.wait(_PAUSE)
+    try:
+        yield
+    finally:
+        lock_path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _try(path: Path, lock_path: Path) -> int | None:
+    try:
+        lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise FileError(
+            "unwritable",
+            f"{path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
+        ) from error
+    if try_lock(lock, lock_path):
+        return lock
+    os.close(lock)
+    return None

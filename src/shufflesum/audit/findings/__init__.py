@@ -1,0 +1,8 @@
+"""What reports must look like, one small statistic each: counts of independent events whose chances the plan gives."""
+
+from shufflesum.audit.findings.forks import Copies, in_forks
+from shufflesum.audit.findings.judged import Judged, Tested, judged
+from shufflesum.audit.findings.sums import Sums
+from shufflesum.audit.findings.watch import Watch
+
+__all__ = ["Copies", "Judged", "Sums", "Tested", "Watch", "in_forks", "judged"]

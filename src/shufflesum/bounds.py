@@ -1,0 +1,238 @@
+"""Bounds found privately: a first plan that counts values in public, very wide bins, and what is left for the main one.
+
+The main plan's noise is fixed before anything is seen; only its bounds come from the first result. So both together
+are dominated by the product of their pairs, and cost less than the sum of their epsilons (docs/privacy.md, 20).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_number, check_size
+from shufflesum._rounding import upwards
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
+from shufflesum.compositions import compose
+from shufflesum.domain import Box, Categories, Choices
+from shufflesum.domain._arrays import real_array, users_rows
+from shufflesum.domain.frames import FrameRows
+from shufflesum.errors import DataError, ParameterError, ShufflesumError
+from shufflesum.estimate import WIDE_BINS, Binned, Estimate, SuggestedBounds, check_cover
+from shufflesum.estimate.base import tail_of
+from shufflesum.planning import PlanChoices
+from shufflesum.planning import plan as make_plan
+from shufflesum.planning.planner import warn_if_uninformative
+from shufflesum.plans import Plan
+from shufflesum.randomness import RandomSource
+
+__all__ = ["FoundBounds", "TwoPlans", "plan_bounds", "suggest_bounds"]
+
+_MOST_COLUMNS = 1000
+_STEPS = 6  # of the search for the main plan's epsilon
+_BATCH_VALUES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPlans:
+    """A plan that finds bounds, and the main one, yet without them; together they are (epsilon, delta)-private."""
+
+    first: Plan
+    main: Plan | None
+    """None where all is spent on bounds."""
+    epsilon: float
+    delta: float
+    edges: tuple[float, ...]
+    shape: tuple[int, ...]
+
+    def rows(self, values: Any, first_row: int = 0) -> NDArray[np.int64] | NDArray[np.float64]:
+        """Users' values as the first plan takes them: numbers, or the cell of each column's bin."""
+        array = real_array(values, DataError, "values").astype(np.float64, copy=False)
+        if isinstance(self.first.domain, Categories):
+            return array.reshape(len(array))
+        bins = Categories(bins=self.edges)
+        flat = array.reshape(len(array), -1)
+        codes = [bins.prepare(flat[:, column], first_row).astype(np.int64) for column in range(flat.shape[1])]
+        return np.column_stack(codes) + len(bins.labels) * np.arange(len(codes))
+
+    def found(self, estimate: Estimate, *, cover: float = 0.99, level: float = 0.95) -> FoundBounds:
+        """The bounds that an estimate of the first plan suggests, all columns together at this level."""
+        if estimate.plan.id != self.first.id:
+            raise ParameterError("other-plan", f"this estimate is of plan {estimate.plan.id[:12]}, not of the first")
+        columns, bins = math.prod(self.shape), len(self.edges) - 1
+        suggested = tuple(
+            Binned(self.first, estimate.table, estimate.users, self.edges, column * bins).suggest(cover, level, columns)
+            for column in range(columns)
+        )
+        least = min(column.within_lower for column in suggested)
+        if least < 0.5:
+            warnings.warn(
+                f"only {100 * least:.3g} % of the users lie certainly within the suggested bounds: the others are lost "
+                "in the noise; more users, a larger share of the budget (share, --share) or fewer, wider bins would "
+                "help",
+                UncertainBoundsWarning,
+                stacklevel=3,
+            )
+        main = self.main
+        if main is not None:
+            box = main.domain
+            assert isinstance(box, Box)
+            main = replace(main, domain=Box.of(self.shape, _bounds(suggested, self.shape), box.columns))
+            warn_if_uninformative(main)
+        return FoundBounds(suggested, estimate, main, self.epsilon, self.delta, self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundBounds:
+    """Suggested bounds, what they cost, and the plan for what is left.
+
+    `main` has these bounds; run it on the same users with `clip=True`. Together with the first plan, which is
+    `estimate.plan`, it is (`epsilon`, `delta`)-private. It is None where everything was spent on bounds.
+    """
+
+    columns: tuple[SuggestedBounds, ...]
+    estimate: Estimate
+    main: Plan | None
+    epsilon: float
+    delta: float
+    shape: tuple[int, ...]
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """(lower, upper) as a plan takes them: two numbers for one number of each user, else two arrays."""
+        return _bounds(self.columns, self.shape)
+
+    @property
+    def statement(self) -> str:
+        """What was found and what it cost, in words."""
+        first = self.estimate.plan
+        least = min(column.within_lower for column in self.columns)
+        which = "the bounds" if len(self.columns) == 1 else "the bounds of each column"
+        said = (
+            f"With {100 * self.columns[0].level:.6g} % confidence at least {100 * least:.3g} % of the users lie within "
+            f"{which}. They cost epsilon {upwards(first.epsilon)}, delta {upwards(first.delta)}"
+        )
+        if self.main is None:
+            return f"{said}, which is all there was."
+        return (
+            f"{said}; the main plan has epsilon {upwards(self.main.epsilon)}, delta {upwards(self.main.delta)}, and "
+            f"both together have epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)}."
+        )
+
+
+def suggest_bounds(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    share: float = 0.2,
+    cover: float = 0.99,
+    level: float = 0.95,
+    bins: Sequence[float] | None = None,
+    workers: int | None = None,
+    source: RandomSource | None = None,
+    **choices: Unpack[PlanChoices],
+) -> FoundBounds:
+    """Bounds for `values`, of shape (users,) or (users, *shape), found privately, and a plan with what is left.
+
+    Values are counted in `bins` (`WIDE_BINS`, which hold any number, unless others are given, as public). Bounds are
+    edges of bins: of the users in bins that are certainly occupied they hold the part `cover`, in each column. Of all
+    of (`epsilon`, `delta`) the part `share` is spent on that, and the main plan gets what is left by a certified
+    composition; `choices` are arguments of `shufflesum.plan` for it. `share=1` spends all on bounds.
+    """
+    check_cover(cover)
+    tail_of(level)
+    rows = users_rows(values)
+    if rows.ndim == 0 or len(rows) == 0:
+        raise DataError("no-rows", f"values has shape {rows.shape}; at least one user's are expected")
+    if isinstance(rows, FrameRows) and rows.names and rows.shape[1:] == (len(rows.names),):
+        choices.setdefault("columns", rows.names)
+    choices.setdefault("one_process", True)
+    plans = plan_bounds(
+        users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices
+    )
+    size = max(1, _BATCH_VALUES // max(1, math.prod(plans.shape)))
+    part: Callable[[int, int], Any] = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
+    batches = (plans.rows(part(start, start + size), start) for start in range(0, len(rows), size))
+    estimate = aggregate_batches(batches, plans.first, workers=workers, source=source)
+    return plans.found(estimate, cover=cover, level=level)
+
+
+def plan_bounds(
+    *,
+    users: int,
+    shape: Iterable[int],
+    epsilon: float,
+    delta: float,
+    share: float = 0.2,
+    bins: Sequence[float] | None = None,
+    **choices: Unpack[PlanChoices],
+) -> TwoPlans:
+    """The two plans of `suggest_bounds`, before anything is asked: neither depends on any data."""
+    check_number("share", share)
+    if not 0 < share <= 1:
+        raise ParameterError(
+            "out-of-range", f"share is {share}; it must be a part of the budget, above 0 and at most 1"
+        )
+    if choices.get("bounds") is not None:
+        raise ParameterError("conflicting-arguments", "bounds are what is looked for; leave them out, or give bins")
+    edges = Categories(bins=WIDE_BINS if bins is None else bins).bins
+    assert edges is not None
+    shape = tuple(shape)
+    columns = math.prod(shape)
+    check_size("columns", columns, 1, _MOST_COLUMNS)
+    held = Categories(bins=edges) if columns == 1 else Choices(columns * (len(edges) - 1), most=columns)
+    honest = choices.get("honest_fraction", 1.0)
+    one_process = choices.get("one_process", False)
+    parts = (1.0, 1.0) if share == 1 else (share, 1.0 - share)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ShufflesumWarning
+        )  # a guess of frequencies may be better; they are not asked for
+        first = make_plan(
+            users=users,
+            shape=held,
+            epsilon=parts[0] * epsilon,
+            delta=parts[0] * delta,
+            honest_fraction=honest,
+            one_process=one_process,
+        )
+    main = None if share == 1 else _main(first, shape, epsilon, delta, choices)
+    return TwoPlans(first, main, epsilon, delta, edges, shape)
+
+
+def _main(first: Plan, shape: tuple[int, ...], epsilon: float, delta: float, choices: PlanChoices) -> Plan:
+    """The plan with the largest epsilon, nearly, that together with the first is certified for all of the budget."""
+
+    def main(own: float) -> Plan:
+        left = math.nextafter(delta - first.delta, 0.0)
+        return make_plan(users=first.users, shape=shape, epsilon=own, delta=left, **choices)
+
+    left_over = math.nextafter(epsilon - first.epsilon, 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShufflesumWarning)  # bounds are not known yet
+        if choices.get("accountant", "exact") == "exact":
+            # variances of losses add up, so that the first plan costs about the square of its share
+            for cost in (0.25 * 2.0**step * (first.epsilon / epsilon) ** 2 for step in range(_STEPS)):
+                own = (1.0 - cost) * epsilon
+                if own <= left_over:
+                    break
+                try:
+                    candidate = main(own)
+                    if compose([first, candidate]).delta(epsilon) <= delta:
+                        return candidate
+                except ShufflesumError:
+                    break
+        return main(left_over)  # epsilons and deltas add up, always
+
+
+def _bounds(columns: Sequence[SuggestedBounds], shape: tuple[int, ...]) -> tuple[Any, Any]:
+    lower = np.array([column.lower for column in columns]).reshape(shape)
+    upper = np.array([column.upper for column in columns]).reshape(shape)
+    return (lower, upper) if shape else (float(lower), float(upper))

@@ -1,0 +1,335 @@
+"""A budget for one population: every plan is entered before it is run, and refused when it would exceed the budget.
+
+Plans may be chosen in view of earlier results: the sum of their charges is a filter (docs/privacy.md, 21). A list of
+plans that is fixed in advance may be composed exactly instead, and then nothing else can be entered.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Unpack
+
+import msgspec
+
+from shufflesum._checks import check_number
+from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._locked import locked
+from shufflesum._machine import replace_file
+from shufflesum._rounding import downwards
+from shufflesum.compositions import charge, compose
+from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
+from shufflesum.planning import PlanChoices, Shape
+from shufflesum.planning import plan as make_plan
+from shufflesum.plans import Plan
+from shufflesum.privacy.engine.renyi import Charge, Filter, total
+
+__all__ = ["Budget", "Entry"]
+
+_FORMAT = "shufflesum-budget-1"
+_OWN_DELTA = 0.1  # of the budget's, for a plan that is asked for, unless told otherwise
+_STEP, _TRIES = 0.93, 60  # of the search for the largest epsilon that fits
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plan that was entered: what it is, what it costs, and how many of its rounds were begun by `Budget.begin`.
+
+    `collection` names what keeps count of rounds itself, such as a task; it is None for rounds that are counted here.
+    """
+
+    plan: str
+    epsilon: float
+    delta: float
+    users: int
+    rounds: int
+    begun: int
+    collection: str | None
+    moment: float
+    apart: float
+    entered: str
+
+    @property
+    def charge(self) -> Charge:
+        """What it costs."""
+        return Charge(self.moment, self.apart)
+
+
+class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A budget as it is written down. `closed`: its plans were fixed in advance, and composed exactly."""
+
+    epsilon: float
+    delta: float
+    order: float
+    closed: bool
+    entries: tuple[Entry, ...]
+
+
+class Budget:
+    """(epsilon, delta) for everything that is ever asked of one population; in a file, or in this process alone.
+
+    `begin` enters one run of a plan, `enter` a collection that counts its rounds itself. Both return once the entry is
+    on the disk: whatever happens afterwards, it is spent. A file that is missing or damaged refuses everything. It must
+    not be deleted, nor an older copy put in its place.
+    """
+
+    def __init__(
+        self, epsilon: float, delta: float, *, plans: Sequence[Plan] = (), clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        """With `plans`, fixed in advance and composed exactly, the budget is for just these and closed."""
+        check_number("epsilon", epsilon)
+        check_number("delta", delta)
+        within = Filter.of(float(epsilon), float(delta))
+        entries = _listed(epsilon, delta, plans, clock) if plans else ()
+        self.path: Path | None = None
+        self._clock, self._mine, self._process = clock, threading.Lock(), os.getpid()
+        self._content = _Content(within.epsilon, within.delta, within.order, bool(plans), entries)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        epsilon: float,
+        delta: float,
+        *,
+        plans: Sequence[Plan] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> Budget:
+        """Make the file of a budget; one that exists is refused."""
+        budget, file = cls(epsilon, delta, plans=plans, clock=clock), Path(path)
+        with locked(file, clock):
+            if os.path.lexists(file):
+                raise FileError("exists", f"{file}: exists, and a budget is never begun anew; choose another file")
+            _write(file, budget._content)
+        budget.path = file
+        return budget
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> Budget:
+        """The budget of a file."""
+        content = _read(Path(path))
+        budget = cls.__new__(cls)
+        budget.path, budget._clock, budget._mine, budget._content = Path(path), clock, threading.Lock(), content
+        budget._process = os.getpid()
+        return budget
+
+    @property
+    def epsilon(self) -> float:
+        """Of everything together."""
+        return self._content.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Of everything together."""
+        return self._content.delta
+
+    @property
+    def closed(self) -> bool:
+        """Whether its plans were fixed in advance, so that no other can be entered."""
+        return self._now().closed
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All plans that were entered, by anybody, in order."""
+        return self._now().entries
+
+    @property
+    def spent(self) -> float:
+        """The part that is spent, from 0 to 1; all of it where the plans were fixed in advance."""
+        content = self._now()
+        return 1.0 if content.closed else _filter(content).part_of(entry.charge for entry in content.entries)
+
+    @property
+    def parts(self) -> tuple[tuple[float, float], ...]:
+        """Of each entry, the parts of both limits that it spent: of noise, and of what may be laid open."""
+        content = self._now()
+        within = _filter(content)
+        limits = within.moment_limit, within.apart_limit
+        return tuple((entry.moment / limits[0], entry.apart / limits[1]) for entry in content.entries)
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether a plan could be entered now; nothing is spent."""
+        content = self._now()
+        return not content.closed and _admits(content, charge(plan, _filter(content)))
+
+    def begin(self, plan: Plan, *, resumed: bool = False) -> Entry:
+        """Enter one run of a plan: the next round of an entry that has some left, or else the plan anew, all rounds.
+
+        A run that is only `resumed`, and draws nothing twice, goes on with one that was begun before, if any was.
+        """
+
+        def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
+            own = [(place, e) for place, e in enumerate(content.entries) if (e.plan, e.collection) == (plan.id, None)]
+            for _, entry in own:
+                if resumed and entry.begun:
+                    return content, entry
+            for place, entry in own:
+                if entry.begun < entry.rounds:
+                    return _with(content, place, msgspec.structs.replace(entry, begun=entry.begun + 1))
+            return self._entered(content, plan, None, cost)
+
+        return self._change(plan, change)
+
+    def enter(self, plan: Plan, collection: str) -> Entry:
+        """Enter a plan for a collection that counts its rounds itself, such as a task; once, however often it is asked.
+
+        Another plan of the same name is refused.
+        """
+
+        def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
+            for place, entry in enumerate(content.entries):
+                if entry.collection == collection and entry.plan != plan.id:
+                    raise ReportsError(
+                        "other-plan",
+                        f"{self._name}: collection {collection!r} was entered with plan {entry.plan[:12]}, not with "
+                        f"{plan.id[:12]}; give another name",
+                    )
+                if entry.collection == collection:
+                    return content, entry
+                if content.closed and (entry.plan, entry.collection, entry.begun) == (plan.id, None, 0):
+                    return _with(content, place, msgspec.structs.replace(entry, collection=collection))
+            return self._entered(content, plan, collection, cost)
+
+        return self._change(plan, change)
+
+    def ask(self, *, users: int, shape: Shape, delta: float | None = None, **choices: Unpack[PlanChoices]) -> Plan:
+        """The plan with the largest epsilon, within some per cent, that could still be entered; nothing is spent."""
+        content = self._now()
+        within, own = _filter(content), _OWN_DELTA * content.delta if delta is None else delta
+        if content.closed:
+            raise self._refusal("budget-closed", "it is for plans that were fixed in advance")
+        left = 1.0 - min(1.0, total(entry.charge for entry in content.entries).moment / within.moment_limit)
+        epsilon = content.epsilon * min(1.0, 1.1 * math.sqrt(left))  # as for Gaussian noise
+        why: ShufflesumError | None = None
+        for _ in range(_TRIES):
+            try:
+                plan = make_plan(users=users, shape=shape, epsilon=epsilon, delta=own, **choices)
+                if _admits(content, charge(plan, within)):
+                    return plan
+            except PrivacyError as error:
+                why = error
+            epsilon *= _STEP
+        raise self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more") from why
+
+    def _entered(
+        self, content: _Content, plan: Plan, collection: str | None, cost: Charge | None
+    ) -> tuple[_Content, Entry]:
+        if content.closed:
+            raise self._refusal(
+                "budget-closed",
+                f"it is for plans that were fixed in advance, and plan {plan.id[:12]} is none of them, or all its "
+                "rounds were begun",
+            )
+        cost = charge(plan, _filter(content)) if cost is None else cost
+        if not _admits(content, cost):
+            raise self._refusal(
+                "budget-spent", f"plan {plan.id[:12]} (epsilon {plan.epsilon:g}, delta {plan.delta:g}) does not fit"
+            )
+        entry = _entry(plan, cost, collection, 0 if collection else 1, self._clock)
+        return msgspec.structs.replace(content, entries=(*content.entries, entry)), entry
+
+    def _refusal(self, problem: Problem, what: str) -> PrivacyError:
+        left = downwards(100 * max(0.0, 1 - self.spent))
+        return PrivacyError(
+            problem,
+            f"{self._name}: {what}; {left} % is left of epsilon {self.epsilon:g}, delta "
+            f"{self.delta:g}: ask for less (shufflesum budget ask says what), or stop here",
+        )
+
+    @property
+    def _name(self) -> str:
+        return "this budget" if self.path is None else str(self.path)
+
+    def _now(self) -> _Content:
+        return self._content if self.path is None else _read(self.path)
+
+    def _change(self, plan: Plan, change: Callable[[_Content, Charge | None], tuple[_Content, Entry]]) -> Entry:
+        """Read, change and write as one step that no other process or thread comes between.
+
+        What takes long, the charge of a plan that is new, is computed before.
+        """
+        if self.path is None and os.getpid() != self._process:
+            raise FileError(
+                "in-use", "this budget is in another process, which forked this one: make a file, with Budget.create"
+            )
+        before = self._now()
+        new = not before.closed and all(entry.plan != plan.id for entry in before.entries)
+        cost = charge(plan, _filter(before)) if new else None
+        with self._mine, nullcontext() if self.path is None else locked(self.path, self._clock):
+            content = self._now()
+            changed, entry = change(content, cost)
+            if changed is not content:
+                if self.path is not None:
+                    _write(self.path, changed)
+                self._content = changed
+        return entry
+
+
+def _entry(plan: Plan, cost: Charge, collection: str | None, begun: int, clock: Clock) -> Entry:
+    now = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    guarantee = plan.epsilon, plan.delta, plan.users, plan.rounds
+    return Entry(plan.id, *guarantee, begun, collection, cost.moment, cost.apart, now)
+
+
+def _with(content: _Content, place: int, entry: Entry) -> tuple[_Content, Entry]:
+    entries = (*content.entries[:place], entry, *content.entries[place + 1 :])
+    return msgspec.structs.replace(content, entries=entries), entry
+
+
+def _filter(content: _Content) -> Filter:
+    return Filter(content.epsilon, content.delta, content.order)
+
+
+def _admits(content: _Content, cost: Charge) -> bool:
+    return _filter(content).admits([*(entry.charge for entry in content.entries), cost])
+
+
+def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -> tuple[Entry, ...]:
+    """Entries of plans that are composed exactly; refused where they exceed the budget."""
+    found = compose(plans).delta(epsilon)
+    if not found <= delta:
+        raise PrivacyError(
+            "budget-spent",
+            f"these {len(plans)} plans together have delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan "
+            "with more noise, or for a larger budget",
+        )
+    return tuple(_entry(plan, Charge(0.0, 0.0), None, 0, clock) for plan in plans)
+
+
+def _write(path: Path, content: _Content) -> None:
+    try:
+        replace_file(path.resolve(), encode_checked(_FORMAT, msgspec.to_builtins(content)))
+    except OSError as error:
+        raise FileError(
+            "unwritable",
+            f"{path}: the entry could not be made ({error.strerror or error}); nothing of it may be released: mend the "
+            "disk, and begin again",
+        ) from error
+
+
+def _read(path: Path) -> _Content:
+    try:
+        data = path.resolve().read_bytes()
+    except OSError as error:
+        raise FileError(
+            "unreadable",
+            f"{path}: no budget can be read: {error.strerror or error}; make one with shufflesum budget create",
+        ) from error
+    try:
+        content = msgspec.convert(decode_checked(data, _FORMAT), _Content)
+        _filter(content)
+        if not all(
+            0 <= entry.begun <= entry.rounds and min(entry.moment, entry.apart) >= 0 for entry in content.entries
+        ):
+            raise ValueError("an entry is impossible")
+    except (ValueError, ShufflesumError) as error:
+        raise FileError(
+            "other-format" if isinstance(error, OtherFormatError) else "damaged",
+            f"{path}: is no budget that can be used ({error}); as long as nobody knows what was spent, nothing can be: "
+            "take all of it for spent",
+        ) from error
+    return content

@@ -1,0 +1,165 @@
+"""What deserves a second look, found without any further look at the data: from released estimates and public plans.
+
+Every warning of this package is a `ShufflesumWarning` with a stable `problem`, as errors have. Python's filters hold
+for them; commands print them as notes, and estimates and plans keep theirs as `warnings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._rounding import downwards, upwards
+
+__all__ = [
+    "BoxIsBetterWarning",
+    "EdgeOfBoundsWarning",
+    "LargeDeltaWarning",
+    "LargeEpsilonWarning",
+    "ShufflesumWarning",
+    "UncertainBoundsWarning",
+    "UninformativeEstimateWarning",
+    "UninformativePlanWarning",
+    "UnreportedCoordinateWarning",
+    "at_the_edge",
+    "of_guarantee",
+    "uninformative",
+    "unreported",
+]
+
+_Floats = NDArray[np.float64]
+
+_LARGE_EPSILON = 10.0
+_AT = 3.0  # standard errors from a bound that cannot be told from it
+_NARROW = 1 / 20  # of the range: what has a larger standard error is near both bounds anyway
+
+
+class ShufflesumWarning(UserWarning):
+    """Root of every warning of this package; `problem` is its stable name."""
+
+    problem = "warning"
+
+
+class LargeDeltaWarning(ShufflesumWarning):
+    """Delta is 1/users or more: it would allow that somebody is laid open whole."""
+
+    problem = "large-delta"
+
+
+class LargeEpsilonWarning(ShufflesumWarning):
+    """Epsilon is above 10, where the promise says next to nothing."""
+
+    problem = "large-epsilon"
+
+
+class EdgeOfBoundsWarning(ShufflesumWarning):
+    """An estimate cannot be told from an end of its bounds: these are probably wrong."""
+
+    problem = "edge-of-bounds"
+
+
+class UncertainBoundsWarning(ShufflesumWarning):
+    """Not even half of the users lie certainly within suggested bounds."""
+
+    problem = "uncertain-bounds"
+
+
+class UninformativeEstimateWarning(ShufflesumWarning):
+    """Of many entries the interval covers all that was possible before anybody reported."""
+
+    problem = "uninformative-estimate"
+
+
+class UninformativePlanWarning(ShufflesumWarning):
+    """The expected error is larger than the error of guessing the middle of the bounds, or of the ball."""
+
+    problem = "uninformative-plan"
+
+
+class BoxIsBetterWarning(ShufflesumWarning):
+    """A box and mechanism `add` would do better than this ball."""
+
+    problem = "box-is-better"
+
+
+class UnreportedCoordinateWarning(ShufflesumWarning):
+    """Nobody reported some coordinate: it has no estimate, and NaN stands in its place."""
+
+    problem = "unreported-coordinate"
+
+
+def of_guarantee(epsilon: float, delta: float, users: int) -> tuple[ShufflesumWarning, ...]:
+    """What is weak about a guarantee that holds."""
+    found: list[ShufflesumWarning] = []
+    if delta * users >= 1:
+        found.append(
+            LargeDeltaWarning(
+                f"delta {upwards(delta)} is 1/users ({downwards(1 / users)}) or more, which lets somebody be laid "
+                "open: lower delta"
+            )
+        )
+    if epsilon > _LARGE_EPSILON:
+        found.append(
+            LargeEpsilonWarning(
+                f"epsilon {upwards(epsilon)} is above {_LARGE_EPSILON:g}: an outcome may become e^{epsilon:.3g} times "
+                "as likely by what one user holds, which is next to no promise: lower epsilon"
+            )
+        )
+    return tuple(found)
+
+
+def unreported(missing: NDArray[np.bool_], name: Callable[[int], str]) -> tuple[ShufflesumWarning, ...]:
+    """Coordinates without any report."""
+    found = np.flatnonzero(missing)
+    if not len(found):
+        return ()
+    others = f" nor {len(found) - 1} others" if len(found) > 1 else ""
+    return (
+        UnreportedCoordinateWarning(
+            f"nobody reported {name(int(found[0]))}{others}: no estimate there (NaN); more users or more coordinates "
+            "per user would help"
+        ),
+    )
+
+
+def at_the_edge(
+    mean: _Floats, deviation: _Floats, name: Callable[[int], str], *, named: bool
+) -> tuple[ShufflesumWarning, ...]:
+    """Means, as parts of the range of their bounds, that are at an end of it, beyond it, or too close to tell.
+
+    Values within bounds have a mean inside. One at an end says that nearly all values were moved there, or that the
+    bounds are so wide that all values are close to that end. Where entries are not `named` columns but alike, as the
+    pixels of an image are, some may be there by right: then it takes half of them.
+    """
+    narrow = np.isfinite(mean) & (deviation <= _NARROW)
+    with np.errstate(invalid="ignore"):
+        low, high = narrow & (mean <= _AT * deviation), narrow & (mean >= 1 - _AT * deviation)
+    found = np.flatnonzero(low | high)
+    if not len(found) or (not named and 2 * len(found) < np.count_nonzero(np.isfinite(mean))):
+        return ()
+    first = int(found[0])
+    end = "lower" if low[first] else "upper"
+    more = f", as are {len(found) - 1:,} of {len(mean) - 1:,} others" if len(found) > 1 else ""
+    return (
+        EdgeOfBoundsWarning(
+            f"the estimate of {name(first)} is at the {end} end of its bounds or beyond{more}: bounds are probably "
+            "too narrow (values beyond were clipped) or far too wide; look at what values can be, and plan anew"
+        ),
+    )
+
+
+def uninformative(mean: _Floats, deviation: _Floats) -> tuple[ShufflesumWarning, ...]:
+    """Where intervals of 95 % of at least half of all means, as parts of their range, cover all that is possible."""
+    known = np.isfinite(mean)
+    reach = 1.96 * deviation[known]
+    many = int(np.count_nonzero((mean[known] <= reach) & (mean[known] >= 1 - reach)))
+    if many == 0 or 2 * many < len(reach):
+        return ()
+    return (
+        UninformativeEstimateWarning(
+            f"of {many:,} of {len(reach):,} entries the interval covers the whole range: they say nothing; more users, "
+            "a larger epsilon or fewer coordinates would help"
+        ),
+    )

@@ -1,0 +1,152 @@
+"""`shufflesum bounds`: a file of users' data in; bounds found privately out, and a plan with them for the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table as Shown
+
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.bounds import FoundBounds, TwoPlans, plan_bounds
+from shufflesum.cli.budget_option import begin_in_budget, budget_option
+from shufflesum.cli.input_file import file_argument
+from shufflesum.cli.label_options import bin_edges
+from shufflesum.cli.options import (
+    console,
+    note_missing_header,
+    progress_bar,
+    table_options,
+    warnings_as_notes,
+)
+from shufflesum.errors import DataError, ParameterError
+from shufflesum.estimate import check_cover
+from shufflesum.estimate.base import tail_of
+from shufflesum.tables import Dialect, Place, StagedOutputs, Table, column_names, located, open_table
+
+__all__ = ["command"]
+
+
+@click.command("bounds", short_help="Bounds for the columns of a file, found privately, and a plan for the rest.")
+@file_argument("file")
+@click.option("--epsilon", type=float, required=True, help="Of everything: bounds and main plan together.")
+@click.option("--delta", type=float, required=True, help="Of everything.")
+@click.option("--share", type=float, default=0.2, show_default=True, help="The part of both that bounds may cost.")
+@click.option("--cover", type=float, default=0.99, show_default=True, help="The part of the users to be within.")
+@click.option("--bins", metavar="E,E,...", help="Public edges that bounds are chosen from.  [1, 2, 5, 10, ... and 0]")
+@click.option("--rounds", type=int, metavar="R", help="Rounds of the main plan.  [1]")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of what is said of the users within.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the main plan, with these bounds (.json).")
+@budget_option
+@table_options
+def command(
+    file: Place,
+    epsilon: float,
+    delta: float,
+    share: float,
+    cover: float,
+    bins: str | None,
+    rounds: int | None,
+    confidence: float,
+    as_json: bool,
+    output: Path | None,
+    budget_file: Path | None,
+    columns: list[str] | None,
+    header: bool | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    array: str | None,
+    user_column: str | None,
+) -> None:
+    """Find bounds for the columns of FILE, where nothing is known of them, and plan what is left.
+
+    Values are counted privately in very wide public bins. The bounds are edges of bins, and the plan that -o writes has
+    them; with this command it costs --epsilon and --delta in all. Run it on the same file, with --clip.
+
+    \b
+    Example: shufflesum bounds people.csv --epsilon 1 --delta 1e-6 -o plan.json
+             shufflesum run people.csv --plan plan.json --clip
+    """
+    check_cover(cover)  # before anything is spent
+    tail_of(confidence)
+    with StagedOutputs() as outputs, warnings_as_notes():
+        staged = outputs.stage(output, (".json",)) if output else None
+        if staged and share == 1:
+            raise ParameterError("conflicting-arguments", "--share 1 leaves nothing for a main plan; leave -o out")
+        table = open_table(
+            file,
+            columns=columns,
+            header=header,
+            user_column=user_column,
+            array=array,
+            dialect=Dialect(separator, decimal, encoding),
+        )
+        names = table.names or ()
+        given: dict[str, Any] = {} if rounds is None else {"rounds": rounds}
+        if names and all(names) and len(set(names)) == len(names):
+            given["columns"] = names
+        plans = plan_bounds(
+            users=table.rows,
+            shape=table.shape,
+            epsilon=epsilon,
+            delta=delta,
+            share=share,
+            bins=None if bins is None else bin_edges(bins),
+            one_process=True,
+            **given,
+        )
+        begin_in_budget(budget_file, plans.first)
+        with progress_bar("rows", table.rows) as progress:
+            batches = _counted(table, plans)
+            try:
+                estimate = aggregate_batches(batches, plans.first, progress=progress)
+            except DataError as error:
+                raise located(error, file, table) from None
+        found = plans.found(estimate, cover=cover, level=confidence)
+        if staged and found.main is not None:
+            outputs.write(staged, found.main.to_json())
+    note_missing_header(column_names(table), file, header)
+    _show(found, names, as_json)
+    if output and not as_json:
+        console.print(f"wrote {output}: run it with shufflesum run {file} --plan {output} --clip", markup=False)
+
+
+def _counted(table: Table, plans: TwoPlans) -> Iterator[Any]:
+    first_row = 0
+    for batch in table.batches():
+        yield plans.rows(batch, first_row)
+        first_row += len(batch)
+
+
+def _show(found: FoundBounds, names: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        document = {
+            "columns": [{"name": names[i] if names else i, **asdict(column)} for i, column in enumerate(found.columns)],
+            "first": found.estimate.plan.summary(),
+            "main": None if found.main is None else found.main.summary(),
+            "epsilon": found.epsilon,
+            "delta": found.delta,
+        }
+        click.echo(json.dumps(document, allow_nan=False))
+        return
+    shown = Shown(box=None, header_style="bold")
+    shown.add_column("column")
+    for title in ("lower", "upper", "users within", f"{100 * found.columns[0].level:g}% interval"):
+        shown.add_column(title, justify="right")
+    for i, column in enumerate(found.columns):
+        shown.add_row(
+            escape(names[i]) if names else str(i),
+            f"{column.lower:.15g}",
+            f"{column.upper:.15g}",
+            f"{100 * column.within:.1f}%",
+            f"{100 * column.within_lower:.1f}% to {100 * column.within_upper:.1f}%",
+        )
+    console.print(shown)
+    console.print(found.statement, markup=False)

@@ -1,0 +1,143 @@
+"""`shufflesum budget`: make, show and ask the budget of a population."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.markup import escape
+from rich.table import Table
+
+from shufflesum._rounding import upwards
+from shufflesum.budget import Budget
+from shufflesum.cli.card import card
+from shufflesum.cli.options import console, warnings_as_notes
+from shufflesum.cli.plan import wanted_choices, wanted_options
+from shufflesum.errors import ParameterError
+from shufflesum.plans import Plan
+from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart
+from shufflesum.tables import StagedOutputs
+
+__all__ = ["command"]
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.group("budget", short_help="Make, show or ask the budget of a population.")
+def command() -> None:
+    """What may be asked of one population in all: a plan is entered before it is run, and refused if it is too much.
+
+    Give the file to run, bounds, variance, randomize, task create and both servers with --budget FILE.
+    """
+
+
+@command.command("create", short_help="Make the file of a budget.")
+@click.argument("file", type=_PATH)
+@click.option("--epsilon", type=float, required=True, help="Of everything that will ever be asked.")
+@click.option("--delta", type=float, required=True, help="Of everything.")
+@click.option(
+    "--plan",
+    "plan_files",
+    type=_PATH,
+    multiple=True,
+    help="A plan that is fixed now, once for each: they are composed exactly, and no other can be entered.",
+)
+def create(file: Path, epsilon: float, delta: float, plan_files: tuple[Path, ...]) -> None:
+    """Make FILE. It must not be deleted, nor an older copy put in its place, as long as anything is asked.
+
+    \b
+    Example: shufflesum budget create budget.json --epsilon 3 --delta 1e-5
+             shufflesum run people.csv --bounds 0 120 --epsilon 0.5 --delta 1e-6 --budget budget.json
+    """
+    Budget.create(file, epsilon, delta, plans=[Plan.load(path) for path in plan_files])
+    console.print(f"wrote {file}: epsilon {upwards(epsilon)}, delta {upwards(delta)} in all", markup=False)
+
+
+@command.command("show", short_help="What is spent, and what is left.")
+@click.argument("file", type=_PATH)
+@click.option("--plot", type=_PATH, help=f"Draw what is spent and left: {', '.join(DRAWABLE)}.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
+def show(file: Path, plot: Path | None, as_json: bool) -> None:
+    """List all plans that were entered in FILE, what each cost, and what is left."""
+    budget = Budget.open(file)
+    entries, parts = budget.entries, budget.parts
+    with StagedOutputs() as outputs:
+        if plot:
+            require_plots()
+            title = f"Budget: epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)} for everything"
+            subtitle = f"{len(entries)} plans were entered" + (
+                "; fixed in advance, and closed" if budget.closed else ""
+            )
+            shares = {"noise": [one for one, _ in parts], "laid open": [other for _, other in parts]}
+            save_chart(budget_chart(shares, title=title, subtitle=subtitle), outputs.stage(plot, DRAWABLE))
+    if as_json:
+        document: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "closed": budget.closed}
+        document |= {"spent": budget.spent, "entries": msgspec.to_builtins(entries)}
+        click.echo(json.dumps(document, allow_nan=False))
+        return
+    console.print(
+        f"[bold]epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)}[/bold] for everything that is asked; "
+        + ("fixed in advance, and closed" if budget.closed else f"{_percent(budget.spent)} % spent")
+    )
+    if entries:
+        shown = Table(box=None, header_style="bold")
+        for title in ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open"):
+            shown.add_column(title, justify="left" if title in ("day", "plan", "for") else "right")
+        for number, (entry, (noise, laid_open)) in enumerate(zip(entries, parts, strict=True), start=1):
+            rounds = str(entry.rounds) if entry.collection else f"{entry.begun} of {entry.rounds}"
+            what = "run" if entry.collection is None else escape(entry.collection[:13])
+            row = (
+                str(number),
+                entry.entered[:10],
+                entry.plan[:8],
+                what,
+                upwards(entry.epsilon),
+                upwards(entry.delta),
+                rounds,
+            )
+            shown.add_row(*row, *(f"{_percent(part)} %" for part in (noise, laid_open)))
+        console.print(shown)
+    if plot:
+        console.print(f"wrote {plot}", markup=False)
+
+
+@command.command("ask", short_help="What could still be asked, and at which error.")
+@click.argument("file", type=_PATH)
+@wanted_options
+@click.option("-o", "--output", type=_PATH, help="Write the plan file (.json).")
+def ask(
+    file: Path,
+    users: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    output: Path | None,
+    **arguments: Any,
+) -> None:
+    """The plan with the largest epsilon that still fits into FILE, for what the other options ask; nothing is spent.
+
+    Its delta is a tenth of the budget's unless --delta says otherwise.
+
+    \b
+    Example: shufflesum budget ask budget.json --users 50000 --dimension 10
+             shufflesum budget ask budget.json --users 50000 --labels yes,no,unsure -o plan.json
+    """
+    with StagedOutputs() as outputs, warnings_as_notes():
+        staged = outputs.stage(output, (".json",)) if output else None
+        if users is None:
+            raise ParameterError("missing-argument", "--users is missing: how many there are at least")
+        if epsilon is not None:
+            raise ParameterError("conflicting-arguments", "--epsilon is what is asked for; leave it out")
+        plan = Budget.open(file).ask(users=users, delta=delta, **wanted_choices(**arguments))
+        if staged:
+            outputs.write(staged, plan.to_json())
+    console.print(card(plan, arguments.get("spread")))
+    if output:
+        console.print(f"wrote {output}", markup=False)
+
+
+def _percent(part: float) -> str:
+    """Never less than it is."""
+    return upwards(100 * part) if part else "0"

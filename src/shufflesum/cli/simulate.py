@@ -1,0 +1,207 @@
+"""`shufflesum simulate`: public data through a plan before anything is collected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from shufflesum._clock import SYSTEM_CLOCK
+from shufflesum.cli.label_options import candidates_option, read_words
+from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.cli.plan import wanted_options, wanted_plan
+from shufflesum.cli.printed import guarantee_of
+from shufflesum.cli.repeat import command_line
+from shufflesum.domain import Hashed
+from shufflesum.errors import DataError, ParameterError
+from shufflesum.pages import require_pages, simulation_page
+from shufflesum.plans import Plan
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.simulation import LABEL_LAWS, LAWS, Simulation, found, simulate, simulate_batches
+from shufflesum.tables import Dialect, StagedOutputs, Table, check_shape, open_table, rows_of, table_selection
+
+__all__ = ["command"]
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("simulate", short_help="Made-up or public data through a plan: the error and the picture to expect.")
+@click.option("--plan", "plan_file", type=_PATH, help="The plan to try, instead of one made of the options below.")
+@click.option("--data", type=_PATH, help="A file of PUBLIC data, one row per user, instead of made-up users.")
+@click.option("--law", type=click.Choice(LAWS), help=f"How made-up numbers are spread.  [{LAWS[0]}]")
+@click.option("--label-law", type=click.Choice(LABEL_LAWS), help=f"How made-up labels are.  [{LABEL_LAWS[0]}]")
+@click.option("--repeats", type=int, default=50, show_default=True, metavar="R", help="How often to try.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the made-up data; noise has none.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
+@click.option("--clip", is_flag=True, help="With --data: move values to the nearest bound.")
+@click.option("--header/--no-header", default=None, help="With --data: whether a CSV starts with names.  [found out]")
+@click.option("--separator", metavar="C", help="With --data: what separates columns of a CSV.  [found out]")
+@click.option("--decimal", metavar="C", help="With --data: what begins a fraction in a CSV.  [found out]")
+@click.option("--encoding", metavar="NAME", help="With --data: how a CSV writes letters.  [UTF-8]")
+@click.option("--array", help="With --data: the array of an .npz file that holds several.")
+@candidates_option
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
+@click.option("--plot", type=_PATH, help=f"Draw the first try beside the truth: {', '.join(DRAWABLE)}.")
+@click.option("--report", type=_PATH, help="Write one page with all of it (.html).")
+@wanted_options
+def command(
+    plan_file: Path | None,
+    data: Path | None,
+    law: str | None,
+    label_law: str | None,
+    repeats: int,
+    seed: int,
+    confidence: float,
+    clip: bool,
+    header: bool | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    array: str | None,
+    candidates: Path | None,
+    as_json: bool,
+    plot: Path | None,
+    report: Path | None,
+    **arguments: Any,
+) -> None:
+    """Try a plan on made-up users, or on a file of public data, and compare the error observed with the one to expect.
+
+    The plan comes from a file, or from the options of shufflesum plan. Never use private data: what is printed shows
+    its truth.
+
+    \b
+    Example: shufflesum simulate --users 5000 --dimension 3 --bounds 0 100 --epsilon 1 --delta 1e-6 --report try.html
+             shufflesum simulate --plan plan.json --data public.csv --repeats 200
+             shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --label-law uniform
+    """
+    words = None if candidates is None else read_words(candidates, "candidates")
+    written: dict[str, Any] = {"header": header, "array": array, "dialect": Dialect(separator, decimal, encoding)}
+    with StagedOutputs() as outputs, warnings_as_notes():
+        if plot or report:
+            require_plots()
+        if report:
+            require_pages()
+        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
+        staged_report = outputs.stage(report, (".html",)) if report else None
+        table = None
+        if data is not None and plan_file is None:
+            table = _fill_in(data, arguments, written)
+        plan = _plan(plan_file, arguments)
+        if words is not None and not isinstance(plan.domain, Hashed):
+            raise ParameterError("conflicting-arguments", "--candidates is for words; the plan lists its labels")
+        if data is None:
+            with progress_bar("rows", repeats * plan.users) as progress:
+                tried = simulate(
+                    plan,
+                    law=law,
+                    label_law=label_law,
+                    repeats=repeats,
+                    seed=seed,
+                    level=confidence,
+                    words=words,
+                    progress=progress,
+                )
+        else:
+            if law is not None or label_law is not None:
+                raise ParameterError("conflicting-arguments", "--law and --label-law are for made-up data, not --data")
+            opened = table or open_table(data, **written, **table_selection(plan.domain))
+            _check(data, opened, plan)
+            with progress_bar("rows", repeats * opened.rows) as progress:
+                tried = simulate_batches(
+                    plan,
+                    lambda: rows_of(opened, plan.domain),
+                    f"public data of {data.name}",
+                    repeats=repeats,
+                    level=confidence,
+                    words=words,
+                    clip=clip,
+                    progress=progress,
+                )
+        if staged_plot:
+            save_chart(_chart(tried), staged_plot)
+        if staged_report:
+            page = simulation_page(
+                tried, title="A plan tried before collecting", made=SYSTEM_CLOCK.now(), command=command_line()
+            )
+            outputs.write(staged_report, page)
+    _show(tried, as_json, [path for path in (plot, report) if path])
+
+
+def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
+    if plan_file is None:
+        return wanted_plan(None, **arguments)
+    for name, value in arguments.items():
+        if value not in (None, False):
+            raise ParameterError(
+                "conflicting-arguments",
+                f"--{name.replace('_', '-')} cannot be given with --plan, which fixes it already; leave one out",
+            )
+    return Plan.load(plan_file)
+
+
+def _fill_in(data: Path, arguments: dict[str, Any], written: dict[str, Any]) -> Table | None:
+    """For numbers, shape, names and users are those of the file unless others are given."""
+    labels = ("labels", "bins", "words", "most", "buckets", "functions")
+    if any(arguments[name] not in (None, False) for name in labels):
+        return None
+    table = open_table(data, columns=arguments["columns"], **written)
+    if arguments["dimension"] is None and arguments["shape"] is None:
+        arguments["shape"] = ",".join(map(str, table.shape))
+    names = table.names or ()
+    if arguments["radius"] is None and len(table.shape) == 1 and names and all(names) and len(set(names)) == len(names):
+        arguments["columns"] = list(names)
+    if arguments["users"] is None:
+        arguments["users"] = table.rows
+    return table
+
+
+def _check(data: Path, table: Table, plan: Plan) -> None:
+    if table.rows < plan.users:
+        raise DataError(
+            "too-few-users",
+            f"{data} has {table.rows} rows, but the plan is for at least {plan.users} users; give more rows, or a plan "
+            "for fewer",
+        )
+    check_shape(data, table.shape, plan.domain)
+
+
+def _chart(tried: Simulation) -> Any:
+    estimate: Any = tried.estimate
+    return estimate_chart(
+        estimate,
+        truth=tried.truth,
+        title="A plan tried before collecting",
+        subtitle=f"{tried.users:,} users, {tried.data}; {guarantee_of(tried.plan)}",
+        level=tried.level,
+    )
+
+
+def _show(tried: Simulation, as_json: bool, written: list[Path]) -> None:
+    if as_json:
+        document = {
+            "plan": tried.plan.summary(),
+            "simulation": {
+                "data": tried.data,
+                "users": tried.users,
+                "repeats": tried.repeats,
+                "confidence_level": tried.level,
+                "worst_error": tried.worst,
+                "predicted_error": tried.predicted,
+                "observed_error": tried.observed,
+                "observed_standard_error": None if tried.repeats == 1 else tried.observed_error,
+                "intervals": tried.intervals,
+                "intervals_that_held": tried.held,
+            },
+        }
+        click.echo(json.dumps(document, allow_nan=False))
+        return
+    console.print(f"[bold]Plan {tried.plan.id[:16]}[/bold], {guarantee_of(tried.plan)}")
+    figures = found(tried)
+    width = max(map(len, figures))
+    for what, value in figures.items():
+        console.print(f"  {what:<{width}}  {escape(value)}")
+    for path in written:
+        console.print(f"wrote {path}", markup=False)

@@ -1,0 +1,156 @@
+"""`shufflesum variance`: a file of users' data in; private means, variances and standard deviations out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.markup import escape
+from rich.table import Table as Shown
+
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.cli.budget_option import begin_in_budget, budget_option
+from shufflesum.cli.input_file import file_argument
+from shufflesum.cli.options import (
+    console,
+    note_missing_header,
+    plan_options,
+    progress_bar,
+    table_options,
+    warnings_as_notes,
+)
+from shufflesum.cli.printed import guarantee_of
+from shufflesum.domain import Box
+from shufflesum.errors import DataError
+from shufflesum.estimate.base import tail_of
+from shufflesum.moments import Moments, Squares, quiet_squares
+from shufflesum.planning import plan as make_plan
+from shufflesum.tables import Dialect, Place, Table, column_names, located, open_table
+
+__all__ = ["command"]
+
+
+@click.command("variance", short_help="Private means and variances of the columns of a file.")
+@file_argument("file")
+@click.option("--epsilon", type=float, required=True, help="The guarantee's epsilon.")
+@click.option("--delta", type=float, required=True, help="The guarantee's delta.")
+@plan_options
+@click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
+@click.option(
+    "--missing",
+    type=click.Choice(["refuse", "midpoint"]),
+    default="refuse",
+    show_default=True,
+    help="NaN and empty cells: refuse the file, or put the middle of the bounds there.",
+)
+@budget_option
+@table_options
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
+@click.option("--json", "as_json", is_flag=True, help="Print plan and result as one JSON object.")
+def command(
+    file: Place,
+    clip: bool,
+    missing: Any,
+    budget_file: Path | None,
+    columns: list[str] | None,
+    header: bool | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    array: str | None,
+    user_column: str | None,
+    confidence: float,
+    as_json: bool,
+    **plan_arguments: Any,
+) -> None:
+    """Mean, variance and standard deviation of each column of FILE, privately; each row is one user.
+
+    Users hold each value and its square, so that one plan serves for both. Variances are those within the bounds:
+    what --clip moves is moved before it is squared.
+
+    \b
+    Example: shufflesum variance people.csv --bounds 0 120 --columns age --epsilon 1 --delta 1e-6
+    """
+    tail_of(confidence)
+    given = {name: value for name, value in plan_arguments.items() if value is not None}
+    with warnings_as_notes():
+        table = open_table(
+            file,
+            columns=columns,
+            header=header,
+            user_column=user_column,
+            array=array,
+            dialect=Dialect(separator, decimal, encoding),
+        )
+        names = table.names or ()
+        named = names if names and all(names) and len(set(names)) == len(names) else None
+        squares = Squares(Box.of(table.shape, given.pop("bounds", (0.0, 1.0)), named))
+        domain = squares.domain
+        plan = make_plan(
+            users=table.rows,
+            shape=domain.shape,
+            bounds=(domain.lower, domain.upper),
+            columns=domain.columns,
+            one_process=True,
+            **given,
+        )
+        begin_in_budget(budget_file, plan)
+        with progress_bar("rows", table.rows) as progress, quiet_squares():
+            batches = _squared(table, squares, clip, missing)
+            try:
+                found = Moments(squares, aggregate_batches(batches, plan, progress=progress))
+            except DataError as error:
+                raise located(error, file, table) from None
+    note_missing_header(column_names(table), file, header)
+    _show(found, names, confidence, as_json)
+
+
+def _squared(table: Table, squares: Squares, clip: bool, missing: Any) -> Iterator[Any]:
+    first_row = 0
+    for batch in table.batches():
+        yield squares.rows(batch, first_row, clip=clip, missing=missing)
+        first_row += len(batch)
+
+
+def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -> None:
+    columns: dict[str, Any] = {"mean": found.mean, "variance": found.variance}
+    columns["standard_deviation"] = found.standard_deviation
+    intervals = {
+        "mean": found.mean_interval(level),
+        "variance": found.variance_interval(level),
+        "standard_deviation": found.standard_deviation_interval(level),
+    }
+    if as_json:
+        document: dict[str, Any] = {
+            "plan": found.estimate.plan.summary(),
+            "names": list(names) or None,
+            "users": found.users,
+            "level": level,
+        }
+        for name, values in columns.items():
+            document[name] = np.asarray(values).tolist()
+            document[f"{name}_interval"] = [np.asarray(end).tolist() for end in intervals[name]]
+        click.echo(json.dumps(document, allow_nan=False))
+        return
+    console.print(f"[bold]{found.users:,} users[/bold]; guarantee for one row: {guarantee_of(found.estimate.plan)}")
+    shown = Shown(box=None, header_style="bold")
+    shown.add_column("column")
+    for title in ("mean", "variance", f"{100 * level:g}% interval", "standard deviation", f"{100 * level:g}% interval"):
+        shown.add_column(title, justify="right")
+    flat = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
+    ends = {name: [np.asarray(end).reshape(-1) for end in pair] for name, pair in intervals.items()}
+    for i in range(len(flat["mean"])):
+        shown.add_row(
+            escape(names[i]) if names else str(i),
+            f"{flat['mean'][i]:.5g}",
+            *(
+                text
+                for name in ("variance", "standard_deviation")
+                for text in (f"{flat[name][i]:.5g}", f"{ends[name][0][i]:.5g} to {ends[name][1][i]:.5g}")
+            ),
+        )
+    console.print(shown)

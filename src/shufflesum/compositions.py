@@ -1,0 +1,56 @@
+"""Several plans on the same users, together: the list is fixed before the first, what users hold may depend on results.
+
+Each plan is dominated by one pair whatever its data and bounds, so that all of them are by the product of their pairs
+(docs/privacy.md, 6.1). Which plans there are, and their noise, must not depend on results: for that there is a budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shufflesum.errors import PlanError
+from shufflesum.mechanisms.replace_bits.accounting import BallAccounting
+from shufflesum.plans import Plan
+from shufflesum.privacy.ball import Ball
+from shufflesum.privacy.engine.composition import ComposedUpper, compose_dominating
+from shufflesum.privacy.engine.losses import GridLosses
+from shufflesum.privacy.engine.renyi import Charge, Filter, charge_of
+
+__all__ = ["charge", "compose", "dominating_pair"]
+
+_INTERVAL = 2.0**-24  # all grids are this times a power of two
+
+
+def dominating_pair(plan: Plan) -> GridLosses:
+    """A symmetric pair on a grid that dominates all rounds of a plan, by the certified accountant."""
+    check_certified(plan)
+    return plan.privacy.losses(_INTERVAL)
+
+
+def check_certified(plan: Plan) -> None:
+    """Refuse a plan that only published formulas, or nobody, vouches for."""
+    if plan.accountant != "exact":
+        raise PlanError(
+            "not-certified",
+            f"a plan of accountant {plan.accountant!r} cannot be composed with others: only certified bounds can; make "
+            "a plan with accountant 'exact'",
+        )
+
+
+def charge(plan: Plan, within: Filter) -> Charge:
+    """What all rounds of a plan cost in a budget: each by itself, since others may come between them."""
+    check_certified(plan)
+    match plan.privacy:
+        case BallAccounting(ball=Ball() as ball):
+            gaussian = ball.charge(plan.delta, within)
+            if math.isfinite(gaussian.moment):
+                return gaussian
+    one = replace(plan, guarantee=replace(plan.guarantee, rounds=1))
+    return charge_of(dominating_pair(one), within, plan.rounds)
+
+
+def compose(plans: Sequence[Plan]) -> ComposedUpper:
+    """What all rounds of all these plans together guarantee, read at any epsilon or delta."""
+    return compose_dominating([dominating_pair(plan) for plan in plans])

@@ -1,0 +1,207 @@
+"""Numbers that were counted in bins: their quantiles, and bounds that hold most of them, with confidence.
+
+A bin is all that a count knows of a number, so nothing here is finer than the bins are (docs/accuracy.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_choice, check_number
+from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.estimate.base import Floats, tail_of
+from shufflesum.estimate.nearest import nearest_counts
+from shufflesum.mechanisms import Means, Target
+from shufflesum.mechanisms.frequencies import binomial_ends
+from shufflesum.plans import Plan
+
+__all__ = ["WIDE_BINS", "Binned", "Quantile", "SuggestedBounds", "check_cover"]
+
+_FARTHEST, _NEAREST = 1e30, 1e-30
+_OCCUPIED = 0.999  # one bin that is taken for occupied by mistake may put a bound anywhere
+_SAME = 1e-12  # frequencies that differ by no more may be equal but for rounding
+
+
+def _wide_bins() -> tuple[float, ...]:
+    fine = [float(f"{digit}e{power}") for power in range(-6, 12) for digit in (1, 2, 5)]
+    sizes = [_NEAREST, 1e-24, 1e-18, 1e-15, 1e-12, 1e-9, *fine, 1e12, 1e15, 1e18, 1e21, 1e24, _FARTHEST]
+    largest = float(np.finfo(np.float64).max)
+    # a bin holds its lower edge: so a whole 100 is among 50 to 100, and -100 among -100 to -50
+    rising = [math.nextafter(size, math.inf) for size in sizes]
+    return (-largest, *(-size for size in reversed(sizes)), *rising, largest)
+
+
+WIDE_BINS = _wide_bins()
+"""Public edges for numbers of which nothing is known: 1, 2, 5, 10, ... from a millionth to a million millions.
+
+Of both signs, with coarser steps beyond, up to the largest double, and one bin for 0 and what is nearly 0.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """The least value that a part `q` of the users does not exceed, with an interval that holds it."""
+
+    q: float
+    value: float
+    lower: float
+    upper: float
+    level: float
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedBounds:
+    """Bounds between two edges, and which part of the users is within: estimated, and with confidence `level`."""
+
+    lower: float
+    upper: float
+    within: float
+    within_lower: float
+    within_upper: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binned:
+    """A table whose cells from `first` on count one number of each user in bins with these edges."""
+
+    plan: Plan
+    table: NDArray[np.int64]
+    users: int
+    edges: tuple[float, ...]
+    first: int = 0
+
+    @property
+    def bins(self) -> int:
+        """How many there are."""
+        return len(self.edges) - 1
+
+    def within(self, start: int, stop: int, tail: float) -> tuple[float, float, float]:
+        """The part of the users in bins `start` up to `stop`, and ends that it lies beyond with this chance, each."""
+        weights = np.zeros(len(self.table))
+        weights[self.first + start : self.first + stop] = 1.0
+        found = self._means.combine(weights, tail, "users")
+        return found.value, found.lower, found.upper
+
+    def below(self, edge: int, tail: float) -> tuple[float, float, float]:
+        """The same for all bins below an edge; where more of them are below than above, by those above it."""
+        if 2 * edge <= self.bins:
+            return self.within(0, edge, tail)
+        mean, lower, upper = self.within(edge, self.bins, tail)
+        return 1 - mean, 1 - upper, 1 - lower
+
+    def quantile(self, q: float, level: float, target: Target) -> Quantile:
+        """The q-quantile of these users, or of the population they were drawn from.
+
+        The interval reaches from edge to edge, and holds it with at least this probability. From the left, edges are
+        passed as long as surely fewer than q of the users are below; from the right, as long as surely q are.
+        """
+        check_number("q", q)
+        check_choice("target", target, ("users", "population"))
+        if not 0 < q < 1:
+            raise ParameterError(
+                "out-of-range", f"q is {q}; a quantile lies strictly between 0 and 1, the median at 0.5"
+            )
+        tail = tail_of(level)
+        sampled = _sampled(self.users, q, tail) if target == "population" else (0.0, 0.0)
+        low, high = 0, self.bins
+        # Only the edge next to the quantile can be passed wrongly, so that no union bound is needed.
+        while low + 1 < self.bins and self._surely(low + 1, q, tail, sampled, below=True):
+            low += 1
+        while high - 1 > low and self._surely(high - 1, q, tail, sampled, below=False):
+            high -= 1
+        lower, upper = _plain(self.edges[low]), _plain(self.edges[high])
+        return Quantile(q, min(max(self._value(q), lower), upper), lower, upper, level, target)
+
+    def suggest(self, cover: float, level: float, together: int = 1) -> SuggestedBounds:
+        """Edges that hold this part of the users who are in certainly occupied bins, as much left out on either side.
+
+        A bin is certainly occupied if its count is above what noise alone may bring to any bin, at this level or 99.9 %
+        if that is more. What is said of the users within holds for whichever edges come out, and in `together` such
+        suggestions at once.
+        """
+        check_cover(cover)
+        found = self._means
+        mine = slice(self.first, self.first + self.bins)
+        lowest, _ = found.interval(tail_of(max(level, _OCCUPIED), together * self.bins), "users")
+        counts = np.where(lowest[mine] > 0, found.mean[mine], 0.0)
+        if not counts.any():
+            raise PrivacyError(
+                "nothing-but-noise",
+                f"no bin holds certainly anybody among the noise: {self.users} users are too few for epsilon "
+                f"{self.plan.epsilon:g}; spend more on it (epsilon, share, --share), or give fewer, wider bins (bins)",
+            )
+        reached = np.cumsum(counts) / counts.sum()
+        left = (1 - cover) / 2
+        start = int(np.searchsorted(reached, left, side="right"))
+        stop = int(np.searchsorted(reached, min(1 - left, reached[-1]) - _SAME, side="left")) + 1
+        choices = self.bins * (self.bins + 1) // 2
+        part, lower, upper = self.within(start, stop, tail_of(level, together * choices))
+        low, high = _bound(self.edges[start]), _bound(self.edges[stop])
+        if not low < high:  # nothing but 0
+            high = _NEAREST
+        return SuggestedBounds(low, high, _part(part), _part(lower), _part(upper), level)
+
+    @property
+    def _means(self) -> Means:
+        return self.plan.mechanism.decode(self.plan.domain, self.table, self.users)
+
+    def _surely(self, edge: int, q: float, tail: float, sampled: tuple[float, float], *, below: bool) -> bool:
+        """Whether surely fewer than q of the users, or of the population, are below an edge; or surely q are."""
+        mean, lower, upper = self.below(edge, tail)
+        fewer, more = sampled
+        if below:
+            return mean + _reach(upper - mean, fewer) < q - _SAME
+        return mean - _reach(mean - lower, more) >= q + _SAME
+
+    def _value(self, q: float) -> float:
+        """By the possible counts nearest to those estimated, evenly spread over their bins."""
+        mine = slice(self.first, self.first + self.bins)
+        found = self._means.mean[mine]
+        reached: Floats = np.append(0.0, np.cumsum(nearest_counts(self.users * found, self.users, self.users)))
+        wanted = q * self.users
+        at = min(max(int(np.searchsorted(reached, wanted)), 1), self.bins)
+        low, high = (min(max(edge, -_FARTHEST), _FARTHEST) for edge in self.edges[at - 1 : at + 1])
+        held = reached[at] - reached[at - 1]
+        return low + (high - low) * (float((wanted - reached[at - 1]) / held) if held > 0 else 0.5)
+
+
+def check_cover(cover: float) -> None:
+    """Refuse what is no part of the users."""
+    check_number("cover", cover)
+    if not 0 < cover <= 1:
+        raise ParameterError("out-of-range", f"cover is {cover}; it must be a part of the users, above 0 and at most 1")
+
+
+def _sampled(users: int, q: float, tail: float) -> tuple[float, float]:
+    """How far below and above q the part of so many users below the q-quantile may lie, by sampling them alone."""
+    low, high = binomial_ends(users, q, tail)
+    normal = -NormalDist().inv_cdf(max(tail, 1e-300)) * math.sqrt(q * (1 - q) / users)
+    return max(q - low / users, normal), max(high / users - q, normal)
+
+
+def _reach(noise: float, sampled: float) -> float:
+    """Two independent errors together; where only one is there, as it is."""
+    return math.hypot(noise, sampled) if sampled else noise
+
+
+def _part(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+def _plain(edge: float) -> float:
+    """An edge without its last bit where that only says that the bin below holds the plain number, too."""
+    plain = float(f"{edge:.15g}")
+    return plain if math.nextafter(plain, math.inf) == edge else edge
+
+
+def _bound(edge: float) -> float:
+    """An edge as a bound: 0 for what is nearly 0, and nothing beyond what can be computed with."""
+    plain = _plain(edge)
+    return 0.0 if abs(plain) <= _NEAREST else min(max(plain, -_FARTHEST), _FARTHEST)

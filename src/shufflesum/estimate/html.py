@@ -1,0 +1,85 @@
+"""What a notebook shows of an estimate: whose it is, what is guaranteed, and a table of all entries or of some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._html import Cells, box, evenly
+from shufflesum.estimate.base import Released
+from shufflesum.estimate.contents import columns_of
+from shufflesum.estimate.hashed import HashedEstimate
+
+__all__ = ["estimate_html"]
+
+_SHOWN = 12
+_LEVEL = 0.95
+_HEADS = {  # of what files have, in this order, as far as a kind of estimate has it
+    "label": "label",
+    "count": "users",
+    "count_standard_error": "+-",
+    "count_lower": "from",
+    "count_upper": "to (95 %)",
+    "frequency": "share",
+    "mean": "mean",
+    "standard_error": "+-",
+    "lower": "from",
+    "upper": "to (95 %)",
+}
+
+
+def estimate_html(estimate: Released) -> str:
+    """A small table, with no more than a dozen rows."""
+    plan = estimate.plan
+    later = f", round {estimate.round_number:,} of {plan.rounds:,}" if plan.rounds > 1 else ""
+    facts = [f"{estimate.users:,} users{later}; plan {plan.id[:12]}"]
+    notes = [str(warning) for warning in estimate.warnings]
+    if estimate.broken is None:
+        facts.append(f"guarantee for one user: {plan.guarantee.in_words}")
+    else:
+        notes.insert(0, f"NO GUARANTEE: {estimate.broken}")
+    if isinstance(estimate, HashedEstimate):
+        return box(type(estimate).__name__, [*facts, "ask for words: estimate.counts_of(words)"], None, notes)
+    columns = columns_of(estimate, _LEVEL)
+    size = len(next(iter(columns.values())))
+    shown = _largest(columns["count"]) if "label" in columns and size > _SHOWN else evenly(size, _SHOWN)
+    if size > len(shown):
+        which = "the most frequent" if "label" in columns else "some"
+        facts.append(f"{which} {len(shown)} of {size:,} shown; estimate.to_frame() has all")
+    return box(type(estimate).__name__, facts, _cells(columns, shown), notes)
+
+
+def _largest(counts: NDArray[Any]) -> list[int]:
+    places: list[int] = np.argsort(-counts, kind="stable")[:_SHOWN].tolist()
+    return places
+
+
+def _cells(columns: dict[str, NDArray[Any]], shown: list[int]) -> Cells:
+    """Names of entries or their places, then figures: of labels counts alone, of groups sizes without ends."""
+    labels, groups = "label" in columns, "group" in columns
+    index = [name for name in columns if name.startswith("index_")]
+    first = ["group"] if groups else []
+    first += [] if labels else ["name"] if "name" in columns else index
+    left_out = {"mean", "standard_error", "lower", "upper"} if labels else {"frequency"}
+    left_out |= {"count_lower", "count_upper"} if groups else set()
+    kept = [name for name in _HEADS if name in columns and name not in left_out]
+    heads = [name.replace("index_", "axis ") for name in first] + [_HEADS[name] for name in kept]
+    rows = [
+        [*(str(columns[name][place]) for name in first), *(_figure(name, columns[name][place]) for name in kept)]
+        for place in shown
+    ]
+    return heads, rows
+
+
+def _figure(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if not np.isfinite(value):
+        return "too few" if name == "mean" else ""
+    if name.endswith("standard_error"):
+        return f"{value:.2g}"
+    if name == "frequency":
+        return f"{100 * value:.2f} %"
+    return f"{value:,.1f}" if name.startswith("count") else f"{value:.5g}"

@@ -1,0 +1,199 @@
+"""The explorer's page on this machine alone: nobody else, and no other site's page, can ask it anything."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from shufflesum._rounding import upwards
+from shufflesum.domain import Categories
+from shufflesum.errors import ShufflesumError
+from shufflesum.explorer.explorer import Answer, Explorer, Point
+from shufflesum.explorer.pictures import Drawing, Pictures
+from shufflesum.explorer.question import DEFAULTS, Question
+from shufflesum.explorer.work import LINES, error_of
+from shufflesum.pages import asset, markdown, page, picture, render
+from shufflesum.plans import Plan
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = ["explorer_app"]
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",  # the address holds the token
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+def explorer_app(explorer: Explorer, pictures: Pictures, *, token: str, port: int) -> Starlette:
+    """The page at /TOKEN/ of this machine's port."""
+    made = _Page(explorer, pictures)
+
+    async def show(request: Request) -> Response:
+        form = {name: request.query_params.get(name, default) for name, default in DEFAULTS.items()}
+        asked = "users" in request.query_params
+        text = await asyncio.to_thread(made.shown, form, asked)
+        return Response(text, media_type="text/html")
+
+    async def save(request: Request) -> Response:
+        try:
+            answer = explorer.ask(Question.of(dict(request.query_params)))
+        except ShufflesumError as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        if answer.planned is None or answer.first:
+            return PlainTextResponse("this plan is not ready\n", 409)
+        return Response(
+            answer.planned.plan.to_json() + "\n",
+            media_type="application/json",
+            headers={"Content-Disposition": 'attachment; filename="plan.json"'},
+        )
+
+    async def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            return PlainTextResponse("nothing is here\n", 404)
+        return Response(asset(name), media_type=_ASSETS[name])
+
+    async def icon(_: Request) -> Response:
+        return Response(asset("icon.svg"), media_type=_ASSETS["icon.svg"])
+
+    return Starlette(
+        routes=[
+            Route("/favicon.ico", icon),
+            Route("/{token}/", show),
+            Route("/{token}/plan.json", save),
+            Route("/{token}/{name}", static),
+        ],
+        middleware=[Middleware(_Guard, token=token, port=port)],
+    )
+
+
+class _Guard(BaseHTTPMiddleware):
+    """Lets through what this page itself asks, by its own address and token.
+
+    A page of another site can make a browser ask this server, too: by this machine's address, or by a name of its own
+    that it points here. The first lacks the token, the second has another Host.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        super().__init__(app)
+        self._token = token
+        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        headers = request.headers
+        origin = headers.get("origin")
+        given = request.url.path.split("/")[1] if request.url.path.count("/") > 1 else ""
+        refused = (
+            headers.get("host") not in self._hosts
+            or (origin is not None and origin.removeprefix("http://") != headers["host"])
+            or headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+            or request.method not in ("GET", "HEAD")
+            or not (request.url.path == "/favicon.ico" or hmac.compare_digest(given.encode(), self._token.encode()))
+        )
+        answer = PlainTextResponse("not allowed\n", 403) if refused else await call_next(request)
+        answer.headers.update(_HEADERS)
+        return answer
+
+
+class _Page:
+    """The page, as far as the answer to its question is known."""
+
+    def __init__(self, explorer: Explorer, pictures: Pictures) -> None:
+        self._explorer = explorer
+        self._pictures = pictures
+
+    def shown(self, form: Mapping[str, str], asked: bool) -> str:
+        """The page for a form; before anything is asked, the form alone."""
+        problem, found = "", None
+        if asked:
+            try:
+                question = Question.of(form)
+                answer = self._explorer.ask(question)
+                problem, found = answer.problem, None if answer.problem else self._answer(question, answer, form)
+            except ShufflesumError as error:
+                problem = str(error)
+        body = render("explorer.html", form=form, problem=problem, answer=found)
+        return page("shufflesum: what would it cost?", body, stylesheet="style.css")
+
+    def _answer(self, question: Question, answer: Answer, form: Mapping[str, str]) -> dict[str, object]:
+        planned = answer.planned
+        labelled = isinstance(question.shape, Categories)
+        error = "Error of each label’s share" if labelled else "Error of each mean"
+        at = f"delta {upwards(question.delta)}"
+        epsilon = "" if planned is None else f"epsilon {upwards(planned.plan.epsilon)}, "
+        pictures = [
+            self._picture(question, answer.by_epsilon, "epsilon", error, f"{question.users:,} users, {at}"),
+            self._picture(question, answer.by_users, "users", error, f"{epsilon}{at}"),
+        ]
+        return {
+            "planned": planned,
+            "first": answer.first,
+            "finished": answer.finished and all(current for _, current in pictures),
+            "done": answer.done,
+            "total": answer.total,
+            "pictures": [drawn for drawn, _ in pictures if drawn is not None],
+            "figures": [] if planned is None else _figures(planned.plan, question.dimension, labelled),
+            "statement": None if planned is None else markdown(_below(planned.statement)),
+            "query": urlencode({name: form[name] for name in DEFAULTS}),
+        }
+
+    def _picture(
+        self, question: Question, points: Sequence[Point], symbol: str, error: str, subtitle: str
+    ) -> tuple[Markup | None, bool]:
+        rows = tuple((one.line, float(getattr(one, symbol)), one.error) for one in points)
+        if not any(error is not None for *_, error in rows):
+            return None, True
+        drawing = Drawing(rows, symbol.capitalize(), error, subtitle)
+        svg, current = self._pictures.newest((question, symbol), drawing)
+        return (picture(svg, f"{error} against {symbol}: {_in_words(points, symbol)}") if svg else None), current
+
+
+def _figures(plan: Plan, dimension: int, labelled: bool) -> list[tuple[str, str]]:
+    """What a reader looks for first; errors are rounded up, as everything that could be in our favour."""
+    each = error_of(plan.expected_error.total, dimension)
+    what = "share of a label" if labelled else "mean"
+    found = [
+        (upwards(plan.epsilon), "epsilon"),
+        (upwards(each), f"error of each {what}"),
+        (f"{plan.reports:,}", "reports of each user"),
+        (plan.mechanism.word, "mechanism"),
+        (upwards(plan.expected_error.total / plan.curator_error), "times a trusted curator's squared error"),
+    ]
+    if labelled:
+        found.insert(2, (upwards(each * plan.users), "users, error of each count"))
+    return found
+
+
+def _below(statement: str) -> str:
+    """The statement without its title, its headings one level down."""
+    return statement.partition("\n")[2].replace("\n## ", "\n### ")
+
+
+def _in_words(points: Sequence[Point], symbol: str) -> str:
+    """The ends of each line, for whoever does not see it."""
+    said = []
+    for line in LINES:
+        there = [one for one in points if one.line == line and one.error is not None]
+        if there:
+            ends = [there[0]] if len(there) == 1 else [there[0], there[-1]]
+            said.append(f"{line} " + ", ".join(f"{upwards(e.error or 0)} at {getattr(e, symbol):,g}" for e in ends))
+    return "; ".join(said)

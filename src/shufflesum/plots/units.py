@@ -1,0 +1,72 @@
+"""Which entries can share an axis, by their public bounds, and where a logarithmic one is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.domain import Box, Groups
+from shufflesum.estimate import Estimate
+from shufflesum.plots._altair import alt
+
+__all__ = ["by_unit", "needs_log", "symlog_axis", "units_of"]
+
+_Floats = NDArray[np.float64]
+
+_WIDER = 8.0  # an axis that is so much wider than an entry's bounds leaves nothing to see of it
+_SMALLER = 50.0  # a part so much smaller than the largest is a pixel or two
+
+
+def units_of(estimate: object) -> list[list[int]] | None:
+    """The entries of a vector, or of each group's, by what can share an axis; None where all can."""
+    if not isinstance(estimate, Estimate):
+        return None
+    domain = estimate.plan.domain
+    box = domain.box if isinstance(domain, Groups) else domain
+    if not isinstance(box, Box) or box.structure.mixes or len(box.shape) != 1:
+        return None
+    lower = np.broadcast_to(box.lower, box.shape)
+    found = by_unit(lower, lower + box.width)
+    return found if len(found) > 1 else None
+
+
+def by_unit(lower: _Floats, upper: _Floats) -> list[list[int]]:
+    """Entries in their order, each with the first ones it fits: together no wider than 8 times the narrowest."""
+    panels: list[list[int]] = []
+    ends: list[tuple[float, float, float]] = []  # from, to, and the narrowest width of each panel
+    for place, (low, high) in enumerate(zip(lower.tolist(), upper.tolist(), strict=True)):
+        for number, (start, stop, narrowest) in enumerate(ends):
+            joined = min(start, low), max(stop, high), min(narrowest, high - low)
+            if joined[1] - joined[0] <= _WIDER * joined[2]:
+                panels[number].append(place)
+                ends[number] = joined
+                break
+        else:
+            panels.append([place])
+            ends.append((low, high, high - low))
+    return panels
+
+
+def needs_log(values: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> bool:
+    """Whether something that can be told from 0 would be too small to see beside the largest."""
+    sizes = [
+        abs(value) for value, low, high in zip(values, lower, upper, strict=True) if (low > 0 or high < 0) and value
+    ]
+    return len(sizes) > 1 and max(sizes) > _SMALLER * min(sizes)
+
+
+def symlog_axis(numbers: Sequence[float], half_widths: Sequence[float]) -> tuple[alt.Scale, alt.Axis]:
+    """A scale that is logarithmic but around 0, where it is linear as far as the typical interval reaches.
+
+    So it has a place for 0 and below, as estimates of nothing have it.
+    """
+    constant = max(float(np.median(half_widths)), 1e-12 * max(map(abs, numbers), default=1.0), 1e-300)
+    least, most = min(0.0, *numbers), max(0.0, *numbers)
+    first, last = int(np.ceil(np.log10(constant))), int(np.floor(np.log10(max(most, -least, constant))))
+    step = max(1, -(-(last - first + 1) // 6))
+    powers = [10.0**power for power in range(first, last + 1, step)]
+    ticks = [-power for power in powers if -power >= least] + [0.0] + [power for power in powers if power <= most]
+    scale = alt.Scale(type="symlog", constant=constant, domain=[1.05 * least, 1.05 * most], nice=False)
+    return scale, alt.Axis(values=ticks, format=",~r")

@@ -1,0 +1,137 @@
+"""Clients that do what a plan says, written once more and slowly, so that they can be spoilt in one place each."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import shufflesum as ss
+from shufflesum.cells import BLANK
+from shufflesum.mechanisms.replace_bits.encode import Rotation
+from shufflesum.randomness import Words
+from shufflesum.testing import SeededSource
+
+__all__ = ["BitsClient", "Client", "ReplaceClient", "SeededPerProcess", "SlotsClient", "Wrapped", "client_of"]
+
+
+class SeededPerProcess(SeededSource):
+    """Repeatable, and other bits in each forked process, as a secure source has them."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._seed, self._process = seed, os.getpid()
+
+    def fill(self, out: Words) -> None:
+        if os.getpid() != self._process:
+            self.__init__(self._seed + os.getpid())  # type: ignore[misc]
+        super().fill(out)
+
+
+class Client:
+    """Rows to (users, reports) cells, with a generator that a forked process seeds anew."""
+
+    def __init__(self, plan: ss.Plan) -> None:
+        self.plan = plan
+        self._generator, self._process = np.random.default_rng(11), os.getpid()
+
+    @property
+    def rng(self) -> np.random.Generator:
+        if self._process != os.getpid():
+            self._generator, self._process = np.random.default_rng(), os.getpid()
+        return self._generator
+
+    def __call__(self, rows: Any) -> ss.Reports:
+        domain: Any = self.plan.domain
+        cells = self.cells(domain.prepare(domain.rows(rows)))
+        return ss.Reports(self.plan.id, np.ascontiguousarray(cells, dtype=np.uint32).reshape(-1))
+
+    def cells(self, prepared: NDArray[Any]) -> NDArray[Any]:
+        raise NotImplementedError
+
+
+class ReplaceClient(Client):
+    """Every coordinate of a box, or a label."""
+
+    def cells(self, prepared: NDArray[Any]) -> NDArray[Any]:
+        mechanism: Any = self.plan.mechanism
+        if isinstance(self.plan.domain, ss.Categories):
+            held = np.asarray(prepared)[:, None].astype(np.int64)
+        else:
+            held = np.rint(prepared * mechanism.levels).astype(np.int64)
+        replaced, fresh = self.replaced(held, mechanism.noise_probability), self.fresh(held, mechanism.values)
+        return np.asarray(np.arange(held.shape[1]) * mechanism.values + np.where(replaced, fresh, held))
+
+    def replaced(self, held: NDArray[Any], gamma: float) -> NDArray[Any]:
+        return self.rng.random(held.shape) < gamma
+
+    def fresh(self, held: NDArray[Any], values: int) -> NDArray[Any]:
+        return self.rng.integers(values, size=held.shape)
+
+
+class SlotsClient(Client):
+    """A label or a word, and slots."""
+
+    def cells(self, prepared: NDArray[Any]) -> NDArray[Any]:
+        mechanism: Any = self.plan.mechanism
+        own = self.own(prepared)
+        used, fresh = self.used((len(own), mechanism.slots), mechanism.chance), self.fresh((len(own), mechanism.slots))
+        return np.concatenate([own[:, None], np.where(used, fresh, BLANK)], axis=1)
+
+    def own(self, prepared: Any) -> NDArray[Any]:
+        domain = self.plan.domain
+        if isinstance(domain, ss.Hashed):
+            functions = self.rng.integers(domain.layout[0], size=len(prepared)).astype(np.uint32)
+            return functions.astype(np.int64) * domain.layout[1] + domain.buckets_of(prepared, functions)
+        return np.asarray(prepared).astype(np.int64)
+
+    def used(self, shape: tuple[int, int], chance: float) -> NDArray[Any]:
+        return self.rng.random(shape) < chance
+
+    def fresh(self, shape: tuple[int, int]) -> NDArray[Any]:
+        return self.rng.integers(self.plan.cells, size=shape)
+
+
+class BitsClient(Client):
+    """Vectors of bounded norm: a coin for every rotated coordinate."""
+
+    def cells(self, prepared: NDArray[Any]) -> NDArray[Any]:
+        mechanism: Any = self.plan.mechanism
+        domain: Any = self.plan.domain
+        levels = Rotation(domain, mechanism.tau).of(prepared).astype(np.int64)[:, None, :]
+        shape = (len(levels), mechanism.bits, levels.shape[2])
+        chances = (1 + self.amplitudes(len(levels), mechanism.amplitude) * self.seen(levels) / 2**15) / 2
+        bits = self.uniform(shape) < chances
+        return np.asarray((2 * np.arange(shape[2]) + bits).reshape(len(levels), -1))
+
+    def amplitudes(self, users: int, amplitude: float) -> NDArray[Any]:
+        return np.full((users, 1, 1), amplitude)
+
+    def seen(self, levels: NDArray[Any]) -> NDArray[Any]:
+        return levels
+
+    def uniform(self, shape: tuple[int, int, int]) -> NDArray[Any]:
+        return self.rng.random(shape)
+
+
+class Wrapped(Client):
+    """The package's own randomizer, for mechanisms where what it sends is spoilt afterwards."""
+
+    def __init__(self, plan: ss.Plan) -> None:
+        super().__init__(plan)
+        self.honest = ss.Randomizer(plan)
+
+    def __call__(self, rows: Any) -> ss.Reports:
+        cells = self.honest.randomize(rows).cells.reshape(-1, self.plan.reports).copy()
+        return ss.Reports(self.plan.id, np.ascontiguousarray(self.spoilt(cells, rows)).reshape(-1))
+
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        return cells
+
+
+def client_of(plan: ss.Plan) -> type[Client]:
+    """Which of these can run a plan."""
+    kinds: dict[str, type[Client]] = {"replace": ReplaceClient, "add-slots": SlotsClient, "replace-bits": BitsClient}
+    return kinds.get(plan.mechanism.kind, Wrapped)

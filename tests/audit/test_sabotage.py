@@ -1,0 +1,322 @@
+"""Every way in which a randomizer is known to go wrong, each caught; the same clients unspoilt pass.
+
+Audits here draw a small part of what the default time allows, and are without the bounds on epsilon, which would catch
+some of this, too. Their confidence is 1 - 1e-6, so an honest client is accused less than once in a million.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.audit.clients import BitsClient, Client, ReplaceClient, SlotsClient, Wrapped, client_of
+
+import shufflesum as ss
+from shufflesum.audit import AuditResult, ReportAttack, audit
+from shufflesum.cells import BLANK
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "replace": {"users": 1_000, "shape": 6, "levels": 3, "coordinates": 6},
+    "replace, wide": {"users": 1_000, "shape": 400, "levels": 1, "coordinates": 400},
+    "replace, blocks": {"users": 1_000, "shape": 6, "levels": 4, "coordinates": 2},
+    "replace, subsets": {"users": 2_000, "shape": 6, "levels": 2, "coordinates": 3, "sampling": "uniform"},
+    "replace, labels": {"users": 3_000, "shape": ss.Categories(5), "mechanism": "replace"},
+    "add": {"users": 1_000, "shape": 4, "mechanism": "add"},
+    "choices": {"users": 3_000, "shape": ss.Choices(6, most=2), "mechanism": "add"},
+    "groups": {"users": 3_000, "shape": ss.Groups(["a", "b", "c"], 2), "mechanism": "add"},
+    "labels": {"users": 3_000, "shape": ss.Categories(40), "mechanism": "add"},
+    "words": {"users": 3_000, "shape": ss.Hashed(200, 8, bytes(range(16))), "mechanism": "add"},
+    "ball": {"users": 500, "shape": ss.Ball(60, radius=2.0)},
+    "ball, wide": {"users": 500, "shape": ss.Ball(1000, radius=2.0)},
+}
+
+
+@cache
+def planned(name: str) -> ss.Plan:
+    return ss.plan(**{"epsilon": 1.0, "delta": 1e-6, **SETTINGS[name]})
+
+
+@pytest.fixture(autouse=True)
+def findings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Composing lower bounds takes most of the time of a small audit, and is tested elsewhere."""
+    monkeypatch.setattr("shufflesum.audit.attacks._attack_reports", lambda *_: ReportAttack(0, 1.0, 0.0))
+
+
+def audited(plan: ss.Plan, client: Any, samples: int = 200_000) -> AuditResult:
+    return audit(plan, randomize=client, samples=samples, trials=0)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_clients_that_are_spoilt_below_pass(name: str) -> None:
+    plan = planned(name)
+    kind = Wrapped if name in ("replace, blocks", "replace, subsets") else client_of(plan)
+    result = audited(plan, kind(plan))
+    assert result.passed, result.findings
+    assert {tested.kind for tested in result.tested} >= {
+        "cells, values and coordinates",
+        "single users",
+        "neighbouring users",
+        "variance across batches",
+        "parity",
+        "two calls",
+        "forked processes",
+        "what is held",
+        "reports per user",
+    }
+    assert result.paths == ("many rows", "one row at a time")
+
+
+def test_our_own_client_is_looked_at_with_and_without_compiling_and_others_by_name() -> None:
+    plan = planned("labels")
+    honest = audit(plan, samples=200_000, trials=0)
+    assert honest.passed
+    assert honest.paths == ("many rows", "one row at a time", "one row at a time, nothing compiled")
+    caught = audit(plan, one_row={"a device": SlotsNeverUsed(plan)}, samples=200_000, trials=0)
+    assert caught.paths == ("many rows", "a device")
+    assert caught.findings
+    assert all(finding.startswith("a device: ") for finding in caught.findings)
+
+
+class TenthLessReplaced(ReplaceClient):
+    def replaced(self, held: NDArray[Any], gamma: float) -> NDArray[Any]:
+        return super().replaced(held, 0.9 * gamma)
+
+
+class TenthLessInSlots(SlotsClient):
+    def used(self, shape: tuple[int, int], chance: float) -> NDArray[Any]:
+        return super().used(shape, 0.9 * chance)
+
+
+class TenthMoreAmplitude(BitsClient):
+    def amplitudes(self, users: int, amplitude: float) -> NDArray[Any]:
+        return super().amplitudes(users, 1.1 * amplitude)
+
+
+class TenthLessAdded(Wrapped):
+    def __init__(self, plan: ss.Plan) -> None:
+        super().__init__(plan)
+        encoder: Any = self.honest._encoder
+        encoder._numerators = (encoder._numerators * 0.9).astype(np.uint64)
+
+
+class Neighbourly(Wrapped):
+    """Every second user sends what the one before sent, where all hold the same."""
+
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        held = rows[0] if isinstance(rows, tuple) else rows
+        if len(cells) > 2 and np.array_equal(held[1], held[2]):  # crowds; not where users hold things in turn
+            pairs = len(cells) // 2
+            cells[1 : 2 * pairs : 2] = cells[: 2 * pairs : 2]
+        return cells
+
+
+class KeepsAllOrNone(ReplaceClient):
+    def replaced(self, held: NDArray[Any], gamma: float) -> NDArray[Any]:
+        return np.broadcast_to(self.rng.random((len(held), 1)) < gamma, held.shape)
+
+
+class AllSlotsOrNone(SlotsClient):
+    def used(self, shape: tuple[int, int], chance: float) -> NDArray[Any]:
+        return np.broadcast_to(self.rng.random((shape[0], 1)) < chance, shape)
+
+
+class OneCoinForAll(BitsClient):
+    def uniform(self, shape: tuple[int, int, int]) -> NDArray[Any]:
+        return np.broadcast_to(self.rng.random((shape[0], 1, 1)), shape)
+
+
+class SameSeedEveryCall(Client):
+    """Whatever the mechanism, with the generator at its beginning whenever more than one row comes."""
+
+    def __init__(self, plan: ss.Plan) -> None:
+        super().__init__(plan)
+        self._inner = client_of(plan)(plan)
+
+    def __call__(self, rows: Any) -> ss.Reports:
+        self._inner._generator = np.random.default_rng(3)
+        return self._inner(rows)
+
+
+class SameSeedAfterAFork(SameSeedEveryCall):
+    def __call__(self, rows: Any) -> ss.Reports:
+        self._inner._process = os.getpid()
+        return self._inner(rows)
+
+
+class ReplacesBySmallValues(ReplaceClient):
+    """In the last coordinate, one time in five, the smallest of two draws."""
+
+    def fresh(self, held: NDArray[Any], values: int) -> NDArray[Any]:
+        drawn = super().fresh(held, values)
+        again = np.minimum(drawn[:, -1], self.rng.integers(values, size=len(drawn)))
+        drawn[:, -1] = np.where(self.rng.random(len(drawn)) < 0.2, again, drawn[:, -1])
+        return drawn
+
+
+class FavouriteCoordinate(Wrapped):
+    """One user in fifty reports the first coordinate of the first block."""
+
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        mechanism: Any = self.plan.mechanism
+        cells[::50, 0] %= mechanism.values
+        return cells
+
+
+class BiasedBit(BitsClient):
+    def uniform(self, shape: tuple[int, int, int]) -> NDArray[Any]:
+        drawn = super().uniform(shape)
+        drawn[:, :, 3] *= 0.9
+        return drawn
+
+
+class LinkedValues(ReplaceClient):
+    """All replaced values of a user are the same one."""
+
+    def fresh(self, held: NDArray[Any], values: int) -> NDArray[Any]:
+        return np.broadcast_to(self.rng.integers(values, size=(len(held), 1)), held.shape)
+
+
+class LinkedSlots(SlotsClient):
+    """All noise of a user is in one cell."""
+
+    def fresh(self, shape: tuple[int, int]) -> NDArray[Any]:
+        return np.broadcast_to(self.rng.integers(self.plan.cells, size=(shape[0], 1)), shape)
+
+
+class LinkedBits(BitsClient):
+    """Two coordinates share a coin."""
+
+    def uniform(self, shape: tuple[int, int, int]) -> NDArray[Any]:
+        drawn = super().uniform(shape)
+        drawn[:, :, 1::2] = drawn[:, :, ::2]
+        return drawn
+
+
+class AllNoiseOrNone(Wrapped):
+    """One coin decides for all cells of a user: half of them add no noise, the others twice as much."""
+
+    def __init__(self, plan: ss.Plan) -> None:
+        super().__init__(plan)
+        self.silent, self.loud = ss.Randomizer(plan), ss.Randomizer(plan)
+        for randomizer, factor in ((self.silent, 0), (self.loud, 2)):
+            encoder: Any = randomizer._encoder
+            encoder._numerators = encoder._numerators * np.uint64(factor)
+            encoder._cap = 10**6  # none
+
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        silent, loud = (
+            randomizer.randomize(rows).cells.reshape(cells.shape) for randomizer in (self.silent, self.loud)
+        )
+        return np.where(self.rng.random((len(cells), 1)) < 0.5, silent, loud)
+
+
+class NeverReplaced(ReplaceClient):
+    """Who holds the largest but one is never replaced."""
+
+    def replaced(self, held: NDArray[Any], gamma: float) -> NDArray[Any]:
+        mechanism: Any = self.plan.mechanism
+        return np.asarray(super().replaced(held, gamma) & (held != mechanism.levels - 1))
+
+
+class NoNoiseForOneLabel(SlotsClient):
+    def cells(self, prepared: NDArray[Any]) -> NDArray[Any]:
+        cells = super().cells(prepared)
+        cells[np.asarray(prepared) == 23, 1:] = BLANK
+        return cells
+
+
+class FixedCoin(BitsClient):
+    """Each user and coordinate has a coin of its own, always the same."""
+
+    def uniform(self, shape: tuple[int, int, int]) -> NDArray[Any]:
+        return np.random.default_rng(5).random(shape)
+
+
+class RoundsToTheNearest(BitsClient):
+    """Replaced by a fair bit as often as planned, but no coin rounds."""
+
+    def seen(self, levels: NDArray[Any]) -> NDArray[Any]:
+        return np.where(levels >= 0, 2**15, -(2**15))
+
+
+class SlotsNeverUsed(SlotsClient):
+    def used(self, shape: tuple[int, int], chance: float) -> NDArray[Any]:
+        return np.zeros(shape, dtype=bool)
+
+
+class LastSlotNeverUsed(SlotsClient):
+    def used(self, shape: tuple[int, int], chance: float) -> NDArray[Any]:
+        used = super().used(shape, chance)
+        used[:, -1] = False
+        return used
+
+
+class IgnoresTheKey(SlotsClient):
+    """The buckets of another key."""
+
+    def own(self, prepared: Any) -> NDArray[Any]:
+        domain = self.plan.domain
+        assert isinstance(domain, ss.Hashed)
+        other = dataclasses.replace(domain, key=bytes(16))
+        functions = self.rng.integers(domain.layout[0], size=len(prepared)).astype(np.uint32)
+        return functions.astype(np.int64) * domain.layout[1] + other.buckets_of(prepared, functions)
+
+
+def one_in_a_thousand(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    return rng.random(shape) < 0.001
+
+
+class FewNeverReplaced(ReplaceClient):
+    def replaced(self, held: NDArray[Any], gamma: float) -> NDArray[Any]:
+        return super().replaced(held, gamma) & ~one_in_a_thousand(self.rng, (len(held), 1))
+
+
+class FewAtFullAmplitude(BitsClient):
+    def amplitudes(self, users: int, amplitude: float) -> NDArray[Any]:
+        return np.where(one_in_a_thousand(self.rng, (users, 1, 1)), 1.0, super().amplitudes(users, amplitude))
+
+
+RARE = (FewAtFullAmplitude, TenthMoreAmplitude)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "names", "kind"),
+    [
+        ((TenthLessReplaced,), ("replace", "replace, labels"), ""),
+        ((TenthLessAdded,), ("add", "choices", "groups"), ""),
+        ((TenthLessInSlots,), ("labels", "words"), ""),
+        ((TenthMoreAmplitude,), ("ball, wide",), ""),
+        ((Neighbourly,), tuple(SETTINGS), "by both of two neighbours"),
+        ((KeepsAllOrNone,), ("replace", "replace, wide"), "in both of two places"),
+        ((AllSlotsOrNone,), ("words",), "by one user"),
+        ((AllNoiseOrNone,), ("add", "choices", "groups"), "in both of two places"),
+        ((OneCoinForAll, LinkedBits), ("ball", "ball, wide"), "in both of two places"),
+        ((SameSeedEveryCall,), ("replace", "labels", "words", "ball"), "by the same user both times"),
+        ((SameSeedAfterAFork,), ("replace", "labels", "words", "ball"), "by the same user both times"),
+        ((ReplacesBySmallValues,), ("replace",), "coordinate 5"),
+        ((FavouriteCoordinate,), ("replace, blocks", "replace, subsets"), "coordinate"),
+        ((BiasedBit,), ("ball",), "coordinate 3"),
+        ((LinkedValues,), ("replace",), "in both of two places"),
+        ((LinkedSlots,), ("words",), "a cell twice"),
+        ((NeverReplaced,), ("replace", "replace, labels"), "hold variant"),
+        ((NoNoiseForOneLabel,), ("labels",), "hold variant"),
+        ((FixedCoin, RoundsToTheNearest), ("ball", "ball, wide"), ""),
+        ((SlotsNeverUsed, LastSlotNeverUsed), ("labels", "words"), ""),
+        ((IgnoresTheKey,), ("words",), "no report that may be the own one"),
+        ((FewNeverReplaced,), ("replace, wide",), "6 deviations"),
+        ((FewAtFullAmplitude,), ("ball, wide",), "6 deviations"),
+    ],
+    ids=lambda value: value[0].__name__ if isinstance(value, tuple) and isinstance(value[0], type) else "",
+)
+def test_every_sabotage_is_caught(sabotage: tuple[type[Client], ...], names: tuple[str, ...], kind: str) -> None:
+    for spoilt in sabotage:
+        for name in names:
+            plan = planned(name)
+            result = audited(plan, spoilt(plan), 8_000_000 if spoilt in RARE else 200_000)
+            assert not result.passed, (spoilt.__name__, name)
+            assert any(kind in finding for finding in result.findings), (spoilt.__name__, name, result.findings)

@@ -1,0 +1,120 @@
+"""`shufflesum bounds`, `shufflesum variance` and `--quantiles`: out of files, for people and programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.refusals import lacking
+
+import shufflesum as ss
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command
+
+PRIVACY = ("--epsilon", "1", "--delta", "1e-6")
+SURE = ("--confidence", "0.99999999")  # a bin is then taken for occupied by mistake once in 10^8 runs
+USERS = 6000
+
+
+def refusal_of(command: Command, *arguments: str) -> str:
+    done = command(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    return done.err
+
+
+@pytest.fixture
+def people(folder: Path) -> str:
+    """Ages and incomes; the law of neither is read off anything but the file."""
+    rng = np.random.default_rng(7)
+    rows = np.column_stack([rng.integers(20, 80, USERS), rng.lognormal(10, 0.5, USERS).round(2)])
+    np.savetxt(folder / "people.csv", rows, delimiter=",", header="age,income", comments="", fmt="%.10g")
+    return "people.csv"
+
+
+def test_bounds_then_the_main_plan_on_the_same_file(people: str, command: Command) -> None:
+    found = command("bounds", people, *PRIVACY, *SURE, "-o", "plan.json")
+    assert not lacking(found.out, "age", "income", "users within", "wrote plan.json", "both together have epsilon 1")
+    plan = ss.Plan.load("plan.json")
+    assert plan.one_process
+    assert 0.9 < plan.epsilon < 1
+    done = command("run", people, "--plan", "plan.json", "--clip", "--json", "--confidence", "0.99999999")
+    lower, upper = done.estimate["confidence_interval"]
+    truth = np.loadtxt(people, delimiter=",", skiprows=1)
+    clipped = np.clip(truth, plan.domain.lower, plan.domain.upper)  # type: ignore[union-attr]
+    assert np.all((lower <= clipped.mean(axis=0)) & (clipped.mean(axis=0) <= upper))
+
+
+def test_bounds_for_programs(people: str, command: Command) -> None:
+    document = command("bounds", people, *PRIVACY, "--columns", "age", "--share", "1", "--json", *SURE).document
+    (column,) = document["columns"]
+    assert column["name"] == "age"
+    assert (column["lower"], column["upper"]) in {(10, 100), (20, 100), (10, 50)}
+    assert document["main"] is None
+    assert document["first"]["guarantee"]["epsilon"] == document["epsilon"] == 1
+
+
+def test_own_bins_are_the_edges_that_bounds_come_from(people: str, command: Command) -> None:
+    arguments = ("--columns", "age", "--bins", "0,16,32,64,128", "--json", *SURE)
+    (column,) = command("bounds", people, *PRIVACY, *arguments).document["columns"]
+    assert (column["lower"], column["upper"]) == (16, 128)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--share", "2"), "out-of-range"),
+        (("--cover", "0"), "out-of-range"),
+        (("--confidence", "1"), "out-of-range"),
+        (("--share", "1", "-o", "plan.json"), "conflicting-arguments"),
+        (("--bins", "a,b"), "wrong-type"),
+        (("-o", "plan.csv"), "unknown-file-type"),
+    ],
+)
+def test_bounds_refuses(people: str, command: Command, arguments: tuple[str, ...], problem: str) -> None:
+    assert not lacking(refusal_of(command, "bounds", people, *PRIVACY, *arguments), f"[{problem}]")
+    assert not Path("plan.json").exists()
+
+
+def test_quantiles_of_numbers_in_bins(people: str, command: Command) -> None:
+    bins = ("--categories", "age", "--bins", "0,30,45,55,70,120", "--quantiles", "0.25,0.5")
+    document = command("run", people, *PRIVACY, *bins, "--json", "--confidence", "0.99999999").document
+    truth = np.loadtxt(people, delimiter=",", skiprows=1)[:, 0]
+    for found, q in zip(document["quantiles"], (0.25, 0.5), strict=True):
+        assert found["q"] == q
+        assert found["lower"] <= np.quantile(truth, q, method="inverted_cdf") <= found["upper"]
+    assert not lacking(command("run", people, *PRIVACY, *bins).out, "quantile", "0.25", "30 to 45", "45 to 55")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--columns", "age", "--bounds", "0", "120", "--quantiles", "0.5"), "conflicting-arguments"),
+        (("--categories", "age", "--bins", "0,50,120", "--other", "--quantiles", "0.5"), "conflicting-arguments"),
+        (("--categories", "age", "--bins", "0,50,120", "--quantiles", "50"), "out-of-range"),
+        (("--categories", "age", "--bins", "0,50,120", "--quantiles", "median"), "out-of-range"),
+    ],
+)
+def test_quantiles_are_refused(people: str, command: Command, arguments: tuple[str, ...], problem: str) -> None:
+    assert not lacking(refusal_of(command, "run", people, *PRIVACY, *arguments), f"[{problem}]")
+
+
+def test_variances_of_columns(people: str, command: Command) -> None:
+    arguments = ("--columns", "age", "--bounds", "0", "120", "--confidence", "0.99999999")
+    document = command("variance", people, *PRIVACY, *arguments, "--json").document
+    truth = np.loadtxt(people, delimiter=",", skiprows=1)[:, 0]
+    for name, value in (("mean", truth.mean()), ("variance", truth.var()), ("standard_deviation", truth.std())):
+        (lower,), (upper,) = document[f"{name}_interval"]
+        assert lower <= value <= upper
+    assert json.dumps(document["plan"]["domain"]["columns"]) == '["age", "age squared"]'
+    assert not lacking(command("variance", people, *PRIVACY, *arguments).out, "age", "variance", "6,000 users")
+
+
+def test_variance_refuses_values_out_of_bounds(people: str, command: Command) -> None:
+    arguments = ("--columns", "age", "--bounds", "0", "30")
+    assert not lacking(refusal_of(command, "variance", people, *PRIVACY, *arguments), "[out-of-bounds]", "--clip")
+    assert not lacking(refusal_of(command, "variance", people, *PRIVACY, "--confidence", "0"), "[out-of-range]")

@@ -1,0 +1,184 @@
+"""`shufflesum budget` and `--budget`: everything that is run is entered first, and what does not fit is not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.refusals import lacking
+from tests.service.processes import Program, ServerProcess
+
+import shufflesum as ss
+from shufflesum.wire import Task
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command
+
+USERS = 400
+PRIVACY = ("--epsilon", "0.8", "--delta", "1e-4")
+BUDGET = ("--budget", "budget.json")
+
+
+@pytest.fixture
+def budget(command: Command, folder: Path) -> ss.Budget:
+    """A budget that holds one plan of PRIVACY, and no second one."""
+    np.savetxt(folder / "answers.csv", np.arange(USERS) % 3, fmt="%d", header="answer", comments="")
+    done = command("budget", "create", "budget.json", "--epsilon", "1", "--delta", "4e-4")
+    assert (done.code, done.err) == (0, "")
+    return ss.Budget.open("budget.json")
+
+
+@pytest.fixture
+def plan(folder: Path) -> ss.Plan:
+    made = ss.plan(users=USERS, shape=ss.Categories(3), epsilon=0.8, delta=1e-4)
+    (folder / "plan.json").write_text(made.to_json())
+    return made
+
+
+RUN = ("run", "answers.csv", "--categories", "answer", "--labels", "3", *PRIVACY, *BUDGET)
+
+
+def test_a_run_is_entered_and_the_one_that_does_not_fit_is_refused(command: Command, budget: ss.Budget) -> None:
+    assert command(*RUN).code == 0
+    (entry,) = budget.entries
+    assert (entry.epsilon, entry.users, entry.begun) == (0.8, USERS, 1)
+    refused = command(*RUN, "-o", "counts.csv")
+    assert refused.code == 2
+    assert refused.out == ""
+    assert not lacking(refused.err, "[budget-spent]", "budget.json", "epsilon 0.8")
+    assert not Path("counts.csv").exists()
+    assert len(budget.entries) == 1
+
+
+@pytest.mark.parametrize("arguments", [("bounds",), ("variance", "--bounds", "0", "2")])
+def test_bounds_and_variances_are_entered_too(command: Command, budget: ss.Budget, arguments: tuple[str, ...]) -> None:
+    done = command(arguments[0], "answers.csv", *arguments[1:], *PRIVACY, *BUDGET)
+    assert done.code == 0
+    assert len(budget.entries) == 1
+
+
+def test_a_run_that_finds_nothing_to_run_spends_nothing(command: Command, budget: ss.Budget) -> None:
+    assert command("run", "nowhere.csv", *RUN[2:]).code == 2
+    assert command("run", "answers.csv", "--user-column", "other", *RUN[2:]).code == 2
+    assert budget.entries == ()
+
+
+RANDOMIZE = ("randomize", "answers.csv", "--categories", "answer", "--plan", "plan.json", *BUDGET)
+
+
+@pytest.mark.usefixtures("plan")
+def test_the_same_users_are_not_randomized_again_for_nothing(command: Command, budget: ss.Budget) -> None:
+    assert command("randomize", "nowhere.csv", *RANDOMIZE[2:], "-o", "reports").code == 2
+    assert not budget.entries
+    for _ in range(2):  # the second finds it finished, and draws nothing
+        assert command(*RANDOMIZE, "-o", "reports").code == 0
+        assert [(entry.collection, entry.begun) for entry in budget.entries] == [(None, 1)]
+    refused = command(*RANDOMIZE, "-o", "others")
+    assert not lacking(refused.err, "[budget-spent]")
+    assert not Path("others").exists()
+    refused = command("run", "answers.csv", "--categories", "answer", "--plan", "plan.json", *BUDGET)
+    assert not lacking(refused.err, "[budget-spent]")
+
+
+@pytest.mark.usefixtures("plan")
+def test_what_was_begun_without_the_budget_is_entered_when_it_is_taken_up(command: Command, budget: ss.Budget) -> None:
+    assert command(*RANDOMIZE[:-2], "-o", "reports").code == 0
+    assert not budget.entries
+    assert command(*RANDOMIZE, "-o", "reports").code == 0
+    assert len(budget.entries) == 1
+
+
+def make_task(command: Command, *more: str) -> str:
+    made = "task create --plan plan.json --shuffler http://127.0.0.1:1 --analyzer-key a.pub --name answers -o task.json"
+    return command(*made.split(), *more).err
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_task_is_entered_before_it_is_written(command: Command, budget: ss.Budget) -> None:
+    command("keygen", "-o", "a")
+    assert make_task(command, *BUDGET) == ""
+    (entry,) = budget.entries
+    assert entry.collection == f"task {Task.load('task.json').id}"
+    Path("task.json").rename("first.json")
+    assert not lacking(make_task(command, *BUDGET, "--expires", "2098-01-01T00:00:00Z"), "[budget-spent]")
+    assert not Path("task.json").exists()
+
+
+SERVERS = {"shuffler": ("--analyzer", "http://127.0.0.1:1"), "analyzer": ("--key", "a.key")}
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("role", ["shuffler", pytest.param("analyzer", marks=pytest.mark.slow)])
+def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
+    command: Command, budget: ss.Budget, folder: Path, role: str
+) -> None:
+    command("keygen", "-o", "a")
+    make_task(command)
+    (folder / "secret").write_text("s" * 32)
+    (folder / "secret").chmod(0o600)
+    common = ["--task", f"{folder}/task.json", "--secret-file", f"{folder}/secret", "--budget", f"{folder}/budget.json"]
+    own = [f"{folder}/a.key" if word == "a.key" else word for word in SERVERS[role]]
+    arguments = [role, *common, *own, "--store", f"sqlite:{folder}/store"]
+    with ServerProcess(folder / "log", arguments) as server:
+        assert [entry.collection for entry in budget.entries] == [f"task {Task.load('task.json').id}"]
+        server.kill()
+        server.restart()
+        assert len(budget.entries) == 1
+    # another task for the same people does not fit any more
+    (folder / "task.json").unlink()
+    make_task(command, "--expires", "2098-01-01T00:00:00Z")
+    refused = Program(folder / "refused", ["serve", *arguments[:-1], f"sqlite:{folder}/other"])
+    try:
+        assert refused.wait(60) == 2
+    finally:
+        refused.kill()
+    assert '"problem": "budget-spent"' in (folder / "refused").read_text()
+    assert not (folder / "other").exists()
+
+
+def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) -> None:
+    assert not lacking(command("budget", "show", "budget.json").out, "epsilon 1.0", "0 % spent")
+    command(*RUN)
+    done = command("budget", "show", "budget.json", "--plot", "budget.svg")
+    assert not lacking(done.out, "epsilon 1.0", budget.entries[0].plan[:8], "1 of 1", "wrote budget.svg")
+    assert not lacking(Path("budget.svg").read_text(), "% left", "laid open")
+    document = command("budget", "show", "budget.json", "--json").document
+    assert document["spent"] == budget.spent
+    assert document["entries"][0]["plan"] == budget.entries[0].plan
+
+
+def test_what_could_still_be_asked_is_a_plan_that_fits(command: Command, budget: ss.Budget) -> None:
+    done = command("budget", "ask", "budget.json", "--users", str(USERS), "--labels", "3", "-o", "asked.json")
+    assert not lacking(done.out, "Plan", "error", "wrote asked.json")
+    assert budget.entries == ()
+    assert budget.fits(ss.Plan.load("asked.json"))
+    for arguments, problem in (
+        (("--labels", "3"), "missing-argument"),
+        (("--users", "9", "--labels", "3", "--epsilon", "1"), "conflicting-arguments"),
+    ):
+        assert not lacking(command("budget", "ask", "budget.json", *arguments).err, f"[{problem}]")
+
+
+def test_plans_fixed_in_advance_close_a_budget(command: Command, plan: ss.Plan) -> None:
+    fixed = ("--epsilon", "0.81", "--delta", "1.1e-4", "--plan", "plan.json")
+    assert command("budget", "create", "closed.json", *fixed).code == 0
+    assert ss.Budget.open("closed.json").closed
+    assert not lacking(command("budget", "show", "closed.json").out, "closed", plan.id[:8])
+    twice = command("budget", "create", "two.json", *fixed, "--plan", "plan.json")
+    assert not lacking(twice.err, "[budget-spent]", "2 plans")
+
+
+def test_a_budget_that_is_missing_or_damaged_stops_everything(command: Command, budget: ss.Budget) -> None:
+    assert not lacking(command("budget", "create", "budget.json", *PRIVACY).err, "[exists]")
+    assert not lacking(command(*RUN[:-1], "nowhere.json").err, "[unreadable]")
+    path = Path("budget.json")
+    path.write_text(path.read_text().replace("1.0", "9.0"))
+    for arguments in (
+        RUN,
+        ("budget", "show", "budget.json"),
+        ("budget", "ask", "budget.json", "--users", "9", "--labels", "3"),
+    ):
+        assert not lacking(command(*arguments).err, "[damaged]")

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+
+def test_the_command_prints_an_address_that_works_and_ends_by_an_interrupt(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with out.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from shufflesum.cli import main; main()", "explore", "--no-browser"],
+            stdout=file,
+            stderr=file,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        end = time.monotonic() + 60
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+/[\w-]{20,}/", out.read_text())):
+            assert process.poll() is None, out.read_text()
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        while True:
+            try:
+                answer = httpx.get(found[0], trust_env=False, timeout=30)
+                break
+            except httpx.ConnectError:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+        assert answer.status_code == 200
+        assert "What would it cost?" in answer.text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) in (0, 130)
+        assert "Traceback" not in out.read_text()
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,319 @@
+"""A client that has docs/wire.md only takes part in real collections; the analyzer counts exactly what it sent."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import json
+import math
+import re
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.clients import second
+from tests.clients.second import BLANK, Cells, RefusedError, SecondClient, canonical, text_of
+from tests.forks import wait_until
+from tests.service.proxy import LossyProxy
+from tests.service.servers import Deployment
+
+import shufflesum as ss
+from shufflesum.domain import Ball, Box, Domain
+from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits
+from shufflesum.mechanisms.replace_bits.encode import Rotation
+from shufflesum.plans import Plan
+from shufflesum.protocol import Randomizer
+from shufflesum.service.client.fitting import Fitting
+from shufflesum.service.http.problems import PREFIX, PROBLEMS
+from shufflesum.service.shuffler.interface import shuffler_interface
+from shufflesum.service.shuffler.tokens import write_tokens
+from shufflesum.testing import no_guarantee
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+USERS = 24
+CHANCE = 2.0**-4
+
+
+def vector(name: str) -> Any:
+    return json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def test_nothing_of_ours_is_imported() -> None:
+    found = ast.walk(ast.parse(Path(second.__file__).read_text(encoding="utf-8")))
+    modules = {name.name for node in found if isinstance(node, ast.Import) for name in node.names}
+    found = ast.walk(ast.parse(Path(second.__file__).read_text(encoding="utf-8")))
+    modules |= {node.module or "" for node in found if isinstance(node, ast.ImportFrom)}
+    assert {module.partition(".")[0] for module in modules} & {"shufflesum", "tests", "cryptography", ""} == set()
+    assert "pyhpke" in modules
+
+
+FIELDS = st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text()))
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(lambda value: value + 0.0)
+
+
+@given(fields=FIELDS, numbers=st.lists(NUMBERS))
+def test_canonical_json_is_what_the_page_says(fields: dict[str, Any], numbers: list[float]) -> None:
+    fields = {name: value for name, value in fields.items() if name not in second.FLOATS}
+    value = {"id": fields, "bounds": [numbers, 1.0], "delta": 1e-6}
+    assert canonical(value) == json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("path", sorted(VECTORS.glob("golden*_task.json")), ids=lambda path: path.stem)
+def test_golden_tasks_are_what_they_say(path: Path) -> None:
+    client = SecondClient(json.loads(path.read_text(encoding="utf-8")))
+    assert client.cells.reports == client.task["plan"]["reports"]
+
+
+BEYOND_A_CLIENT = {"bad_task_false_claim", "bad_task_plan_prediction"}
+"""These take an accountant; the page says that clients in other languages have none."""
+
+
+@pytest.mark.parametrize("path", sorted(VECTORS.glob("bad_task*.json")), ids=lambda path: path.stem)
+def test_bad_tasks_are_refused(path: Path) -> None:
+    task = json.loads(path.read_text(encoding="utf-8"))["task"]
+    if path.stem in BEYOND_A_CLIENT:
+        SecondClient(task)
+        return
+    with pytest.raises(RefusedError):
+        SecondClient(task)
+
+
+def test_own_cells_are_the_golden_ones() -> None:
+    for name in ("slots", "choices", "groups"):
+        cells = Cells(vector(f"golden_{name}_task")["plan"])
+        golden = vector(f"golden_{name}_upload")
+        assert sorted(cells.own(golden["held"])) == golden["own_cells"]
+    cells = Cells(vector("golden_hashed_task")["plan"])
+    golden = vector("golden_hashed_upload")
+    assert cells.bucket(golden["held"], golden["function"]) == golden["bucket"]
+
+
+def test_hashes_are_the_golden_ones() -> None:
+    golden = vector("golden_hash")
+    domain = {"kind": "hashed", "key": golden["key"], "buckets": golden["buckets"], "functions": golden["functions"]}
+    cells = Cells({"domain": domain, "mechanism": {"kind": "add-slots", "slots": 1, "chance": 0.5}})
+    for label in golden["labels"]:
+        assert text_of(label["given"]).encode().hex() == label["utf8"]
+        assert [cells.bucket(label["given"], s) for s in range(golden["functions"])] == label["buckets"]
+
+
+def test_levels_of_the_ball_are_the_golden_ones() -> None:
+    golden = vector("golden_ball")
+    domain = {"kind": "ball", "shape": golden["shape"], "radius": golden["radius"], "center": None}
+    mechanism = {"kind": "replace-bits", "bits": 1, "amplitude": golden["amplitude"], "tau": golden["tau"]}
+    cells = Cells({"domain": domain | {"seed": golden["seed"]}, "mechanism": mechanism})
+    for found in golden["rounds"]:
+        assert cells.levels(golden["update"], found["round"]) == found["levels"]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What users hold, under which plan, and what the analyzer should find, in a field of its answer."""
+
+    domain: Domain
+    mechanism: Mechanism
+    rows: list[Any]
+    field: str
+    truth: Any
+    rounds: int = 1
+    tokens: bool = False
+
+
+def alternating(*values: Any) -> list[Any]:
+    return [values[i % len(values)] for i in range(USERS)]
+
+
+# Values lie on the levels, so that rounding draws nothing.
+MATRICES = [[[0.0, 1.0], [3.0, -7.0]], [[4.0, math.nan], [1.0, math.inf]]]
+VECTORS_OF_SPAN = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+COLLECTIONS = {
+    "replace on an array": Collection(
+        Box.of((2, 3), ([[0, 0, 0], [-1, -1, -1]], [[1, 2, 3], [1, 1, 1]])),
+        Replace(4, 6, CHANCE),
+        alternating([[0, 1, 2], [-5, 0, 5]], [[1, 1, 1], [math.nan, 1, 1]]),
+        "mean",
+        [[0.5, 1.0, 1.5], [-0.5, 0.5, 1.0]],
+        tokens=True,
+    ),
+    "replace on symmetric matrices": Collection(
+        Box.of(ss.Symmetric(2), (-1.0, 3.0)),
+        Replace(2, 8, CHANCE, "uniform"),
+        alternating(*MATRICES),
+        "mean",
+        [[1.5, 1.5], [1.5, 1.0]],
+    ),
+    "add on a span": Collection(
+        Box.of(ss.Span(VECTORS_OF_SPAN), (0.0, 3.5)),
+        Add(3, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 2),
+        alternating([0.5, 2.0, 1.5], [2.0, 2.0, 0.0]),
+        "mean",
+        [1.25, 2.0, 0.75],
+    ),
+    "add on choices": Collection(
+        ss.Choices(["a", 7, "Grüße \u0001"], most=2),
+        Add(1, (2,), (CHANCE,), 40),
+        alternating([" a", "7"], ["Gru\u0308ße \u0001", "a", "a"], [], None),
+        "counts",
+        [USERS / 2, USERS / 4, USERS / 4],
+    ),
+    "add on groups": Collection(
+        ss.Groups(["at", "de"], 2, bounds=(0, 6)),
+        Add(2, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 4),
+        alternating(("at", [2, 99]), ("de ", [4, 6])),
+        "counts",
+        [USERS / 2, USERS / 2],
+    ),
+    "slots on labels": Collection(
+        ss.Categories(["yes", True, 3], other=True),
+        AddSlots(3, CHANCE),
+        alternating("yes ", "TRUE", 3.0, None, "perhaps", "yes"),
+        "counts",
+        [USERS / 3, USERS / 6, USERS / 6, USERS / 3],
+    ),
+    "slots on bins": Collection(
+        ss.Categories(bins=[0.0, 1.0, 2.5, 10.0]),
+        AddSlots(2, CHANCE),
+        alternating(-3, 1.0, 10.0, 1e9),
+        "counts",
+        [USERS / 4, USERS / 4, USERS / 2],
+    ),
+    "replace on labels": Collection(
+        ss.Categories(5), Replace(1, 4, CHANCE), alternating(0, "4"), "counts", [USERS / 2, 0, 0, 0, USERS / 2]
+    ),
+    "slots on words": Collection(
+        ss.Hashed(buckets=50, functions=20, key=bytes(range(16))),
+        AddSlots(2, CHANCE),
+        alternating("Straße", " caf\u0065\u0301", "caf\u00e9"),
+        "users",
+        USERS,
+    ),
+    "bits on vectors": Collection(
+        Ball({"weights": (2, 2), "bias": 1}, 1.5, center={"weights": np.ones((2, 2)), "bias": [1.0]}, seed=bytes(16)),
+        ReplaceBits(3, 0.75, 2.0),
+        alternating([[[1.5, 1.0], [1.0, 0.5]], [1.0]], [[[9.0, 1.0], [1.0, 1.0]], [1.0]]),
+        "mean",
+        [1.25 + 0.75, 1.0, 1.0, 0.75, 1.0],
+        rounds=2,
+    ),
+}
+DEFAULT = ("replace on an array", "add on groups", "slots on words", "bits on vectors")
+"""One for each mechanism; the others with `make test-slow`."""
+
+
+def quiet(domain: Domain, mechanism: Mechanism) -> Mechanism:
+    """The same with next to no noise, and every coordinate reported."""
+    match mechanism:
+        case Replace():
+            return Replace(domain.dimension if isinstance(domain, Box) else 1, mechanism.levels, 2.0**-53)
+        case Add():
+            return replace(mechanism, probabilities=(2.0**-53,) * len(mechanism.trials))
+        case AddSlots():
+            return replace(mechanism, chance=2.0**-53)
+    return mechanism
+
+
+@pytest.mark.parametrize("name", [name for name in COLLECTIONS if name != "bits on vectors"])
+def test_without_noise_it_sends_the_cells_that_our_client_sends(name: str) -> None:
+    domain = COLLECTIONS[name].domain
+    if isinstance(domain, ss.Hashed):
+        domain = replace(domain, functions=1)  # which is drawn
+    plan = Plan(domain, quiet(domain, COLLECTIONS[name].mechanism), no_guarantee(USERS))
+    fitting, cells = Fitting.of(domain), Cells(json.loads(plan.to_json()))
+    randomizer = Randomizer(plan, clip=fitting.clip, missing=fitting.missing)
+    assert (cells.cells, cells.reports) == (plan.cells, plan.reports)
+    for held in COLLECTIONS[name].rows[:6]:
+        ours = randomizer.randomize(fitting.move(domain.rows(fitting.only(held)))).cells
+        assert sorted(cells.of(held, 1)) == sorted(ours.tolist())
+
+
+def test_vectors_are_rotated_and_shortened_as_ours() -> None:
+    collection = COLLECTIONS["bits on vectors"]
+    domain, mechanism = collection.domain, collection.mechanism
+    assert isinstance(domain, Ball)
+    assert isinstance(mechanism, ReplaceBits)
+    cells = Cells(json.loads(Plan(domain, mechanism, no_guarantee(USERS, rounds=2)).to_json()))
+    source = np.random.default_rng(5)
+    for number in (1, 2):
+        for scale in (0.1, 1.0, 30.0):
+            held = [scale * source.normal(size=(2, 2)), scale * source.normal(size=1)]
+            flat = domain.prepare(np.concatenate([layer.ravel() for layer in held])[np.newaxis], clip=True)
+            ours = Rotation(domain.of_round(number), mechanism.tau).of(flat)
+            assert np.abs(np.array(cells.levels(held, number)) - ours[0]).max() <= 1  # floating point up to here
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in COLLECTIONS]
+)
+def test_the_analyzer_counts_what_the_second_client_sent(tmp_path: Path, name: str) -> None:
+    collection = COLLECTIONS[name]
+    plan = Plan(collection.domain, collection.mechanism, no_guarantee(USERS, rounds=collection.rounds))
+    tokens: list[str | None] = [None] * USERS
+    options: list[str] = []
+    if collection.tokens:
+        write_tokens(USERS, tmp_path / "tokens", tmp_path / "digests")
+        tokens, options = [*(tmp_path / "tokens").read_text().split()], ["--tokens", str(tmp_path / "digests")]
+    with LossyProxy(lambda: shuffler.port, loss=0.1, seed=1) as front:
+        deployment = Deployment(tmp_path, plan, shuffler_url=front.url)
+        analyzer_options = ("--processes", "1", "--page", "off", "--without-guarantee")
+        with (
+            deployment.analyzer(*analyzer_options) as analyzer,
+            deployment.shuffler(analyzer.url, *options) as shuffler,
+        ):
+            task = httpx.get(f"{shuffler.url}/tasks/{deployment.task.id}").json()
+            with SecondClient(task, without_guarantee=True) as client:
+                for number in range(1, collection.rounds + 1):
+                    for row, token in zip(collection.rows, tokens, strict=True):
+                        client.contribute(row, token)
+                    wait_until(lambda done=number: shuffler.metric("shufflesum_batches_released_total") == done)
+            rounds = httpx.get(f"{analyzer.url}/tasks/{deployment.task.id}/estimate?table=1").json()["rounds"]
+    assert [found["round"] for found in rounds] == list(range(1, collection.rounds + 1)) == list(client.sent)
+    for found in rounds:
+        sent = client.sent[found["round"]]
+        assert len(sent) == USERS * plan.reports
+        counts = np.bincount([cell for cell in sent if cell != BLANK], minlength=plan.cells)
+        assert table(found["table"]) == counts.tolist()
+        assert (found["users"], found["uploads"], found["rejected_reports"]) == (USERS, USERS, 0)
+        truth = np.array(collection.truth, dtype=float)
+        kind = "count_standard_error" if collection.field == "counts" else "standard_error"
+        error = np.array(found.get(kind, 0.0), dtype=float)
+        # Nearly normal at these sizes: seven standard errors and a bit are missed by less than 1e-6 of honest runs.
+        slack = 7 * error + (1.0 if collection.field == "counts" else 0.05)
+        assert np.all(np.abs(np.array(found[collection.field], dtype=float) - truth) <= slack)
+
+
+def table(packed: dict[str, Any]) -> list[int]:
+    """The table of counts, as the page has it."""
+    assert packed["bytes"] == 4
+    counts: list[int] = np.frombuffer(zlib.decompress(base64.b64decode(packed["zlib"])), "<u4").tolist()
+    return counts
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
+
+
+def test_the_ids_on_the_page_are_those_of_its_examples() -> None:
+    examples = re.findall(r"```\n(\{.*\})\n```\n\nand has the id `([0-9a-f]{64})`", PAGE)
+    assert len(examples) == 2
+    for text, identity in examples:
+        assert hashlib.sha256(text.encode()).hexdigest() == identity
+        assert canonical(json.loads(text)) == text
+
+
+def test_the_page_has_every_answer_to_an_upload() -> None:
+    listed = re.findall(r"^\| (\d{3}) \| `([a-z-]+)` \| (never|not-yet) \|", PAGE, flags=re.MULTILINE)
+    answers = shuffler_interface()["paths"]["/tasks/{task_id}/uploads"]["post"]["responses"]
+    described = {
+        urn.removeprefix(PREFIX)
+        for answer in answers.values()
+        for media in answer.get("content", {}).values()
+        for urn in media["schema"]["properties"]["type"]["enum"]
+    }
+    assert {name for _, name, _ in listed} == described
+    assert all((int(status), retry) == (PROBLEMS[name].status, PROBLEMS[name].retry) for status, name, retry in listed)

@@ -1,0 +1,142 @@
+"""Quantiles and bounds of numbers counted in bins hold as often as they say, whatever the law.
+
+False alarms: at most 1e-6 for each test that counts misses.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.stats import cauchy
+from tests.laws import SIX_LAWS, too_many_misses, true_quantile
+from tests.refusals import refusal
+
+import shufflesum as ss
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.domain import Categories
+from shufflesum.estimate import WIDE_BINS, CountEstimate
+from shufflesum.plans import Plan
+from shufflesum.testing import SeededSource
+
+USERS = 400
+EDGES = [-1e12, -30, -10, -3, -1, 0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 165, 170, 175, 200, 1000, 1e12]
+
+
+def counted(plan: Plan, values: np.ndarray, seed: int) -> CountEstimate:
+    found = aggregate_batches([values], plan, source=SeededSource(seed))
+    assert isinstance(found, CountEstimate)
+    return found
+
+
+def plan_for(mechanism: str, users: int = USERS) -> Plan:
+    return ss.plan(users=users, shape=Categories(bins=EDGES), epsilon=1.5, delta=1e-5, mechanism=mechanism)  # type: ignore[arg-type]
+
+
+def misses(plan: Plan, runs: int, level: float, q: float) -> tuple[int, int]:
+    missed = 0
+    for seed in range(runs):
+        for number, law in enumerate(SIX_LAWS.values()):
+            values = law(np.random.default_rng([seed, number]), plan.users)
+            found = counted(plan, values, 1000 * seed + number).quantile(q, level)
+            missed += not found.lower <= true_quantile(values, q) <= found.upper
+    return missed, runs * len(SIX_LAWS)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5])
+def test_intervals_of_quantiles_hold_on_six_laws(q: float) -> None:
+    missed, trials = misses(plan_for("add"), 20, 0.9, q)
+    assert missed < too_many_misses(trials, 0.9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("q", [0.02, 0.25, 0.5, 0.9])
+def test_intervals_of_quantiles_hold_on_six_laws_long(mechanism: str, q: float) -> None:
+    missed, trials = misses(plan_for(mechanism), 150, 0.9, q)
+    assert missed < too_many_misses(trials, 0.9)
+
+
+def test_intervals_that_are_too_short_would_be_found_out() -> None:
+    """The twin: users just at the edge of a bin, so that noise decides, and a level that is not the one asked for."""
+    plan, missed, trials = plan_for("add"), 0, 200
+    values = np.repeat([2.5, 4.0], [USERS // 2, USERS // 2])  # the median, 2.5, is next to an edge
+    for seed in range(trials):
+        found = counted(plan, values, seed).quantile(0.5, 0.2)
+        missed += not found.lower <= 2.5 <= found.upper
+    assert missed >= too_many_misses(trials, 0.9)
+
+
+def population_misses(runs: int, level: float, users: int, *, target: str) -> int:
+    plan, missed = plan_for("add", users), 0
+    for seed in range(runs):
+        values = np.random.default_rng(seed).standard_cauchy(users)
+        found = counted(plan, values, seed).quantile(0.25, level, target=target)  # type: ignore[arg-type]
+        missed += not found.lower <= -1.0 <= found.upper  # its quartile, which is an edge
+    return missed
+
+
+def test_a_population_has_wider_intervals_and_they_hold() -> None:
+    assert math.isclose(cauchy.ppf(0.25), -1.0)
+    assert population_misses(150, 0.9, USERS, target="population") < too_many_misses(150, 0.9)
+
+
+def test_a_population_taken_for_its_sample_would_be_found_out() -> None:
+    # With so many users the noise is small beside sampling; at the quartile's own edge every side counts.
+    plan, missed, runs = plan_for("add", 20_000), 0, 120
+    for seed in range(runs):
+        values = np.random.default_rng(seed).standard_cauchy(20_000) * 1.0003  # just off the edge
+        found = counted(plan, values, seed).quantile(0.25, 0.9)
+        missed += not found.lower <= -1.0003 <= found.upper
+    assert missed >= too_many_misses(runs, 0.9)
+
+
+def test_a_quantile_is_never_finer_than_its_bins() -> None:
+    found = counted(plan_for("add", 5000), np.full(5000, 42.0), 1).quantile(0.5)
+    assert (found.lower, found.upper) == (30, 50)
+    assert 30 <= found.value <= 50
+    assert counted(plan_for("add", 5000), np.full(5000, 42.0), 1).median() == found
+
+
+def test_quantiles_rise() -> None:
+    values = np.random.default_rng(5).lognormal(3, 1, 20_000)
+    estimate = counted(plan_for("add", 20_000), values, 1)
+    found = [estimate.quantile(q) for q in (0.1, 0.3, 0.5, 0.7, 0.9)]
+    for one, other in pairwise(found):
+        assert one.value <= other.value
+        assert one.lower <= other.lower
+        assert one.upper <= other.upper
+
+
+@pytest.mark.parametrize("q", [0, 1, -0.5, math.nan])
+def test_what_is_no_quantile_is_refused(q: float) -> None:
+    estimate = counted(plan_for("add"), np.full(USERS, 1.5), 1)
+    with refusal("out-of-range"):
+        estimate.quantile(q)
+
+
+def test_labels_have_no_quantiles_and_neither_have_bins_with_another_cell() -> None:
+    for domain in (Categories(["a", "b"]), Categories(bins=[0, 1, 2], other=True)):
+        plan = ss.plan(users=100, shape=domain, epsilon=5, delta=1e-3)
+        estimate = aggregate_batches([["a"] * 100 if domain.bins is None else np.ones(100)], plan)
+        assert isinstance(estimate, CountEstimate)
+        with refusal("impossible-combination"):
+            estimate.median()
+
+
+def test_wide_bins_hold_every_double_and_know_zero() -> None:
+    bins = Categories(bins=WIDE_BINS)
+    some = np.array([0.0, -0.0, 5e-324, -5e-324, 1e308, -1e308, np.finfo(float).max, 100.0, np.nextafter(100, 101)])
+    codes = bins.prepare(some)
+    zero = (len(WIDE_BINS) - 1) // 2
+    assert codes[:4].tolist() == [zero] * 4
+    assert codes[4] == codes[6] == len(WIDE_BINS) - 2
+    assert codes[5] == 0
+    assert codes[8] == codes[7] + 1  # a whole 100 is the last of its bin
+    mirrored = bins.prepare(-np.array([1.0, 7.0, 100.0]))
+    assert (len(WIDE_BINS) - 2 - mirrored).tolist() == bins.prepare(np.array([1.0, 7.0, 100.0])).tolist()
+    assert (
+        bins.prepare(np.array([1e30, 3.0], dtype=np.float32)).tolist() == bins.prepare([np.float32(1e30), 3]).tolist()
+    )

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+from tests.refusals import refusal
+
+from shufflesum.domain import Categories
+from shufflesum.errors import ParameterError
+from shufflesum.explorer.question import DEFAULTS, Question
+
+
+def test_the_form_as_it_is_first_shown_is_a_question() -> None:
+    question = Question.of(DEFAULTS)
+    assert (question.users, question.shape, question.epsilon, question.error) == (50_000, (100,), 1.0, None)
+    assert question.arguments() == {"shape": (100,), "delta": 1e-6, "rounds": 1, "bounds": (0.0, 1.0)}
+
+
+def test_labels_a_shape_an_error_and_a_cap_can_be_asked_for() -> None:
+    labelled = Question.of({**DEFAULTS, "holds": "labels", "labels": " a, b ,c,"})
+    assert labelled.shape == Categories(["a", "b", "c"])
+    assert "bounds" not in labelled.arguments()
+    assert Question.of({**DEFAULTS, "holds": "labels", "labels": "1000"}).dimension == 1000
+    matrix = Question.of({**DEFAULTS, "shape": "28 x 28", "by": "error", "error": "0.5", "max_reports": "1,000"})
+    assert (matrix.shape, matrix.epsilon) == ((28, 28), None)
+    assert matrix.target_error == 784 * 0.25
+    assert matrix.arguments()["max_reports"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("users", ""),
+        ("users", "many"),
+        ("users", "0"),
+        ("users", "1.5"),
+        ("users", "nan"),
+        ("users", "1e13"),
+        ("epsilon", "a lot"),
+        ("shape", "ten"),
+        ("shape", "1000, 1001"),
+        ("shape", "0"),
+        ("holds", "words"),
+        ("by", "luck"),
+        ("max_reports", "few"),
+        ("delta", "x" * 30_000),
+    ],
+)
+def test_what_makes_no_question_is_refused_by_the_name_of_its_field(field: str, text: str) -> None:
+    with pytest.raises(ParameterError, match=field):
+        Question.of({**DEFAULTS, field: text})
+
+
+def test_an_error_must_be_positive_and_labels_be_at_least_two() -> None:
+    with refusal("out-of-range", error=ParameterError):
+        Question.of({**DEFAULTS, "by": "error", "error": "0"})
+    for labels in ("1", "alone"):
+        with refusal("out-of-range", error=ParameterError):
+            Question.of({**DEFAULTS, "holds": "labels", "labels": labels})

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import math
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.estimate.decoded import Sums, count_estimate, group_estimate, hashed_estimate, plan_of
+from tests.refusals import refusal
+
+import shufflesum as ss
+from shufflesum.domain import Ball, Box, Categories, Groups, Hashed
+from shufflesum.errors import MissingExtraError, ParameterError, PlanError
+from shufflesum.estimate import Estimate
+from shufflesum.pages import (
+    Column,
+    Table,
+    between,
+    estimate_svg,
+    estimate_table,
+    markdown,
+    number,
+    page,
+    picture,
+    plan_words,
+    require_pages,
+    statement_html,
+    stylesheet,
+    table_html,
+)
+from shufflesum.plots.names import entry_names
+from shufflesum.testing import unprotected_plan
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</style><img src=https://example.org/x.png onerror=alert(1)>",
+    "[a](https://example.org) ![b](https://example.org/b.png) <https://example.org>",
+    "\u202eright to left\u2066",
+    "&lt;already&gt; \"quoted' {{ 7 * 7 }} {% raw %}",
+    "w" * 10_000,
+]
+
+
+class Elements(HTMLParser):
+    """The tags and addresses of a page, as a browser would find them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Any:
+    held = [HOSTILE[i % len(HOSTILE)] for i in range(1000)]
+    return ss.aggregate(held, shape=Categories(HOSTILE), epsilon=1.0, delta=1e-6)
+
+
+def test_hostile_names_are_text_and_nothing_else(hostile: Any) -> None:
+    plan = hostile.plan
+    whole = page(
+        HOSTILE[1],
+        plan_words(plan)
+        + table_html(estimate_table(hostile))
+        + picture(estimate_svg(hostile, title=HOSTILE[0]), HOSTILE[1], HOSTILE[1])
+        + statement_html(plan),
+    )
+    found = Elements(whole)
+    assert found.tags <= {
+        *("html", "head", "meta", "title", "style", "body", "main", "dl", "dt", "dd", "p", "ul", "li", "strong", "h3"),
+        *("div", "table", "thead", "tbody", "tr", "th", "td", "bdi", "figure", "img", "figcaption", "em"),
+    }
+    assert [address[:26] for address in found.addresses] == ["data:image/svg+xml;base64,"]
+    assert found.handlers == []
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", whole)
+    assert "\\u202eright to left\\u2066" in found.text
+    assert HOSTILE[4] in found.text
+    assert "w" * 300 + "… (10,000 letters)" in found.text
+
+
+def test_the_twin_without_escaping_would_be_caught() -> None:
+    from markupsafe import Markup
+
+    assert "script" in Elements(page("t", Markup(HOSTILE[0]))).tags
+
+
+def test_nothing_in_the_style_asks_another_host() -> None:
+    assert not re.search(r"url\(|@import|https?:|@font-face", stylesheet())
+
+
+def test_the_style_is_inside_or_linked() -> None:
+    from markupsafe import Markup
+
+    inside, linked = page("t", Markup("b")), page("t", Markup("b"), stylesheet="/style.css")
+    assert f"<style>{stylesheet()}</style>" in inside
+    assert '<link rel="stylesheet" href="/style.css">' in linked
+    assert "<style" not in linked
+
+
+def test_a_plan_in_words_says_what_its_statement_says() -> None:
+    plan = ss.plan(users=5000, shape=3, epsilon=1.0, delta=1e-6, bounds=(0, 1))
+    words, whole = Elements(plan_words(plan)).text, Elements(statement_html(plan)).text
+    for sentence in ("guesses right with", "chosen without looking at the data", "one user, that is one row of data"):
+        assert sentence in words
+        assert sentence in whole
+    assert "from at least 5,000 users" in words
+    assert "If the shuffler and the analyzer collude" in whole
+
+
+def test_a_plan_without_a_guarantee_says_so() -> None:
+    plan = unprotected_plan(users=10, shape=2)
+    assert "no privacy guarantee" in plan_words(plan)
+    with refusal("no-guarantee", error=PlanError):
+        statement_html(plan)
+
+
+def test_means_have_names_and_intervals_rounded_outwards() -> None:
+    estimate = ss.aggregate(np.full((2000, 2), 0.5), epsilon=1.0, delta=1e-6, columns=["a", "<b>"])
+    table = estimate_table(estimate, level=0.9)
+    assert [column.title for column in table.columns] == ["Entry", "Mean", "Standard error", "90 % interval", "Sum"]
+    assert [row[0] for row in table.rows] == ["a", "<b>"]
+    lower, upper = estimate.confidence_interval(0.9)
+    shown = [float(end) for end in table.rows[0][3].split(" to ")]
+    assert shown[0] <= lower[0] <= upper[0] <= shown[1]
+    assert table.note == ""
+
+
+def test_of_many_entries_some_are_shown_and_the_note_says_how_many() -> None:
+    plan = unprotected_plan(users=200, shape=(40, 30))
+    estimate = Estimate(plan, 200, 0, np.zeros(plan.cells, dtype=np.int64))
+    table = estimate_table(estimate, most=50)
+    assert [row[0] for row in table.rows][:: len(table.rows) - 1] == ["0, 0", "39, 29"]
+    assert table.note.startswith(f"{len(table.rows)} of 1,200 entries")
+    assert len(table.rows) == 50
+
+
+def test_of_many_labels_the_largest_are_shown() -> None:
+    table = estimate_table(count_estimate(Categories(300), np.arange(300), 1000, 10), most=3)
+    assert [row[0] for row in table.rows] == ["299", "298", "297"]
+    assert "3 of 300 labels" in table.note
+
+
+def test_groups_too_small_for_a_mean_are_named() -> None:
+    domain = Groups(["few", "many"], Box.of(2, (0, 10), ["x", "y"]))
+    estimate = group_estimate(domain, Sums(np.array([0.0, 90.0]), np.array([[0.0, 0.0], [45.0, 9.0]]), 4.0, 4.0))
+    table = estimate_table(estimate)
+    assert [(row[0], row[2]) for row in table.rows] == [("few", ""), ("many", "x"), ("many", "y")]
+    assert "too few users" in table.rows[0]
+    assert table.rows[1][3] == "5.00"
+
+
+def test_words_have_no_table_and_no_picture_before_they_are_named() -> None:
+    domain = Hashed(16, 4, key=bytes(16))
+    estimate = hashed_estimate(domain, np.ones((4, 16), dtype=np.int64), 64)
+    assert "4 by 16 cells" in estimate_table(estimate).note
+    with refusal("missing-argument", error=ParameterError):
+        estimate_svg(estimate, title="t")
+    assert [row[0] for row in estimate_table(estimate.counts_of(["a", "b"])).rows] == ["a", "b"]
+
+
+def test_entries_of_layers_are_named_by_layer_and_index() -> None:
+    plan = plan_of(Ball({"w": (2, 3), "b": (2,)}, 1.0), None)
+    estimate = Estimate(plan, 100, 0, np.zeros(1, dtype=np.int64))
+    assert entry_names(estimate, [0, 5, 6, 7]) == ["w[0, 0]", "w[1, 2]", "b[0]", "b[1]"]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.67852, 0.00091, "0.67852"),
+        (12345.678, 6.5, "12,345.7"),
+        (12345.678, 650.0, "12,346"),
+        (-0.0001, 0.5, "0.00"),
+        (math.nan, 1.0, ""),
+        (3.0, 0.0, "3"),
+        (1.234e-12, 1e-14, "1.234e-12"),
+    ],
+)
+def test_numbers_have_as_many_digits_as_their_error_allows(value: float, error: float, text: str) -> None:
+    assert number(value, error) == text
+
+
+def test_an_interval_without_ends_is_anything() -> None:
+    assert between(-math.inf, math.inf, 1.0) == "anything"
+    assert between(0.1234, 0.5678, 0.1) == "0.12 to 0.57"
+
+
+def test_markdown_of_names_makes_no_links_and_no_images() -> None:
+    assert Elements(markdown(HOSTILE[2] + "\n\n- **a**")).tags == {"p", "ul", "li", "strong"}
+
+
+def test_cells_of_words_are_isolated() -> None:
+    html = table_html(Table([Column("a", words=True), Column("b")], [["שלום <b>", "1"]]))
+    assert "<bdi>שלום &lt;b&gt;</bdi>" in html
+    assert "<td>1</td>" in html
+
+
+def test_without_the_libraries_pages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with refusal("missing-extra", "shufflesum[plots]", error=MissingExtraError):
+        require_pages()

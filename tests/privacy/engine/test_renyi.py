@@ -1,0 +1,179 @@
+"""The filter against whoever chooses mechanisms in view of outcomes, by an oracle that goes through all choices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.oracles.adaptive import Choice, Used, fixed_delta, worst_delta
+from tests.refusals import refusal
+
+import shufflesum as ss
+from shufflesum.compositions import charge, dominating_pair
+from shufflesum.plans import Plan
+from shufflesum.privacy.engine.losses import GridLosses
+from shufflesum.privacy.engine.renyi import Charge, Filter, charge_of, gaussian_charge
+
+STEP = 0.125
+CHOICES: list[Choice] = [(1, 0.0), (4, 0.001), (0, 0.004)]
+
+
+def pair_of(choice: Choice) -> GridLosses:
+    """A true answer or its opposite, or everything laid open, as a pair on the grid."""
+    steps, open_chance = choice
+    if steps == 0:
+        return GridLosses(STEP, 0, np.array([1.0 - open_chance]), open_chance, 0.0)
+    truth = 1.0 / (1.0 + math.exp(-steps * STEP))
+    balanced = np.zeros(2 * steps + 1)
+    balanced[0] = balanced[-1] = (1.0 - open_chance) * truth * math.exp(-steps * STEP / 2)
+    return GridLosses(STEP, -steps, balanced, open_chance, 0.0)
+
+
+def used_up(within: Filter) -> list[Charge]:
+    return [charge_of(pair_of(choice), within) for choice in CHOICES]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.02), (1.0, 0.02), (1.5, 0.1), (3.0, 0.01)])
+def test_no_way_of_choosing_exceeds_the_budget(epsilon: float, delta: float) -> None:
+    within = Filter.of(epsilon, delta)
+    costs = used_up(within)
+
+    def allowed(used: Used) -> bool:
+        return within.admits([cost for cost, count in zip(costs, used, strict=True) for _ in range(count)])
+
+    assert allowed((1, 0, 0))
+    worst = worst_delta(CHOICES, STEP, epsilon, allowed)
+    assert 0 < worst <= delta
+
+
+def test_products_that_fit_on_every_path_are_no_filter() -> None:
+    """The twin: each path is private had it been fixed, and yet choosing among them exceeds the budget."""
+    epsilon, delta = 1.0, 0.02
+
+    def allowed(used: Used) -> bool:
+        return fixed_delta(CHOICES, STEP, epsilon, used) <= delta
+
+    assert worst_delta(CHOICES, STEP, epsilon, allowed) > 1.05 * delta
+
+
+@pytest.mark.parametrize("spoiled", ["half the moments", "open chances forgotten"])
+def test_a_filter_that_charges_too_little_would_be_found_out(spoiled: str) -> None:
+    epsilon, delta = 1.0, 0.02
+    within = Filter.of(epsilon, delta)
+    costs = used_up(within)
+    costs = [Charge(each.moment / 2, each.apart) if "half" in spoiled else Charge(each.moment, 0.0) for each in costs]
+
+    def allowed(used: Used) -> bool:
+        fits = within.admits([cost for cost, count in zip(costs, used, strict=True) for _ in range(count)])
+        return fits and sum(used) <= 40
+
+    assert worst_delta(CHOICES, STEP, epsilon, allowed) > delta
+
+
+def test_moments_are_those_of_the_pair() -> None:
+    within = Filter(1.0, 1e-3, 3.0)
+    truth = 1.0 / (1.0 + math.exp(-0.5))
+    exact = math.log(truth**3 * (1 - truth) ** -2 + (1 - truth) ** 3 * truth**-2)
+    found = charge_of(pair_of((4, 0.0)), within)
+    assert exact <= found.moment <= exact * (1 + 1e-9)
+    assert found.apart == 0
+    mu = 0.3
+    assert math.isclose(gaussian_charge(mu, 0.0, within).moment, 3.0 * mu**2, rel_tol=1e-12)
+
+
+def test_what_masses_may_lack_is_charged() -> None:
+    """A pair whose masses may be too small by a tenth costs as much as one whose masses are larger by that."""
+    within, exact = Filter(1.0, 0.1, 3.0), pair_of((4, 0.02))
+    lacking = replace(exact, error=0.1)
+    larger = replace(exact, balanced=1.1 * exact.balanced, infinite=1.1 * exact.infinite)
+    assert charge_of(lacking, within).moment >= charge_of(larger, within).moment * (1 - 1e-12)
+    assert charge_of(lacking, within).apart >= 1.1 * 0.02 + 0.1 * within.apart_limit
+
+
+def test_the_limit_turns_moments_into_delta() -> None:
+    """(r - w)+ <= r^a w^(1-a) (a-1)^(a-1)/a^a, with equality at r = w a/(a-1)."""
+    within = Filter(0.7, 1e-3, 5.0)
+    ratio = math.exp(0.7) * 5 / 4
+    bound = ratio**5 * math.exp(-4 * 0.7) * 4**4 / 5**5
+    assert math.isclose(ratio - math.exp(0.7), bound)
+    limit = math.log(0.5e-3) + 4 * 0.7 - 4 * math.log(4) + 5 * math.log(5)
+    assert limit - 1e-9 <= within.moment_limit <= limit
+
+
+def test_far_losses_are_charged_apart_where_that_is_cheaper() -> None:
+    far = GridLosses(STEP, -400, np.zeros(801), 0.0, 0.0)
+    far.balanced[400] = 1.0 - 1e-9
+    far.balanced[[0, -1]] = 1e-9 * math.exp(-25.0)  # P has 1e-9 at a loss of 50
+    within = Filter.of(1.0, 1e-4)
+    found = charge_of(far, within)
+    assert within.part_of([found]) < 1e-3
+    assert 0.9e-9 < found.apart < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0, 0.1), (1, 0), (1, 1), (math.inf, 0.1), (math.nan, 0.1), (1, 5e-324), (1e307, 0.1)]
+)
+def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
+    with refusal("out-of-range"):
+        Filter.of(epsilon, delta)
+
+
+def needed(cost: Any, delta: float, copies: int) -> float:
+    """The least epsilon, to a thousandth, of a budget that admits so many equal plans."""
+    low, high = 0.01, 100.0
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        within = Filter.of(middle, delta)
+        low, high = (low, middle) if within.admits([cost(within)] * copies) else (middle, high)
+    return high
+
+
+PLANS: dict[str, dict[str, Any]] = {
+    "labels": {"shape": ss.Categories(10), "epsilon": 0.1},
+    "labels, epsilon 2": {"shape": ss.Categories(10), "epsilon": 2.0},
+    "labels, epsilon 4": {"shape": ss.Categories(10), "epsilon": 4.0},
+    "one number": {"shape": 1, "epsilon": 1.0},
+    "one number, epsilon 4": {"shape": 1, "epsilon": 4.0},
+    "ten numbers": {"shape": 10, "epsilon": 1.0},
+    "choices": {"shape": ss.Choices(20, most=3), "epsilon": 1.0},
+    "groups": {"shape": ss.Groups(3, 1), "epsilon": 1.0},
+    "replace": {"shape": 3, "epsilon": 1.0, "mechanism": "replace"},
+    "labels, replace": {"shape": ss.Categories(5), "epsilon": 1.0, "mechanism": "replace"},
+    "words": {"shape": ss.Hashed(100, 4), "epsilon": 1.0},
+    "uniform": {"shape": 4, "epsilon": 4.0, "mechanism": "replace", "sampling": "uniform", "coordinates": 2},
+}
+
+
+def ten_plans(plan: Plan) -> tuple[float, float, float]:
+    """What a budget needs for ten equal plans at about twice their delta; what ten rounds have, above and below."""
+    delta = 21 * plan.delta
+    rounds = plan.mechanism.accounting(plan.domain.neighbours, replace(plan.guarantee, rounds=10))
+    exact = rounds.epsilon(delta)
+    return needed(lambda within: charge(plan, within), delta, 10), exact.upper, exact.lower
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "uniform"])  # which nothing is exact for
+def test_ten_equal_plans_need_at_most_a_fifth_more_than_their_exact_composition(name: str) -> None:
+    plan = ss.plan(users=5_000, delta=1e-6, **PLANS[name])
+    filtered, exact, lower = ten_plans(plan)
+    assert 0 < lower <= exact <= filtered <= 1.2 * exact
+
+
+@pytest.mark.parametrize("name", ["labels, replace", "one number", "uniform"])
+def test_what_comes_between_the_rounds_of_a_plan_finds_each_charged_by_itself(name: str) -> None:
+    """The proof goes from one result to the next; a cut, or a union bound, over all rounds at once has none there."""
+    within, rounds = Filter.of(3.0, 1e-5), 10
+    plan = ss.plan(users=2_000, delta=1e-6, rounds=rounds, **PLANS[name])
+    one = replace(plan, guarantee=replace(plan.guarantee, rounds=1))
+    pair, found, each = dominating_pair(one), charge(plan, within), charge(one, within)
+    assert found.moment == pytest.approx(rounds * each.moment, rel=1e-3)
+    assert rounds * pair.infinite <= found.apart <= rounds * each.apart
+
+
+@pytest.mark.slow
+def test_ten_rounds_in_a_ball_too() -> None:
+    filtered, exact, lower = ten_plans(ss.plan(users=2_000, shape=ss.Ball(300, 1.0), epsilon=2, delta=1e-6))
+    assert 0 < lower <= exact <= filtered <= 1.2 * exact

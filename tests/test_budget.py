@@ -1,0 +1,296 @@
+"""A budget is never exceeded and nothing is entered twice, whatever is asked of it, and in which order."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.damage import damaged_bytes
+from tests.refusals import refusal
+
+import shufflesum as ss
+from shufflesum import budget as budget_module
+from shufflesum._documents import encode_checked
+from shufflesum.budget import Budget
+from shufflesum.compositions import charge, compose
+from shufflesum.errors import FileError, PrivacyError
+from shufflesum.plans import Plan
+from shufflesum.privacy.engine.renyi import Charge, Filter, total
+from shufflesum.testing import unprotected_plan
+
+SMALL, LARGE = (ss.plan(users=500, shape=ss.Categories(3), epsilon=epsilon, delta=1e-5) for epsilon in (0.3, 0.9))
+NUMBERS = ss.plan(users=500, shape=2, epsilon=0.5, delta=1e-5)
+THRICE = ss.plan(users=500, shape=ss.Categories(3), epsilon=0.5, delta=1e-5, rounds=3)
+PLANS = (SMALL, LARGE, NUMBERS, THRICE)
+EPSILON, DELTA = 1.5, 1e-3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "budget.json"
+
+
+def within_limits(budget: Budget) -> bool:
+    limits = Filter.of(EPSILON, DELTA)
+    return limits.admits(entry.charge for entry in budget.entries) and budget.spent <= 1
+
+
+def fill(budget: Budget, plan: Plan) -> int:
+    begun = 0
+    with refusal("budget-spent", error=PrivacyError):
+        while True:
+            budget.begin(plan)
+            begun += 1
+    return begun
+
+
+def test_plans_are_entered_until_the_next_would_exceed_the_budget(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    assert (budget.spent, budget.entries, budget.closed) == (0, (), False)
+    begun = fill(budget, SMALL)
+    assert begun == fill(Budget(EPSILON, DELTA), SMALL) == len(budget.entries) >= 5
+    assert within_limits(budget)
+    assert compose([SMALL] * begun).epsilon(DELTA) <= EPSILON
+    # not much is given away either: a fifth in epsilon is less than a half in plans
+    assert compose([SMALL] * (begun + begun // 2)).epsilon(DELTA) > EPSILON
+    assert not budget.fits(SMALL)
+    assert Budget.open(path).spent == budget.spent
+
+
+def test_two_continuations_that_each_fit_exactly_are_not_both_had(path: Path) -> None:
+    """Whichever is chosen after the first result, the other does not fit any more."""
+    budget, limits = Budget.create(path, EPSILON, DELTA), Filter.of(EPSILON, DELTA)
+    ways = [charge(plan, limits) for plan in (LARGE, NUMBERS)]
+    while limits.admits([*(entry.charge for entry in budget.entries), *ways]):
+        budget.begin(SMALL)
+    assert budget.fits(LARGE)
+    assert budget.fits(NUMBERS)
+    both = Budget.open(path)
+    both.begin(LARGE)
+    with refusal("budget-spent"):
+        both.begin(NUMBERS)
+    assert within_limits(both)
+
+
+def test_a_forked_process_cannot_spend_what_is_in_memory_once_more() -> None:
+    budget = Budget(EPSILON, DELTA)
+    budget.begin(SMALL)
+    budget._process += 1  # as if another process had made it
+    with refusal("in-use", "Budget.create", error=FileError):
+        budget.begin(SMALL)
+    assert len(budget.entries) == 1
+
+
+def test_the_rounds_of_a_plan_cost_once(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    first = budget.begin(THRICE)
+    spent = budget.spent
+    assert [budget.begin(THRICE).begun for _ in range(2)] == [2, 3]
+    assert budget.spent == spent
+    assert len(budget.entries) == 1
+    assert first.plan == THRICE.id
+    assert budget.begin(THRICE).begun == 1
+    assert budget.spent == pytest.approx(2 * spent)
+
+
+def test_a_collection_is_entered_once_however_often_it_is_asked(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    entered = budget.enter(LARGE, "task 1")
+    assert budget.enter(LARGE, "task 1") == entered
+    assert Budget.open(path).enter(LARGE, "task 1") == entered
+    assert len(budget.entries) == 1
+    with refusal("other-plan", "task 1"):
+        budget.enter(SMALL, "task 1")
+    budget.enter(LARGE, "task 2")
+    assert len(budget.entries) == 2
+    budget.begin(LARGE)  # a run does not use up what a collection counts itself
+    assert [entry.collection for entry in budget.entries] == ["task 1", "task 2", None]
+
+
+def test_plans_fixed_in_advance_are_composed_exactly_and_no_other_is_taken(path: Path) -> None:
+    plans = [SMALL, LARGE, THRICE]
+    exact = compose(plans).epsilon(DELTA) + 1e-6
+    with refusal("budget-spent"):
+        Budget.create(path, exact - 0.01, DELTA, plans=plans)
+    assert not path.exists()
+    budget = Budget.create(path, exact, DELTA, plans=plans)
+    assert budget.closed
+    assert budget.spent == 1
+    for plan in (NUMBERS, replace(SMALL, guarantee=replace(SMALL.guarantee, epsilon=0.31))):
+        with refusal("budget-closed"):
+            budget.begin(plan)
+        assert not budget.fits(plan)
+    assert budget.begin(SMALL).begun == 1
+    with refusal("budget-closed"):
+        budget.begin(SMALL)
+    assert budget.enter(LARGE, "task") == budget.enter(LARGE, "task")
+    with refusal("budget-closed"):
+        budget.begin(LARGE)
+    assert [budget.begin(THRICE).begun for _ in range(3)] == [1, 2, 3]
+    with refusal("budget-closed"):
+        budget.ask(users=500, shape=2)
+    # the filter alone would not have taken them
+    chosen = Budget(exact, DELTA)
+    with refusal("budget-spent"):
+        for plan in plans:
+            chosen.begin(plan)
+
+
+def test_what_could_still_be_asked_fits_and_little_more_would(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    budget.begin(LARGE)
+    before = budget.entries
+    found = budget.ask(users=500, shape=ss.Categories(3))
+    assert budget.entries == before
+    assert budget.fits(found)
+    assert not budget.fits(ss.plan(users=500, shape=ss.Categories(3), epsilon=1.1 * found.epsilon, delta=found.delta))
+    budget.begin(found)
+    with refusal("budget-spent"):
+        budget.begin(found)
+
+
+@pytest.mark.parametrize("accountant", ["none", "paper"])
+def test_only_certified_plans_can_be_entered(accountant: str) -> None:
+    paper = {"accountant": "paper", "sampling": "uniform", "coordinates": 1}
+    plan = (
+        unprotected_plan(users=10, shape=1)
+        if accountant == "none"
+        else ss.plan(users=100_000, shape=1, epsilon=0.5, delta=1e-6, **paper)  # type: ignore[arg-type]
+    )
+    budget = Budget(EPSILON, DELTA)
+    with refusal("not-certified"):
+        budget.begin(plan)
+    assert budget.entries == ()
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-6), (-1, 1e-6), (1, 0), (1, 1), (math.inf, 0.1)])
+def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
+    with refusal("out-of-range"):
+        Budget(epsilon, delta)
+
+
+def test_a_file_is_never_begun_anew_and_never_guessed(path: Path) -> None:
+    with refusal("unreadable", "budget.json"):
+        Budget.open(path)
+    budget = Budget.create(path, EPSILON, DELTA)
+    with refusal("exists"):
+        Budget.create(path, EPSILON, DELTA)
+    path.unlink()
+    for act in (lambda: budget.begin(SMALL), lambda: budget.spent, lambda: budget.fits(SMALL)):
+        with refusal("unreadable"):
+            act()
+    assert not path.exists()
+
+
+def test_a_damaged_file_refuses_everything(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    budget.begin(SMALL)
+    whole = path.read_bytes()
+    source = random.Random(1)
+    for damaged in [*(damaged_bytes(source, whole) for _ in range(60)), b"", whole[:-1], whole + b" "]:
+        path.write_bytes(damaged)
+        for act in (lambda: budget.begin(SMALL), lambda: Budget.open(path), lambda: budget.spent):
+            with refusal(("damaged", "other-format"), error=FileError):
+                act()
+        assert path.read_bytes() == damaged
+    path.write_bytes(whole)
+    assert len(Budget.open(path).entries) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": -1.0},
+        {"order": 1.0},
+        {"entries": [{"plan": "x"}]},
+        {"closed": "no"},
+        {"more": 1},
+    ],
+)
+def test_what_no_budget_can_say_is_damage_too(path: Path, change: dict[str, Any]) -> None:
+    content = {"epsilon": EPSILON, "delta": DELTA, "order": 3.0, "closed": False, "entries": []} | change
+    path.write_text(encode_checked("shufflesum-budget-1", content))
+    with refusal("damaged"):
+        Budget.open(path)
+
+
+def test_a_disk_that_fails_enters_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched, refusal("unwritable", "No space", error=FileError):
+        patched.setattr(os, "replace", fail)
+        budget.begin(SMALL)
+    assert budget.entries == ()
+
+
+Step = tuple[int, str, int]
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["begin", "enter", "look"]), st.integers(0, 2)), max_size=25
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
+    steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Against a plain model: what was begun and entered, with the charges of all of it added up."""
+    path = tmp_path_factory.mktemp("budget") / "budget.json"
+    limits = Filter.of(EPSILON, DELTA)
+    costs = [charge(plan, limits) for plan in PLANS]
+    handles = [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
+    spent = list[Charge]()
+    rounds_left, names = dict.fromkeys(range(4), 0), dict[str, int]()
+    for number, (which, act, name) in enumerate(steps):
+        budget, plan, collection = handles[number % 2], PLANS[which], f"task {name}"
+        free = rounds_left[which] > 0 if act == "begin" else names.get(collection) == which
+        taken = act == "enter" and names.get(collection, which) != which
+        fits = limits.admits([*spent, costs[which]])
+        if act == "look":
+            assert budget.fits(plan) == fits
+            continue
+        refused = taken or not (free or fits)
+        with refusal("other-plan" if taken else "budget-spent") if refused else nullcontext():
+            budget.begin(plan) if act == "begin" else budget.enter(plan, collection)
+        if refused:
+            continue
+        if not free:
+            spent.append(costs[which])
+        if act == "begin":
+            rounds_left[which] += -1 if free else plan.rounds - 1
+        else:
+            names[collection] = which
+    entries = Budget.open(path).entries
+    assert len(entries) == len(spent)
+    assert total(entry.charge for entry in entries) == total(spent)
+    assert limits.admits(spent)
+
+
+def test_a_budget_that_forgets_a_charge_would_be_found_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: what each plan is compared with is not all that was spent."""
+    budget = Budget.create(path, EPSILON, DELTA)
+    admits = budget_module._admits
+    monkeypatch.setattr(
+        budget_module, "_admits", lambda content, cost: admits(type(content)(*_but_last(content)), cost)
+    )
+    while len(budget.entries) < 50:
+        try:
+            budget.begin(LARGE)
+        except PrivacyError:
+            break
+    assert not Filter.of(EPSILON, DELTA).admits(entry.charge for entry in budget.entries)
+
+
+def _but_last(content: Any) -> tuple[Any, ...]:
+    return content.epsilon, content.delta, content.order, content.closed, content.entries[:-1]

@@ -1,0 +1,122 @@
+"""A budget that is spent by processes that are killed, and by several at once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.forks import forked, start_forked
+from tests.refusals import refusal
+from tests.test_rounds_killed import killed_at
+
+import shufflesum as ss
+from shufflesum import _locked as locked_module
+from shufflesum import budget as budget_module
+from shufflesum._machine import replace_file
+from shufflesum.budget import Budget
+from shufflesum.errors import PrivacyError
+from shufflesum.plans import Plan
+from shufflesum.privacy.engine.renyi import Charge, Filter
+
+PLAN = Plan(ss.Categories(2), ss.AddSlots(1, 0.5), ss.Guarantee(0.5, 1e-4, 200))  # whatever it guarantees
+EPSILON, DELTA = 2.0, 1e-3
+TIMES = 40  # so often does the plan fit, by the charge below
+
+
+def cheap(_: Plan, within: Filter) -> Charge:
+    return Charge(within.moment_limit / (TIMES + 0.5), 0.0)
+
+
+def release(path: Path) -> None:
+    """What must not happen more often than was entered: something becomes public."""
+    with path.with_name("released").open("a") as file:
+        file.write("1\n")
+
+
+def released(path: Path) -> int:
+    place = path.with_name("released")
+    return len(place.read_text().split()) if place.exists() else 0
+
+
+def enter_first(path: Path, call: int) -> None:
+    vars(budget_module).update(charge=cheap)
+    budget = Budget.open(path)
+    killed_at(call)
+    budget.begin(PLAN)
+    release(path)
+
+
+def release_first(path: Path, call: int) -> None:
+    """As it must not be done."""
+    vars(budget_module).update(charge=cheap)
+    budget = Budget.open(path)
+    killed_at(call)
+    release(path)
+    budget.begin(PLAN)
+
+
+def kill_everywhere(path: Path, work: Any) -> int:
+    killed = 0
+    while (code := forked(path.with_name("log"), partial(work, path, killed))) != 0:
+        assert code == -signal.SIGKILL, path.with_name("log").read_text()
+        killed += 1
+        assert killed < 50
+    return killed
+
+
+def test_a_process_killed_at_any_step_leaves_what_it_entered_spent(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    Budget.create(path, EPSILON, DELTA)
+    assert kill_everywhere(path, enter_first) >= 8
+    # some were killed after the entry was on the disk and before anything was released
+    assert len(Budget.open(path).entries) > released(path) >= 1
+
+
+@pytest.mark.slow
+def test_a_process_that_releases_before_it_enters_is_caught_by_the_same_test(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    Budget.create(path, EPSILON, DELTA)
+    kill_everywhere(path, release_first)
+    assert len(Budget.open(path).entries) < released(path)
+
+
+def take_all(path: Path, locked: bool) -> None:
+    def slowly(*given: Any) -> None:
+        time.sleep(0.005)
+        replace_file(*given)
+
+    vars(budget_module).update(replace_file=slowly, charge=cheap)
+    if not locked:
+        vars(locked_module).update(try_lock=lambda *_: True)
+    budget = Budget.open(path)
+    try:
+        while True:
+            budget.begin(PLAN)
+            release(path)
+    except PrivacyError:
+        return
+
+
+def all_at_once(path: Path, *, locked: bool) -> int:
+    Budget.create(path, EPSILON, DELTA)
+    processes = [start_forked(path.with_name("log"), partial(take_all, path, locked)) for _ in range(3)]
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0, path.with_name("log").read_text()
+    return released(path)
+
+
+def test_processes_never_spend_the_same_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "budget.json"
+    assert all_at_once(path, locked=True) == TIMES == len(Budget.open(path).entries)
+    monkeypatch.setattr(budget_module, "charge", cheap)
+    with refusal("budget-spent"):
+        Budget.open(path).begin(PLAN)
+
+
+def test_processes_without_a_lock_would_be_caught(tmp_path: Path) -> None:
+    assert all_at_once(tmp_path / "budget.json", locked=False) > TIMES
