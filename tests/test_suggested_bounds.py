@@ -21,6 +21,7 @@ from shufflesum.bounds import TwoPlans, plan_bounds
 from shufflesum.cautions import UncertainBoundsWarning
 from shufflesum.compositions import compose
 from shufflesum.domain import Box
+from shufflesum.estimate import CountEstimate
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
 
@@ -96,6 +97,26 @@ def test_bounds_are_edges_next_to_the_bulk(name: str, bounds: tuple[float, float
 def test_nothing_but_zero_is_a_bound_of_its_own() -> None:
     lower, upper = ss.suggest_bounds(np.zeros(USERS), **GUARANTEE, source=SeededSource(4)).bounds
     assert lower == 0 < upper < 1e-20
+
+
+def test_what_lies_beyond_all_bounds_is_never_said_to_be_within() -> None:
+    values = np.repeat([1e300, -1e300, 4.0], USERS // 3)
+    with pytest.warns(UncertainBoundsWarning):
+        (column,) = ss.suggest_bounds(values, **GUARANTEE, source=SeededSource(1)).columns
+    assert (column.lower, column.upper) == (2, 5)
+    assert column.within_upper < 0.5
+    with refusal("bad-bounds"):
+        ss.suggest_bounds(values[:-1000], **GUARANTEE, source=SeededSource(1))
+
+
+def test_under_replace_what_is_said_of_users_within_is_exact_too() -> None:
+    """Users at one number, so that both ends are easy to see: the interval holds them, and is no wider than it must."""
+    plan = ss.plan(users=USERS, shape=ss.Categories(bins=[0, 1, 2, 3]), epsilon=1, delta=1e-5, mechanism="replace")
+    estimate = aggregate_batches([np.repeat([0.5, 1.5], [1000, 2000])], plan, source=SeededSource(3))
+    assert isinstance(estimate, CountEstimate)
+    found = estimate.linear([0, 1, 1], level=0.95)
+    assert found.lower <= 2 / 3 <= found.upper
+    assert found.upper - found.lower == pytest.approx(2 * 1.96 * found.standard_error, rel=0.05)
 
 
 def test_the_main_plan_has_the_bounds_and_nearly_all_of_epsilon() -> None:

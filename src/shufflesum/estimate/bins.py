@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,10 @@ from shufflesum._checks import check_choice, check_number
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.estimate.base import Floats, tail_of
 from shufflesum.estimate.nearest import nearest_counts
-from shufflesum.mechanisms import Means, Target
-from shufflesum.mechanisms.frequencies import binomial_ends
+from shufflesum.mechanisms import Target
+from shufflesum.mechanisms.coins import unlikely
+from shufflesum.mechanisms.frequencies import Frequencies
+from shufflesum.mechanisms.replace.labels import ReplaceFrequencies
 from shufflesum.plans import Plan
 
 __all__ = ["WIDE_BINS", "Binned", "Quantile", "SuggestedBounds", "check_cover"]
@@ -89,18 +90,12 @@ class Binned:
         found = self._means.combine(weights, tail, "users")
         return found.value, found.lower, found.upper
 
-    def below(self, edge: int, tail: float) -> tuple[float, float, float]:
-        """The same for all bins below an edge; where more of them are below than above, by those above it."""
-        if 2 * edge <= self.bins:
-            return self.within(0, edge, tail)
-        mean, lower, upper = self.within(edge, self.bins, tail)
-        return 1 - mean, 1 - upper, 1 - lower
-
     def quantile(self, q: float, level: float, target: Target) -> Quantile:
         """The q-quantile of these users, or of the population they were drawn from.
 
-        The interval reaches from edge to edge, and holds it with at least this probability. From the left, edges are
-        passed as long as surely fewer than q of the users are below; from the right, as long as surely q are.
+        The interval reaches from edge to edge, and holds it with at least this probability: an exact test at one edge
+        decides on either end (docs/accuracy.md). From the left, edges are passed as long as so few reports below them
+        are unlikely if the quantile is below; from the right, as long as so many are if it is not.
         """
         check_number("q", q)
         check_choice("target", target, ("users", "population"))
@@ -109,12 +104,16 @@ class Binned:
                 "out-of-range", f"q is {q}; a quantile lies strictly between 0 and 1, the median at 0.5"
             )
         tail = tail_of(level)
-        sampled = _sampled(self.users, q, tail) if target == "population" else (0.0, 0.0)
+        found, reports = self._means, np.cumsum(self.table[self.first : self.first + self.bins])
+        fewest, most = (q, q) if target == "population" else self._holders(q)
+
+        def unlikely_below(edge: int, held: float) -> tuple[bool, bool]:
+            return unlikely(*found.coins(edge, held, target), int(reports[edge - 1]), tail)
+
         low, high = 0, self.bins
-        # Only the edge next to the quantile can be passed wrongly, so that no union bound is needed.
-        while low + 1 < self.bins and self._surely(low + 1, q, tail, sampled, below=True):
+        while low + 1 < self.bins and unlikely_below(low + 1, fewest)[0]:
             low += 1
-        while high - 1 > low and self._surely(high - 1, q, tail, sampled, below=False):
+        while high - 1 > low and unlikely_below(high - 1, most)[1]:
             high -= 1
         lower, upper = _plain(self.edges[low]), _plain(self.edges[high])
         return Quantile(q, min(max(self._value(q), lower), upper), lower, upper, level, target)
@@ -130,7 +129,15 @@ class Binned:
         found = self._means
         mine = slice(self.first, self.first + self.bins)
         lowest, _ = found.interval(tail_of(max(level, _OCCUPIED), together * self.bins), "users")
-        counts = np.where(lowest[mine] > 0, found.mean[mine], 0.0)
+        occupied = lowest[mine] > 0
+        # users beyond what can be computed with are within no bounds
+        computable = np.abs([_plain(edge) for edge in self.edges]) <= _FARTHEST
+        counts = np.where(occupied & computable[:-1] & computable[1:], found.mean[mine], 0.0)
+        if occupied.any() and not counts.any():
+            raise ParameterError(
+                "bad-bounds",
+                f"values lie beyond {_FARTHEST:g} in size, and no bounds can hold them; divide them by a public number",
+            )
         if not counts.any():
             raise PrivacyError(
                 "nothing-but-noise",
@@ -149,16 +156,14 @@ class Binned:
         return SuggestedBounds(low, high, _part(part), _part(lower), _part(upper), level)
 
     @property
-    def _means(self) -> Means:
-        return self.plan.mechanism.decode(self.plan.domain, self.table, self.users)
+    def _means(self) -> Frequencies | ReplaceFrequencies:
+        found = self.plan.mechanism.decode(self.plan.domain, self.table, self.users)
+        assert isinstance(found, Frequencies | ReplaceFrequencies)  # all that labels and choices are decoded to
+        return found
 
-    def _surely(self, edge: int, q: float, tail: float, sampled: tuple[float, float], *, below: bool) -> bool:
-        """Whether surely fewer than q of the users, or of the population, are below an edge; or surely q are."""
-        mean, lower, upper = self.below(edge, tail)
-        fewer, more = sampled
-        if below:
-            return mean + _reach(upper - mean, fewer) < q - _SAME
-        return mean - _reach(mean - lower, more) >= q + _SAME
+    def _holders(self, q: float) -> tuple[float, float]:
+        """The fewest users below an edge, as a part, if the quantile is below it, and the most if it is not."""
+        return math.ceil((q - _SAME) * self.users) / self.users, (math.ceil((q + _SAME) * self.users) - 1) / self.users
 
     def _value(self, q: float) -> float:
         """By the possible counts nearest to those estimated, evenly spread over their bins."""
@@ -179,18 +184,6 @@ def check_cover(cover: float) -> None:
         raise ParameterError("out-of-range", f"cover is {cover}; it must be a part of the users, above 0 and at most 1")
 
 
-def _sampled(users: int, q: float, tail: float) -> tuple[float, float]:
-    """How far below and above q the part of so many users below the q-quantile may lie, by sampling them alone."""
-    low, high = binomial_ends(users, q, tail)
-    normal = -NormalDist().inv_cdf(max(tail, 1e-300)) * math.sqrt(q * (1 - q) / users)
-    return max(q - low / users, normal), max(high / users - q, normal)
-
-
-def _reach(noise: float, sampled: float) -> float:
-    """Two independent errors together; where only one is there, as it is."""
-    return math.hypot(noise, sampled) if sampled else noise
-
-
 def _part(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
@@ -202,6 +195,6 @@ def _plain(edge: float) -> float:
 
 
 def _bound(edge: float) -> float:
-    """An edge as a bound: 0 for what is nearly 0, and nothing beyond what can be computed with."""
+    """An edge as a bound: 0 for what is nearly 0."""
     plain = _plain(edge)
-    return 0.0 if abs(plain) <= _NEAREST else min(max(plain, -_FARTHEST), _FARTHEST)
+    return 0.0 if abs(plain) <= _NEAREST else plain

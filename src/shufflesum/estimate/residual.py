@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.estimate.base import Floats
-from shufflesum.mechanisms.frequencies import binomial_ends
+from shufflesum.mechanisms.coins import binomial_ends
 
 __all__ = ["ResidualLaw"]
 

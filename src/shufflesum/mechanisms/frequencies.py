@@ -13,11 +13,11 @@ from statistics import NormalDist
 import numpy as np
 
 from shufflesum._checks import check_choice
+from shufflesum.mechanisms.coins import Coins, binomial_ends
 from shufflesum.mechanisms.linear import Combined, reach
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
-from shufflesum.privacy.engine.laws import binomial_window
 
-__all__ = ["Frequencies", "binomial_ends"]
+__all__ = ["Frequencies"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,17 +70,27 @@ class Frequencies:
         counted = np.flatnonzero(weights)
         weight = float(weights[counted[0]]) if len(counted) else 0.0
         if target == "users" and len(counted) < len(weights) and len(counted) and (weights[counted] == weight).all():
-            many = len(counted)
-            law = (self.trials, many * self.probability) if self.in_all else (many * self.trials, self.probability)
             reports = int(self.table[counted].sum())
-            ends = sorted(weight * (reports - end) / users for end in binomial_ends(*law, tail))
-            return Combined(value, variance, *ends)
+            noise = binomial_ends(*self._noise_in(len(counted)), tail)
+            return Combined(value, variance, *sorted(weight * (reports - end) / users for end in noise))
         report = float(np.abs(apart).max())
         if target == "population":
             variance += self._spread_of(weights, value, variance)
             report = max(report, float(np.ptp(weights)) if self.in_all else float(np.abs(weights).sum()))
         off = reach(variance, report / users, tail)
         return Combined(value, variance, value - off, value + off)
+
+    def coins(self, cells: int, held: float, target: Target) -> tuple[Coins, Coins]:
+        """What makes the count of several cells, where this part of the users, or of a population, hold their labels.
+
+        One label of each user; of a population, users are drawn independently.
+        """
+        own = (round(held * self.users), 1.0) if target == "users" else (self.users, held)
+        return own, self._noise_in(cells)
+
+    def _noise_in(self, cells: int) -> Coins:
+        """The noise of several cells together."""
+        return (self.trials, cells * self.probability) if self.in_all else (cells * self.trials, self.probability)
 
     def _spread_of(self, weights: Floats, value: float, noise: float) -> float:
         """What drawing users from a population adds.
@@ -111,17 +121,3 @@ class Frequencies:
         nearest = np.clip(0.5, mean - reach, mean + reach)
         spread: Floats = np.maximum(nearest * (1 - nearest), 0) / self.users
         return spread
-
-
-def binomial_ends(trials: int, probability: float, tail: float) -> tuple[int, int]:
-    """Counts (low, high) below and above which Binomial(trials, probability) lies with at most this chance, each."""
-    if trials == 0 or probability == 0.0:
-        return 0, 0
-    odds = probability / (1.0 - probability)
-    lowest, terms, total, outside = binomial_window(trials, probability, odds, 1e-3 * max(tail, 1e-290))
-    # what the window leaves out counts on both sides
-    below = (np.cumsum(terms) + outside) / total
-    above = (np.cumsum(terms[::-1]) + outside) / total
-    low = int(np.searchsorted(below, tail, side="right"))
-    high = int(np.searchsorted(above, tail, side="right"))
-    return lowest + low, lowest + len(terms) - 1 - high

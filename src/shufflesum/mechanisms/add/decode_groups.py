@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shufflesum.mechanisms.frequencies import binomial_ends
+from shufflesum.mechanisms.coins import binomial_ends
 from shufflesum.mechanisms.mechanism import Floats, Table
 
 if TYPE_CHECKING:

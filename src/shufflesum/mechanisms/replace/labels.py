@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_choice
 from shufflesum.cells import BLANK
 from shufflesum.domain import Categories
+from shufflesum.mechanisms.coins import Coins, held_ends
 from shufflesum.mechanisms.linear import Combined, quantile, reach
 from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Table, Target
 from shufflesum.randomness import RandomSource
@@ -94,6 +95,7 @@ class ReplaceFrequencies:
 
         It varies by gamma V + (1 - gamma) gamma (w - m)^2, with m and V mean and variance of all weights, w the own:
         over users, the mean of (w - m)^2 is estimated as any other. For ends it is taken as far above as `tail` says.
+        The ends of how many of these users hold one of several labels are exact.
         """
         check_choice("target", target, ("users", "population"))
         gamma, keep = self.noise_probability, 1 - self.noise_probability
@@ -115,8 +117,30 @@ class ReplaceFrequencies:
         unsure = (
             math.sqrt((gamma * float(np.var(squares)) + apart_square) / (self.users * keep**2)) + most / self._scale
         )
+        counted = np.flatnonzero(weights)
+        if target == "users" and 0 < len(counted) < len(weights) and (weights[counted] == weights[counted[0]]).all():
+            ends = held_ends(
+                lambda held: self.coins(len(counted), held / self.users, target),
+                self.users,
+                int(self.table[counted].sum()),
+                tail,
+            )
+            lower, upper = sorted(float(weights[counted[0]]) * end / self.users for end in ends)
+            return Combined(value, variance(mean), min(lower, value), max(upper, value))
         off = reach(variance(min(mean + quantile(tail) * unsure, most)), report, tail)
         return Combined(value, variance(mean), value - off, value + off)
+
+    def coins(self, cells: int, held: float, target: Target) -> tuple[Coins, Coins]:
+        """Reports in several cells: of those who hold their labels, this part of the users, and of the others.
+
+        Of a population each user is one of them with the same chance, so that all coins are alike.
+        """
+        other = cells * self._other
+        kept = 1 - self.noise_probability + other
+        if target == "population":
+            return (self.users, other + (kept - other) * held), (0, 0.0)
+        holders = round(held * self.users)
+        return (holders, kept), (self.users - holders, other)
 
     @property
     def _other(self) -> float:
