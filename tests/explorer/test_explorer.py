@@ -26,6 +26,7 @@ from shufflesum.explorer.work import CURATOR, PAPER, error_of, near_plan, point
 from shufflesum.plans import Plan
 
 TOKEN = "a-token-of-this-test"
+PATIENCE = 60.0  # of a page, for what takes a moment where nothing else goes on
 LABELS = {**DEFAULTS, "holds": "labels", "labels": "yes, no, <script>alert(1)</script>", "users": "10000"}
 
 
@@ -64,9 +65,9 @@ def page() -> Iterator[Page]:
     few = pytest.MonkeyPatch()
     few.setattr(explorer_module, "EPSILONS", (0.5, 1.0))
     few.setattr(explorer_module, "USERS", (1_000, 10_000))
-    with listener, Explorer(_plain_card, workers=1) as explorer, Pictures() as pictures:
+    with listener, Explorer(_plain_card) as explorer, Pictures() as pictures:
         port = listener.getsockname()[1]
-        app = explorer_app(explorer, pictures, token=TOKEN, port=port)
+        app = explorer_app(explorer, pictures, token=TOKEN, port=port, patience=PATIENCE)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -106,6 +107,28 @@ def test_what_was_asked_before_is_answered_at_once(page: Page) -> None:
     page.finished(LABELS)
     page.planned({**LABELS, "epsilon": "2"})
     assert "data-again" not in page.get("", LABELS).text
+
+
+NUMBERS = {**DEFAULTS, "shape": "2", "users": "2000"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes"), [(LABELS, {"epsilon": "1.1"}), (NUMBERS, {"users": "2200"})], ids=["labels", "numbers"]
+)
+def test_what_was_asked_near_before_is_answered_in_the_first_response(
+    page: Page, asked: dict[str, str], changes: dict[str, str]
+) -> None:
+    page.planned(asked)
+    page.get("", {**asked, "rounds": "7"})  # is left for another question before it is answered
+    shown = Elements(page.get("", {**asked, **changes}).text)
+    assert "The planner is at work" not in shown.text
+    assert re.search(r"Plan [0-9a-f]{16}", shown.text)  # the card
+    assert "What taking part can reveal at most" in shown.text  # the statement
+    assert len([address for address in shown.addresses if address.startswith("data:image/svg+xml")]) == 2
+
+
+def test_what_is_near_nothing_says_at_once_that_it_is_at_work(page: Page) -> None:
+    assert "The planner is at work" in page.get("", {**DEFAULTS, "shape": "3", "users": "1234"}).text
 
 
 def test_an_acceptable_error_gives_the_least_epsilon(page: Page) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp
 from shufflesum._rounding import upwards
 from shufflesum.domain import Categories
 from shufflesum.errors import ShufflesumError
-from shufflesum.explorer.explorer import Answer, Explorer, Point
+from shufflesum.explorer.explorer import Answer, Explorer
 from shufflesum.explorer.pictures import Drawing, Pictures
 from shufflesum.explorer.question import DEFAULTS, Question
 from shufflesum.explorer.work import LINES, error_of
@@ -43,9 +44,14 @@ _HEADERS = {
 _ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-def explorer_app(explorer: Explorer, pictures: Pictures, *, token: str, port: int) -> Starlette:
+_PATIENCE = 0.8  # seconds that a page waits for what is there in a moment, before it says how far it is
+
+
+def explorer_app(
+    explorer: Explorer, pictures: Pictures, *, token: str, port: int, patience: float = _PATIENCE
+) -> Starlette:
     """The page at /TOKEN/ of this machine's port."""
-    made = _Page(explorer, pictures)
+    made = _Page(explorer, pictures, patience)
 
     async def show(request: Request) -> Response:
         form = {name: request.query_params.get(name, default) for name, default in DEFAULTS.items()}
@@ -55,7 +61,7 @@ def explorer_app(explorer: Explorer, pictures: Pictures, *, token: str, port: in
 
     async def save(request: Request) -> Response:
         try:
-            answer = explorer.ask(Question.of(dict(request.query_params)))
+            answer = await asyncio.to_thread(explorer.ask, Question.of(dict(request.query_params)))
         except ShufflesumError as error:
             return PlainTextResponse(f"{error}\n", 400)
         if answer.planned is None or answer.first:
@@ -117,33 +123,40 @@ class _Guard(BaseHTTPMiddleware):
 class _Page:
     """The page, as far as the answer to its question is known."""
 
-    def __init__(self, explorer: Explorer, pictures: Pictures) -> None:
+    def __init__(self, explorer: Explorer, pictures: Pictures, patience: float) -> None:
         self._explorer = explorer
         self._pictures = pictures
+        self._patience = patience
 
     def shown(self, form: Mapping[str, str], asked: bool) -> str:
         """The page for a form; before anything is asked, the form alone."""
         problem, found = "", None
         if asked:
             try:
-                question = Question.of(form)
-                answer = self._explorer.ask(question)
-                problem, found = answer.problem, None if answer.problem else self._answer(question, answer, form)
+                question, until = Question.of(form), time.monotonic() + self._patience
+                answer = self._explorer.ask(question, until)
+                problem, found = answer.problem, None if answer.problem else self._answer(question, answer, form, until)
             except ShufflesumError as error:
                 problem = str(error)
         body = render("explorer.html", form=form, problem=problem, answer=found)
         return page("shufflesum: what would it cost?", body, stylesheet="style.css")
 
-    def _answer(self, question: Question, answer: Answer, form: Mapping[str, str]) -> dict[str, object]:
+    def _answer(self, question: Question, answer: Answer, form: Mapping[str, str], until: float) -> dict[str, object]:
         planned = answer.planned
         labelled = isinstance(question.shape, Categories)
         error = "Error of each label’s share" if labelled else "Error of each mean"
         at = f"delta {upwards(question.delta)}"
         epsilon = "" if planned is None else f"epsilon {upwards(planned.plan.epsilon)}, "
-        pictures = [
-            self._picture(question, answer.by_epsilon, "epsilon", error, f"{question.users:,} users, {at}"),
-            self._picture(question, answer.by_users, "users", error, f"{epsilon}{at}"),
-        ]
+        sweeps = {
+            "epsilon": (answer.by_epsilon, f"{question.users:,} users, {at}"),
+            "users": (answer.by_users, f"{epsilon}{at}"),
+        }
+        pictures = []
+        for symbol, (points, subtitle) in sweeps.items():
+            here = None if planned is None else (float(getattr(planned.plan, symbol)), _each(planned.plan))
+            rows = tuple((one.line, float(getattr(one, symbol)), one.error) for one in points)
+            drawing = Drawing(rows, symbol.capitalize(), error, subtitle, here)
+            pictures.append(self._picture((question, symbol), drawing, 0.0 if planned is None else until))
         return {
             "planned": planned,
             "first": answer.first,
@@ -151,25 +164,27 @@ class _Page:
             "done": answer.done,
             "total": answer.total,
             "pictures": [drawn for drawn, _ in pictures if drawn is not None],
-            "figures": [] if planned is None else _figures(planned.plan, question.dimension, labelled),
+            "figures": [] if planned is None else _figures(planned.plan, labelled),
             "statement": None if planned is None else markdown(_below(planned.statement)),
             "query": urlencode({name: form[name] for name in DEFAULTS}),
         }
 
-    def _picture(
-        self, question: Question, points: Sequence[Point], symbol: str, error: str, subtitle: str
-    ) -> tuple[Markup | None, bool]:
-        rows = tuple((one.line, float(getattr(one, symbol)), one.error) for one in points)
-        if not any(error is not None for *_, error in rows):
+    def _picture(self, kind: Hashable, wanted: Drawing, until: float) -> tuple[Markup | None, bool]:
+        if not any(error is not None for *_, error in wanted.rows):
             return None, True
-        drawing = Drawing(rows, symbol.capitalize(), error, subtitle)
-        svg, current = self._pictures.newest((question, symbol), drawing)
-        return (picture(svg, f"{error} against {symbol}: {_in_words(points, symbol)}") if svg else None), current
+        svg, current = self._pictures.newest(kind, wanted, until)
+        return (
+            picture(svg, f"{wanted.error} against {wanted.axis.lower()}: {_in_words(wanted)}") if svg else None
+        ), current
 
 
-def _figures(plan: Plan, dimension: int, labelled: bool) -> list[tuple[str, str]]:
+def _each(plan: Plan) -> float:
+    return error_of(plan.expected_error.total, plan.dimension)
+
+
+def _figures(plan: Plan, labelled: bool) -> list[tuple[str, str]]:
     """What a reader looks for first; errors are rounded up, as everything that could be in our favour."""
-    each = error_of(plan.expected_error.total, dimension)
+    each = _each(plan)
     what = "share of a label" if labelled else "mean"
     found = [
         (upwards(plan.epsilon), "epsilon"),
@@ -188,12 +203,15 @@ def _below(statement: str) -> str:
     return statement.partition("\n")[2].replace("\n## ", "\n### ")
 
 
-def _in_words(points: Sequence[Point], symbol: str) -> str:
-    """The ends of each line, for whoever does not see it."""
-    said = []
+def _in_words(drawing: Drawing) -> str:
+    """The plan and the ends of each line, for whoever does not see it."""
+    said = [] if drawing.here is None else [_at("this plan", [drawing.here])]
     for line in LINES:
-        there = [one for one in points if one.line == line and one.error is not None]
+        there = [(x, error) for name, x, error in drawing.rows if name == line and error is not None]
         if there:
-            ends = [there[0]] if len(there) == 1 else [there[0], there[-1]]
-            said.append(f"{line} " + ", ".join(f"{upwards(e.error or 0)} at {getattr(e, symbol):,g}" for e in ends))
+            said.append(_at(line, there[:1] if len(there) == 1 else [there[0], there[-1]]))
     return "; ".join(said)
+
+
+def _at(name: str, places: Sequence[tuple[float, float]]) -> str:
+    return f"{name} " + ", ".join(f"{upwards(error)} at {x:,g}" for x, error in places)

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
+from threading import Condition
 from types import TracebackType
 from typing import Self
 
 from shufflesum.domain import Categories
 from shufflesum.errors import ShufflesumError
+from shufflesum.explorer.lane import Job, Lane
 from shufflesum.explorer.question import Question
-from shufflesum.explorer.work import CURATOR, LINES, PAPER, Card, Planned, full_plan, near_plan, point, quiet
+from shufflesum.explorer.work import (
+    FORMULAS,
+    LINES,
+    PAPER,
+    Card,
+    Planned,
+    begin,
+    begin_behind,
+    full_plan,
+    near_plan,
+    point,
+    warm_up,
+)
 from shufflesum.plans import Plan
 
 __all__ = ["EPSILONS", "USERS", "Answer", "Explorer", "Point"]
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 USERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-_WORKERS = 3  # for a first answer, a plan and a point
 _PLANS_KEPT, _POINTS_KEPT = 200, 20_000
 _NEAR = 1.5  # a factor in users, in epsilon and in error
 
@@ -58,37 +70,44 @@ class Answer:
 
 @dataclass(slots=True)
 class _Known:
-    """The plan of a question, as far as it is known."""
+    """The plan of a question, as far as it is known; `expected` while a first answer is on its way."""
 
     planned: Planned | None = None
     final: bool = False
     problem: str = ""
+    expected: bool = False
 
 
 class Explorer:
-    """Answers questions from what is known, and lets processes compute the rest: plans, and points of lines.
+    """Answers questions from what is known, and lets processes compute the rest: first answers, plans, points of lines.
 
-    Points are computed for the question that was asked last; what was computed for others is kept. Use it in a `with`
-    block.
+    Plans and points are computed for the question that was asked last; what was computed for others is kept. First
+    answers have a process of their own, ready for them: they wait for nothing. Use it in a `with` block.
     """
 
-    def __init__(self, card: Card, workers: int = _WORKERS) -> None:
+    def __init__(self, card: Card) -> None:
         self._card = card
-        self._pool = multiprocessing.get_context("spawn").Pool(workers, quiet)
-        self._lock = Lock()
+        self._changed = Condition()
         self._plans: OrderedDict[Question, _Known] = OrderedDict()
         self._points: OrderedDict[_Key, float | None] = OrderedDict()
-        self._wanted: list[tuple[Question, _Key]] = []
-        self._computing = False
-        self._closed = False
+        self._first, self._search, self._lines = Lane(begin), Lane(begin_behind), Lane(begin_behind)
+        self._first.want([Job(warm_up, (card,), _ignore, _ignore)])
 
-    def ask(self, question: Question) -> Answer:
-        """What is known now; the rest is begun."""
-        with self._lock:
+    def ask(self, question: Question, until: float = 0.0) -> Answer:
+        """What is known now; the rest is begun.
+
+        A question near one that was answered is answered at once: its first answer is waited for, but not beyond
+        `until`, a time of `time.monotonic`.
+        """
+        with self._changed:
             known = self._plans.get(question)
             if known is None:
                 known = self._begin(question)
             self._plans.move_to_end(question)
+            self._changed.wait_for(lambda: not known.expected, max(0.0, until - time.monotonic()))
+            known.expected = False  # who asks again has waited: newer questions may have taken its turn
+            if not known.final:
+                self._search.want([self._plan(question, known)])
             epsilon = known.planned.plan.epsilon if known.planned is not None else question.epsilon
             sweeps: list[list[_Key]] = [[], []]
             if epsilon is not None and not known.problem:
@@ -97,8 +116,7 @@ class Explorer:
                 sweeps = [[(question.held, line, *x) for x in sweep for line in lines] for sweep in xs]
             # Nobody waits for lines over users at an epsilon that is still looked for.
             asked = sweeps[0] + (sweeps[1] if known.final or question.epsilon is not None else [])
-            self._wanted = [(question, key) for key in _spread(asked) if key not in self._points]
-            self._next()
+            self._compute(question, [key for key in asked if key not in self._points])
             by_epsilon, by_users = (
                 tuple(Point(*key[1:], self._points[key]) for key in sweep if key in self._points) for sweep in sweeps
             )
@@ -114,19 +132,23 @@ class Explorer:
             )
 
     def _begin(self, question: Question) -> _Known:
+        """A question that is new; where it is near a known one, a first answer is on its way."""
         known = self._plans[question] = _Known()
+        near = self._near(question)
         if len(self._plans) > _PLANS_KEPT:
             self._plans.popitem(last=False)
-        near = None if isinstance(question.shape, Categories) else self._near(question)
         if near is not None:
-            self._pool.apply_async(near_plan, (question, self._card, near), callback=partial(self._first, known))
-        self._pool.apply_async(
-            full_plan,
-            (question, self._card),
-            callback=partial(self._final, known),
-            error_callback=partial(self._failed, known),
-        )
+            known.expected = True
+            if isinstance(question.shape, Categories):  # the search is as quick as any first answer
+                job = self._plan(question, known)
+            else:
+                tell = partial(self._near_found, known)
+                job = Job(near_plan, (question, self._card, near), tell, tell)
+            self._first.want([job])
         return known
+
+    def _plan(self, question: Question, known: _Known) -> Job:
+        return Job(full_plan, (question, self._card), partial(self._found, known), partial(self._failed, known))
 
     def _near(self, question: Question) -> Plan | None:
         """The plan of a question about the same collection with nearly the same users, epsilon and error."""
@@ -149,43 +171,42 @@ class Explorer:
         best = min(same, default=None, key=lambda one: one[:2])
         return best[2] if best is not None and best[0] <= math.log(_NEAR) else None
 
-    def _first(self, known: _Known, found: Planned | None) -> None:
-        with self._lock:
-            if found is not None and not known.final:
+    def _near_found(self, known: _Known, found: Planned | BaseException | None) -> None:
+        with self._changed:
+            if isinstance(found, Planned) and not known.final:
                 known.planned = found
+            self._tell(known)
 
-    def _final(self, known: _Known, found: Planned) -> None:
-        with self._lock:
+    def _found(self, known: _Known, found: Planned) -> None:
+        with self._changed:
             known.planned, known.final = found, True
+            self._tell(known)
 
     def _failed(self, known: _Known, error: BaseException) -> None:
-        with self._lock:
+        with self._changed:
             known.planned, known.final = None, True
             known.problem = str(error) if isinstance(error, ShufflesumError) else f"a mistake of ours: {error!r}"
+            self._tell(known)
 
-    def _next(self) -> None:
-        """Have the next point computed; one at a time, so that a worker is left for plans. Call it under the lock."""
-        if self._computing or self._closed:
-            return
-        while self._wanted:
-            question, key = self._wanted.pop(0)
-            if key not in self._points:
-                self._computing = True
-                self._pool.apply_async(
-                    point,
-                    (question, *key[1:]),
-                    callback=partial(self._keep, key),
-                    error_callback=partial(self._give_up, key),
-                )
-                return
+    def _tell(self, known: _Known) -> None:
+        known.expected = False
+        self._changed.notify_all()
+
+    def _compute(self, question: Question, keys: list[_Key]) -> None:
+        """Formulas at once, the planner's points beside. Call it under the lock."""
+        for key in keys:
+            if key[1] in FORMULAS:
+                self._points[key] = point(question, *key[1:])
+        self._lines.want(
+            Job(point, (question, *key[1:]), partial(self._keep, key), partial(self._give_up, key))
+            for key in _spread([key for key in keys if key[1] not in FORMULAS])
+        )
+        while len(self._points) > _POINTS_KEPT:
+            self._points.popitem(last=False)
 
     def _keep(self, key: _Key, error: float | None) -> None:
-        with self._lock:
+        with self._changed:
             self._points[key] = error
-            if len(self._points) > _POINTS_KEPT:
-                self._points.popitem(last=False)
-            self._computing = False
-            self._next()
 
     def _give_up(self, key: _Key, _: BaseException) -> None:
         self._keep(key, None)
@@ -196,15 +217,16 @@ class Explorer:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """Stop the workers, whatever they do."""
-        self._closed = True
-        self._pool.terminate()
-        self._pool.join()
+        for lane in (self._first, self._search, self._lines):
+            lane.close()
+
+
+def _ignore(_: object) -> None:
+    """Nobody waits for it."""
 
 
 def _spread(keys: list[_Key]) -> list[_Key]:
-    """What is quick first, then both ends and the middle of every line, then the rest: a picture soon has its shape."""
-    quick = [key for key in keys if key[1] in (CURATOR, PAPER)]
-    slow = [key for key in keys if key[1] not in (CURATOR, PAPER)]
+    """Both ends and the middle of every line, then the rest: a picture soon has its shape."""
     every = 3 * 2  # two mechanisms: each third point of their lines first
-    first = [key for number, key in enumerate(slow) if number % every < 2]
-    return quick + first + [key for key in slow if key not in set(first)]
+    first = [key for number, key in enumerate(keys) if number % every < 2]
+    return first + [key for key in keys if key not in set(first)]

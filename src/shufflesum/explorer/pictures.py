@@ -1,11 +1,12 @@
-"""The explorer's pictures, drawn beside the page: it shows the newest that is there, and never waits for one."""
+"""The explorer's pictures, drawn beside the page: it shows the newest that is there, and waits a moment at most."""
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
 from typing import Self
@@ -16,16 +17,21 @@ from shufflesum.plots import lines_chart, rendered_svg
 __all__ = ["Drawing", "Pictures"]
 
 _KEPT = 64
+_WARM_UP = ((LINES[0], 1.0, 1.0), (LINES[0], 2.0, 0.5))
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture of an error: rows of line, place on the axis and error, None where the line has nothing to offer."""
+    """A picture of an error: rows of line, place on the axis and error, None where the line has nothing to offer.
 
-    rows: Sequence[tuple[str, float, float | None]]
+    `here` is where the plan stands, by the same axis and its error.
+    """
+
+    rows: tuple[tuple[str, float, float | None], ...]
     axis: str
     error: str
     subtitle: str
+    here: tuple[float, float] | None = None
 
     def svg(self) -> str:
         """Drawn."""
@@ -36,43 +42,47 @@ class Drawing:
             y=self.error,
             title=f"{self.error} against {self.axis.lower()}",
             subtitle=self.subtitle,
+            here=None if self.here is None else ("this plan", *self.here),
         )
         return rendered_svg(chart)
 
 
-@dataclass(slots=True)
-class _State:
-    drawn: Drawing | None = None
-    svg: str = ""
-    busy: bool = field(default=False)
-
-
 class Pictures:
-    """The newest picture of each kind; one thread draws. Use it in a `with` block."""
+    """The pictures that were drawn last, and the newest of each kind; one thread draws. Use it in a `with` block."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._states: OrderedDict[Hashable, _State] = OrderedDict()
+        self._drawn: OrderedDict[Drawing, str] = OrderedDict()
+        self._newest: OrderedDict[Hashable, str] = OrderedDict()
+        self._busy: dict[Hashable, Future[None]] = {}
         self._thread = ThreadPoolExecutor(1)
+        self._thread.submit(Drawing(_WARM_UP, "", "", "").svg)  # the first takes seconds
 
-    def newest(self, kind: Hashable, wanted: Drawing) -> tuple[str, bool]:
-        """The last picture of this kind, empty before the first, and whether it is the one that is wanted now."""
+    def newest(self, kind: Hashable, wanted: Drawing, until: float = 0.0) -> tuple[str, bool]:
+        """The last picture of this kind, empty before the first, and whether it is the one that is wanted now.
+
+        That one is waited for, but not beyond `until`, a time of `time.monotonic`.
+        """
         with self._lock:
-            state = self._states.setdefault(kind, _State())
-            self._states.move_to_end(kind)
-            if len(self._states) > _KEPT:
-                self._states.popitem(last=False)
-            if state.drawn == wanted:
-                return state.svg, True
-            if not state.busy:
-                state.busy = True
-                self._thread.submit(self._draw, state, wanted)
-            return state.svg, False
+            if wanted not in self._drawn and kind not in self._busy:
+                self._busy[kind] = self._thread.submit(self._draw, kind, wanted)
+            drawing = self._busy.get(kind)
+        if drawing is not None:
+            wait([drawing], max(0.0, until - time.monotonic()))
+        with self._lock:
+            if wanted in self._drawn:
+                self._drawn.move_to_end(wanted)
+                return self._drawn[wanted], True
+            return self._newest.get(kind, ""), False
 
-    def _draw(self, state: _State, wanted: Drawing) -> None:
+    def _draw(self, kind: Hashable, wanted: Drawing) -> None:
         svg = wanted.svg()
         with self._lock:
-            state.drawn, state.svg, state.busy = wanted, svg, False
+            self._drawn[wanted] = self._newest[kind] = svg
+            del self._busy[kind]
+            for kept in (self._drawn, self._newest):
+                if len(kept) > _KEPT:
+                    kept.popitem(last=False)
 
     def __enter__(self) -> Self:
         """The thread starts by itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import warnings
 from collections.abc import Callable, Mapping
@@ -10,18 +11,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.explorer.question import Question
+from shufflesum.explorer.question import DEFAULTS, Question
 from shufflesum.planning import plan, plan_for_error
 from shufflesum.planning.planner import domain_of
 from shufflesum.plans import Plan
 from shufflesum.privacy.curator import curator_error
 from shufflesum.statement import statement
 
-__all__ = ["CURATOR", "LINES", "PAPER", "Card", "Planned", "error_of", "full_plan", "near_plan", "point", "quiet"]
+__all__ = [
+    "CURATOR",
+    "FORMULAS",
+    "LINES",
+    "PAPER",
+    "Card",
+    "Planned",
+    "begin",
+    "begin_behind",
+    "error_of",
+    "full_plan",
+    "near_plan",
+    "point",
+    "warm_up",
+]
 
 PAPER, CURATOR = "the paper's formula", "trusted curator"
-LINES = ("add", "replace", PAPER, CURATOR)
+FORMULAS = (PAPER, CURATOR)  # a fraction of a millisecond each; the others are searches
+LINES = ("add", "replace", *FORMULAS)
 _MARGIN, _TRIES = 1.01, 3  # a first answer's epsilon, above what the error of a near plan makes of it
+_NICE = 5
 
 
 Card = Callable[[Plan], str]
@@ -37,10 +54,22 @@ class Planned:
     statement: str
 
 
-def quiet() -> None:
-    """A worker begins: an interrupt is its parent's to handle, and notes on plans are shown on the page."""
+def begin() -> None:
+    """A process begins: an interrupt is its parent's to handle, and notes on plans are shown on the page."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
+
+
+def begin_behind() -> None:
+    """The same, for work that makes room for whatever somebody waits for."""
+    begin()
+    os.nice(_NICE)
+
+
+def warm_up(card: Card) -> None:
+    """Load, or compile, all that a first answer needs, before there is a question."""
+    for holds in ("numbers", "labels"):
+        full_plan(Question.of({**DEFAULTS, "holds": holds}), card)
 
 
 def error_of(total: float, dimension: int) -> float:

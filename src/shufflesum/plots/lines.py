@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shufflesum.plots._altair import alt
 from shufflesum.plots.key import KeyEntry, figure, plot
-from shufflesum.plots.look import BLACK, BLUE, ORANGE, RED, Rows, error_axis, point, value_axis
+from shufflesum.plots.look import BLACK, BLUE, ORANGE, PURPLE, RED, Rows, error_axis, point, value_axis
 
 __all__ = ["lines_chart"]
 
@@ -18,13 +18,29 @@ _LOOKS = (
     (BLACK, (6, 6), "cross", 2),
 )
 _MARGIN = 1.12  # of the horizontal axis, on either side
+_HERE_SIZE = 260
 
 
-def lines_chart(rows: Rows, *, lines: Sequence[str], x: str, y: str, title: str, subtitle: str) -> alt.VConcatChart:
-    """Rows of `line`, `x` and `y`; a line looks by its place in `lines` (up to four), and breaks where `y` is None."""
+def lines_chart(
+    rows: Rows,
+    *,
+    lines: Sequence[str],
+    x: str,
+    y: str,
+    title: str,
+    subtitle: str,
+    here: tuple[str, float, float] | None = None,
+) -> alt.VConcatChart:
+    """Rows of `line`, `x` and `y`; a line looks by its place in `lines` (up to four), and breaks where `y` is None.
+
+    `here` is a point of its own, with a name, where the reader stands.
+    """
     drawn = sorted(({**row} for row in rows), key=lambda row: float(row["x"]))
     values = sorted({float(row["x"]) for row in drawn})
-    ends = [values[0] / _MARGIN, values[-1] * _MARGIN]
+    if here is not None:
+        drawn.append(dict(zip(("line", "x", "y"), here, strict=True)))
+    all_values = [float(row["x"]) for row in drawn]
+    ends = [min(all_values) / _MARGIN, max(all_values) * _MARGIN]
     across = value_axis("x", x, values, alt.Scale(type="log", domain=ends, nice=False))
     up = error_axis("y", y, logarithmic=True)
     looks = [(name, *look) for name, look in zip(lines, _LOOKS, strict=False)]
@@ -34,8 +50,13 @@ def lines_chart(rows: Rows, *, lines: Sequence[str], x: str, y: str, title: str,
         stroke = alt.MarkDef("line", strokeWidth=width, color=colour, strokeDash=dash)
         layers.append(alt.Chart(mark=stroke).encode(y=up).transform_filter(mine))
         layers.append(alt.Chart(mark=point(110, color=colour, shape=shape)).encode(y=up).transform_filter(mine))
+    if here is not None:
+        mark = point(_HERE_SIZE, color=PURPLE, shape="diamond", stroke="white", strokeWidth=1.5)
+        layers.append(alt.Chart(mark=mark).encode(y=up).transform_filter(alt.datum["line"] == here[0]))
     there = {row["line"] for row in drawn if row["y"] is not None}
     entries = [
         KeyEntry(name, "line and point", colour, dash, shape) for name, colour, dash, shape, _ in looks if name in there
     ]
+    if here is not None:
+        entries.append(KeyEntry(here[0], "point", PURPLE, shape="diamond"))
     return figure(drawn, entries, [plot(layers, 340, x=across)], title, [subtitle])
