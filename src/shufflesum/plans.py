@@ -21,7 +21,7 @@ from shufflesum._documents import OtherFormatError, agree, decode_once
 from shufflesum._html import box
 from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
-from shufflesum.domain import Domain, domain_from_json
+from shufflesum.domain import Box, Domain, Groups, domain_from_json
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import Accounting, ExpectedError, Mechanism, mechanism_from_json, mechanism_to_json
 from shufflesum.privacy import Accountant, Guarantee
@@ -209,6 +209,22 @@ class Plan:
         """The same from a trusted curator with Gaussian or Laplace noise, whichever is better, at this guarantee."""
         return curator_error(self.users, self.domain.curator_weights, self.epsilon, self.delta, self.rounds)
 
+    @cached_property
+    def error_in_widths(self) -> ExpectedError:
+        """The expected error with each number in widths of its bounds; of what has no bounds as it is."""
+        return self.mechanism.expected_error(_in_widths(self.domain), self.users)
+
+    @cached_property
+    def over_curator(self) -> float:
+        """How many times a trusted curator's squared error the expected one is, each number in widths of its bounds.
+
+        In the users' units a sum over columns would be that of the widest alone, and a curator who makes it least would
+        give all others up.
+        """
+        weights = _in_widths(self.domain).curator_weights
+        theirs = curator_error(self.users, weights, self.epsilon, self.delta, self.rounds)
+        return self.error_in_widths.total / theirs
+
     @property
     def blanks(self) -> float:
         """How many of a user's reports are blank, on average over all values."""
@@ -346,3 +362,7 @@ def _finite_or_none(value: float | None) -> float | None:
 
 def _infinite_if_none(value: float | None) -> float:
     return math.inf if value is None else value
+
+
+def _in_widths(domain: Domain) -> Domain:
+    return domain.with_bounds((0.0, 1.0)) if isinstance(domain, Box | Groups) else domain

@@ -19,6 +19,7 @@ __all__ = [
     "guaranteed",
     "guessing",
     "if_they_collude",
+    "of_each",
     "reveals",
     "statement",
 ]
@@ -150,9 +151,14 @@ def bounds_in_words(domain: Domain) -> str:
     lower, upper = box.lower.tolist(), box.upper.tolist()
     if box.bounds.uniform:
         return f" Every {what} lies between {_exact(lower[0])} and {_exact(upper[0])}{columns}."
-    names = [_short(box.columns[i]) if box.columns else box.structure.describe(i) for i in range(len(lower))[:_LISTED]]
-    each = [f"{name}: {_exact(low)} to {_exact(high)}" for name, low, high in zip(names, lower, upper, strict=False)]
-    return f" Bounds of each {what}: {_and_more(each, len(lower), '; ')}."
+    each = [f"{_exact(low)} to {_exact(high)}" for low, high in zip(lower, upper, strict=True)]
+    return f" Bounds of each {what}: {of_each(box, each)}."
+
+
+def of_each(box: Box, texts: Sequence[str]) -> str:
+    """Something of each coordinate, with its name; of many the first ones."""
+    names = [_short(box.columns[i]) if box.columns else box.structure.describe(i) for i in range(len(texts))[:_LISTED]]
+    return _and_more([f"{name}: {text}" for name, text in zip(names, texts, strict=False)], len(texts), "; ")
 
 
 def _listed(names: Sequence[str], what: str) -> str:
@@ -202,6 +208,8 @@ def dishonest(plan: Plan) -> str:
     """By how much users who send what they like can move what is estimated, in words."""
     few = max(1, plan.users // 100)
     what = "an entry of the mean" if isinstance(plan.domain, Ball) else "a mean"
+    if isinstance(plan.domain, Box) and not plan.domain.bounds.uniform:
+        what = "the mean with the widest bounds"
     one, some = upwards(plan.influence(1)), upwards(plan.influence(few))
     if isinstance(plan.domain, Groups):
         what = f"the mean of a group (one of {len(plan.domain.labels):,} equally large ones)"

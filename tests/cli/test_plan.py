@@ -52,6 +52,20 @@ def test_json_is_a_plan_that_loads(command: Command, folder: Path) -> None:
     )
 
 
+def test_columns_in_other_units_are_compared_in_widths_of_their_bounds(command: Command) -> None:
+    """Else dollars would stand for all, and the curator would be one who gives the years up."""
+    target = ("plan", "--users", "5000", "--epsilon", "1", "--delta", "1e-6")
+    mixed = " ".join(command(*target, "--bounds", "age=0:120", "--bounds", "income=0:500000").out.split())
+    alike = " ".join(command(*target, "--dimension", "2").out.split())
+    times = [re.search(r"([\d.]+) times that of a curator", card) for card in (mixed, alike)]
+    assert times[0]
+    assert times[1]
+    assert times[0][1] == times[1][1]
+    errors = re.search(r"age: ([\d.]+); income: ([\d.]+); ", mixed)
+    assert errors
+    assert float(errors[2]) / float(errors[1]) == pytest.approx(500_000 / 120, rel=0.01)
+
+
 def test_the_card_says_what_matters(command: Command) -> None:
     card = command("plan", *TARGET).out
     for words in ("each sends", "guarantee", "epsilon 1.0, delta 1e-6", "per coordinate", "the paper", "collude"):

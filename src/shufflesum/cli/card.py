@@ -9,13 +9,13 @@ from rich.markup import escape
 
 from shufflesum._rounding import upwards
 from shufflesum.cli.printed import fallback
-from shufflesum.domain import Ball, Box, Categories, Choices, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Replace
 from shufflesum.mechanisms.add_slots.error import ASSUMED_LAW
 from shufflesum.planning import box_is_better, published_plan
 from shufflesum.plans import Plan
-from shufflesum.statement import bounds_in_words, collected, dishonest
+from shufflesum.statement import bounds_in_words, collected, dishonest, of_each
 
 __all__ = ["card", "sent"]
 
@@ -99,7 +99,9 @@ def _error(plan: Plan) -> list[str]:
     split = (
         f"{error.total:.4g} = {error.sampling:.3g} sampling + {error.rounding:.3g} rounding + {error.noise:.3g} noise"
     )
-    curator = f"{upwards(error.total / plan.curator_error)} times that of a curator whom everybody trusts"
+    curator = f"{upwards(plan.over_curator)} times that of a curator whom everybody trusts"
+    if not _alike(domain):
+        curator += ", each number in widths of its bounds"
     match domain:
         case Categories() | Choices():
             return [
@@ -118,7 +120,7 @@ def _error(plan: Plan) -> list[str]:
             assert isinstance(plan.mechanism, Add)
             size = math.sqrt(plan.users * float(plan.mechanism.noise_variances[-1]))
             return [
-                f"{each:.3g} per entry of a group's mean, if all groups are equally large",
+                *_each_number(plan, "per entry of a group's mean, if all groups are equally large"),
                 f"{size:.3g} users in the size of each group (standard error)",
                 f"squared, all means: {split}",
                 curator,
@@ -130,10 +132,27 @@ def _error(plan: Plan) -> list[str]:
                 curator,
             ]
     return [
-        f"{each:.3g} per coordinate (root mean square, worst data)",
+        *_each_number(plan, "per coordinate (root mean square, worst data)"),
         f"squared, all coordinates: {split}",
         curator,
     ]
+
+
+def _alike(domain: Domain) -> bool:
+    """Whether all numbers have the same bounds; else they may have different units, and one error says nothing."""
+    box = domain.box if isinstance(domain, Groups) else domain
+    return not isinstance(box, Box) or box.bounds.uniform
+
+
+def _each_number(plan: Plan, what: str) -> list[str]:
+    """The error of each number: one for all, or by name."""
+    if _alike(plan.domain):
+        return [f"{math.sqrt(plan.expected_error.total / plan.dimension):.3g} {what}"]
+    box = plan.domain.box if isinstance(plan.domain, Groups) else plan.domain
+    assert isinstance(box, Box)
+    part = math.sqrt(plan.error_in_widths.total / plan.dimension)
+    each = of_each(box, [f"{part * width:.3g}" for width in box.width.tolist()])
+    return _wrapped(f"{each}; {100 * part:.2g} % of the width of the bounds, {what}")
 
 
 def _guess(plan: Plan) -> str:

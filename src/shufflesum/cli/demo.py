@@ -76,7 +76,7 @@ def command(users: int, epsilon: float, delta: float, output: Path, service: boo
             f"squared error of the whole mean beat: {squared_error:.3g} "
             f"(expected: {plan.expected_error.total:.3g} on the worst data, less on most)"
         )
-        times = plan.expected_error.total / plan.curator_error
+        times = plan.over_curator
         console.print(
             f"a trusted curator's would be {plan.curator_error:.3g}: ours is expected {upwards(times)} times it"
         )

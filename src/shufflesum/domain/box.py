@@ -48,6 +48,10 @@ class Box:
         structure = structure_of(shape)
         return cls(structure, Bounds.of(bounds, structure, columns), columns)  # type: ignore[arg-type]  # made a tuple at construction
 
+    def with_bounds(self, bounds: BoundsLike) -> Box:
+        """Arrays of the same structure, within these bounds."""
+        return Box.of(self.structure, bounds, self.columns)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one user's array."""

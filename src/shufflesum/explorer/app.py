@@ -191,7 +191,7 @@ def _figures(plan: Plan, labelled: bool) -> list[tuple[str, str]]:
         (upwards(each), f"error of each {what}"),
         (f"{plan.reports:,}", "reports of each user"),
         (plan.mechanism.word, "mechanism"),
-        (upwards(plan.expected_error.total / plan.curator_error), "times a trusted curator's squared error"),
+        (upwards(plan.over_curator), "times a trusted curator's squared error"),
     ]
     if labelled:
         found.insert(2, (upwards(each * plan.users), "users, error of each count"))
