@@ -7,6 +7,7 @@ import os
 import random
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,45 @@ def test_a_collection_is_entered_once_however_often_it_is_asked(path: Path) -> N
     assert budget.enter(LARGE, "task 1") == entered
     assert Budget.open(path).enter(LARGE, "task 1") == entered
     assert len(budget.entries) == 1
-    with refusal("other-plan", "task 1"):
-        budget.enter(SMALL, "task 1")
+    for act in (budget.enter, lambda plan, name: budget.begin(plan, collection=name)):
+        with refusal("other-plan", "task 1"):
+            act(SMALL, "task 1")
     budget.enter(LARGE, "task 2")
     assert len(budget.entries) == 2
-    budget.begin(LARGE)  # a run does not use up what a collection counts itself
-    assert [entry.collection for entry in budget.entries] == ["task 1", "task 2", None]
+    budget.begin(LARGE)  # a run under the plan does not use up what is kept for a collection
+    assert [(entry.collection, entry.begun) for entry in budget.entries] == [("task 1", 0), ("task 2", 0), (None, 1)]
+
+
+@pytest.mark.parametrize("collection", [None, "task"])
+def test_the_same_run_costs_once_and_every_other_one_costs_again(path: Path, collection: str | None) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    if collection:
+        budget.enter(SMALL, collection)
+    for _ in range(2):  # taken up, or found finished
+        assert budget.begin(SMALL, collection=collection, run="first folder").runs == ("first folder",)
+        assert Budget.open(path).begin(SMALL, collection=collection, run="first folder").begun == 1
+    assert len(budget.entries) == 1
+    budget.begin(SMALL, collection=collection, run="second folder")
+    budget.begin(SMALL, collection=collection)  # nobody knows whose it is
+    assert [entry.runs for entry in budget.entries] == [("first folder",), ("second folder",), ()]
+    assert budget.spent == pytest.approx(3 * budget.parts[0][0])
+
+
+def test_a_store_that_counts_rounds_itself_takes_all_and_another_store_costs_again(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    budget.enter(THRICE, "task")
+    for store in ("first store", "first store", "second store", "first store"):
+        held = budget.begin(THRICE, collection="task", run=store, rounds=3)
+        assert (held.begun, held.runs) == (3, (store,))
+    assert [entry.runs for entry in budget.entries] == [("first store",), ("second store",)]
+    budget.begin(THRICE, collection="task", run="folder")  # what a store holds is not for folders
+    assert [entry.begun for entry in budget.entries] == [3, 3, 1]
+    budget.begin(THRICE, collection="task", run="third store", rounds=3)  # nor is what a folder has begun for a store
+    assert [entry.begun for entry in budget.entries] == [3, 3, 1, 3]
+    assert budget.enter(THRICE, "task") == budget.entries[0]
+    for rounds in (0, 4):
+        with refusal("out-of-range", "rounds"):
+            budget.begin(THRICE, rounds=rounds)
 
 
 def test_plans_fixed_in_advance_are_composed_exactly_and_no_other_is_taken(path: Path) -> None:
@@ -132,6 +166,11 @@ def test_plans_fixed_in_advance_are_composed_exactly_and_no_other_is_taken(path:
     with refusal("budget-closed"):
         budget.begin(SMALL)
     assert budget.enter(LARGE, "task") == budget.enter(LARGE, "task")
+    for _ in range(2):
+        assert budget.begin(LARGE, collection="task", run="store").begun == 1
+    for collection in (None, "task", "other task"):
+        with refusal("budget-closed"):
+            budget.begin(LARGE, collection=collection, run="other store")
     with refusal("budget-closed"):
         budget.begin(LARGE)
     assert [budget.begin(THRICE).begun for _ in range(3)] == [1, 2, 3]
@@ -205,12 +244,27 @@ def test_a_damaged_file_refuses_everything(path: Path) -> None:
     assert len(Budget.open(path).entries) == 1
 
 
+ENTRY = {"plan": "x", "epsilon": 1.0, "delta": 0.1, "users": 9, "rounds": 2, "begun": 1, "runs": [], "entered": ""}
+ENTRY |= {"collection": None, "moment": 0.1, "apart": 0.0}
+
+
+def test_what_the_next_test_damages_is_whole(path: Path) -> None:
+    content = {"epsilon": EPSILON, "delta": DELTA, "order": 3.0, "closed": False, "entries": [ENTRY]}
+    path.write_text(encode_checked("shufflesum-budget-1", content))
+    assert Budget.open(path).entries[0].plan == "x"
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"epsilon": -1.0},
         {"order": 1.0},
         {"entries": [{"plan": "x"}]},
+        {"entries": [ENTRY | {"begun": -1}]},
+        {"entries": [ENTRY | {"begun": 3}]},
+        {"entries": [ENTRY | {"runs": ["a", "b"]}]},
+        {"entries": [ENTRY | {"begun": 2, "runs": ["a", "a"]}]},
+        {"entries": [ENTRY | {"apart": -1e-9}]},
         {"closed": "no"},
         {"more": 1},
     ],
@@ -234,47 +288,83 @@ def test_a_disk_that_fails_enters_nothing(path: Path, monkeypatch: pytest.Monkey
     assert budget.entries == ()
 
 
-Step = tuple[int, str, int]
+@cache
+def cost_of(plan: Plan) -> Charge:
+    return charge(plan, Filter.of(EPSILON, DELTA))
+
+
+class Model:
+    """What must be: nothing is drawn that no charge covers, and as little as that is charged."""
+
+    limits = Filter.of(EPSILON, DELTA)
+
+    def __init__(self) -> None:
+        self.costs = [cost_of(plan) for plan in PLANS]
+        self.spent = list[Charge]()
+        self.tasks = dict[str, int]()  # the plan of each
+        self.left = dict[tuple[int, str | None], list[int]]()  # rounds of each entry that nobody has begun
+        self.runs = set[tuple[int, str | None, str]]()
+
+    def problem(self, which: int, collection: str | None, run: str | None, rounds: int) -> str | None:
+        """Why it must be refused; else it is noted down. No rounds: the collection is only entered."""
+        key = which, collection
+        left = self.left.get(key, [])
+        if collection is not None and self.tasks.get(collection, which) != which:
+            return "other-plan"
+        known = bool(left) if rounds == 0 else run is not None and (*key, run) in self.runs
+        room = [place for place, free in enumerate(left) if free >= rounds]
+        if not known and not room:
+            if not self.limits.admits([*self.spent, self.costs[which]]):
+                return "budget-spent"
+            self.spent.append(self.costs[which])
+            room = [len(left)]
+            self.left[key] = left = [*left, PLANS[which].rounds]
+        if not known and rounds:
+            left[room[0]] -= rounds
+            self.runs |= {(*key, run)} if run else set()
+        if collection is not None:
+            self.tasks[collection] = which
+        return None
+
+
 STEPS = st.lists(
-    st.tuples(st.integers(0, 3), st.sampled_from(["begin", "enter", "look"]), st.integers(0, 2)), max_size=25
+    st.tuples(
+        st.integers(0, 3),
+        st.sampled_from(["enter", "begin", "hold", "look"]),
+        st.sampled_from([None, "task 1", "task 2"]),
+        st.sampled_from([None, "a", "b"]),
+    ),
+    max_size=25,
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
-    steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+    steps: list[tuple[int, str, str | None, str | None]],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Against a plain model: what was begun and entered, with the charges of all of it added up."""
     path = tmp_path_factory.mktemp("budget") / "budget.json"
-    limits = Filter.of(EPSILON, DELTA)
-    costs = [charge(plan, limits) for plan in PLANS]
-    handles = [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
-    spent = list[Charge]()
-    rounds_left, names = dict.fromkeys(range(4), 0), dict[str, int]()
-    for number, (which, act, name) in enumerate(steps):
-        budget, plan, collection = handles[number % 2], PLANS[which], f"task {name}"
-        free = rounds_left[which] > 0 if act == "begin" else names.get(collection) == which
-        taken = act == "enter" and names.get(collection, which) != which
-        fits = limits.admits([*spent, costs[which]])
+    model, handles = Model(), [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
+    monkeypatch.setattr(budget_module, "charge", lambda plan, _: cost_of(plan))  # computed once
+    for number, (which, act, collection, run) in enumerate(steps):
+        budget, plan = handles[number % 2], PLANS[which]
         if act == "look":
-            assert budget.fits(plan) == fits
+            assert budget.fits(plan) == model.limits.admits([*model.spent, model.costs[which]])
             continue
-        refused = taken or not (free or fits)
-        with refusal("other-plan" if taken else "budget-spent") if refused else nullcontext():
-            budget.begin(plan) if act == "begin" else budget.enter(plan, collection)
-        if refused:
-            continue
-        if not free:
-            spent.append(costs[which])
-        if act == "begin":
-            rounds_left[which] += -1 if free else plan.rounds - 1
-        else:
-            names[collection] = which
+        name, rounds = collection or "task 3", plan.rounds if act == "hold" else 1
+        asked = (which, name, None, 0) if act == "enter" else (which, collection, run, rounds)
+        problem = model.problem(*asked)
+        with refusal(problem) if problem else nullcontext():
+            budget.enter(plan, name) if act == "enter" else budget.begin(
+                plan, collection=collection, run=run, rounds=rounds
+            )
     entries = Budget.open(path).entries
-    assert len(entries) == len(spent)
-    assert total(entry.charge for entry in entries) == total(spent)
-    assert limits.admits(spent)
+    assert total(entry.charge for entry in entries) == total(model.spent)
+    assert model.limits.admits(model.spent)
+    left = sorted(free for each in model.left.values() for free in each)
+    assert sorted(entry.rounds - entry.begun for entry in entries) == left
 
 
 def test_a_budget_that_forgets_a_charge_would_be_found_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

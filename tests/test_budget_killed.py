@@ -84,7 +84,7 @@ def test_a_process_that_releases_before_it_enters_is_caught_by_the_same_test(tmp
     assert len(Budget.open(path).entries) < released(path)
 
 
-def take_all(path: Path, locked: bool) -> None:
+def prepare(locked: bool) -> None:
     def slowly(*given: Any) -> None:
         time.sleep(0.005)
         replace_file(*given)
@@ -92,6 +92,10 @@ def take_all(path: Path, locked: bool) -> None:
     vars(budget_module).update(replace_file=slowly, charge=cheap)
     if not locked:
         vars(locked_module).update(try_lock=lambda *_: True)
+
+
+def take_all(path: Path, locked: bool, _: int) -> None:
+    prepare(locked)
     budget = Budget.open(path)
     try:
         while True:
@@ -101,9 +105,26 @@ def take_all(path: Path, locked: bool) -> None:
         return
 
 
-def all_at_once(path: Path, *, locked: bool) -> int:
+def enter_tasks(path: Path) -> None:
+    prepare(locked=True)
+    for task in range(8):
+        Budget.open(path).enter(PLAN, f"task {task}")
+
+
+def take_tasks(path: Path, locked: bool, number: int) -> None:
+    """Each task by a store of this process, and by one that all share."""
+    prepare(locked)
+    budget = Budget.open(path)
+    for task in range(8):
+        for store in (f"store of {number}", "shared store"):
+            budget.begin(PLAN, collection=f"task {task}", run=store, rounds=PLAN.rounds)
+
+
+def all_at_once(path: Path, *, locked: bool, work: Any = take_all) -> int:
     Budget.create(path, EPSILON, DELTA)
-    processes = [start_forked(path.with_name("log"), partial(take_all, path, locked)) for _ in range(3)]
+    if work is take_tasks:
+        assert forked(path.with_name("log"), partial(enter_tasks, path)) == 0
+    processes = [start_forked(path.with_name("log"), partial(work, path, locked, number)) for number in range(3)]
     for process in processes:
         process.join(60)
         assert process.exitcode == 0, path.with_name("log").read_text()
@@ -120,3 +141,20 @@ def test_processes_never_spend_the_same_rest(tmp_path: Path, monkeypatch: pytest
 
 def test_processes_without_a_lock_would_be_caught(tmp_path: Path) -> None:
     assert all_at_once(tmp_path / "budget.json", locked=False) > TIMES
+
+
+def held_by(path: Path) -> list[tuple[str | None, tuple[str, ...]]]:
+    return sorted((entry.collection, entry.runs) for entry in Budget.open(path).entries)
+
+
+def test_what_a_task_was_entered_for_is_taken_by_one_store_and_each_store_is_found_once(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    all_at_once(path, locked=True, work=take_tasks)
+    stores = ("shared store", *(f"store of {number}" for number in range(3)))
+    assert held_by(path) == [(f"task {task}", (store,)) for task in range(8) for store in stores]
+
+
+def test_stores_without_a_lock_would_be_caught(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    all_at_once(path, locked=False, work=take_tasks)
+    assert len(held_by(path)) < 8 * 4

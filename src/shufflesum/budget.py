@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import msgspec
 
-from shufflesum._checks import check_number
+from shufflesum._checks import check_number, check_size
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._locked import locked
@@ -37,9 +37,10 @@ _STEP, _TRIES = 0.93, 60  # of the search for the largest epsilon that fits
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan that was entered: what it is, what it costs, and how many of its rounds were begun by `Budget.begin`.
+    """A plan that was entered: what it is, what it costs, and how many of its rounds were begun.
 
-    `collection` names what keeps count of rounds itself, such as a task; it is None for rounds that are counted here.
+    `collection` names what it was entered for, such as a task; it is None for whoever runs the plan. `runs` names those
+    that began rounds and may go on with them: a folder of reports, a shuffler's store.
     """
 
     plan: str
@@ -48,6 +49,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: int
     rounds: int
     begun: int
+    runs: tuple[str, ...]
     collection: str | None
     moment: float
     apart: float
@@ -72,9 +74,9 @@ class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Budget:
     """(epsilon, delta) for everything that is ever asked of one population; in a file, or in this process alone.
 
-    `begin` enters one run of a plan, `enter` a collection that counts its rounds itself. Both return once the entry is
-    on the disk: whatever happens afterwards, it is spent. A file that is missing or damaged refuses everything. It must
-    not be deleted, nor an older copy put in its place.
+    `begin` is for whoever draws anything about these people, `enter` for what will be begun later, such as a task. Both
+    return once the entry is on the disk: whatever happens afterwards, it is spent. A file that is missing or damaged
+    refuses everything. It must not be deleted, nor an older copy put in its place.
     """
 
     def __init__(
@@ -156,45 +158,59 @@ class Budget:
         content = self._now()
         return not content.closed and _admits(content, charge(plan, _filter(content)))
 
-    def begin(self, plan: Plan, *, resumed: bool = False) -> Entry:
-        """Enter one run of a plan: the next round of an entry that has some left, or else the plan anew, all rounds.
+    def begin(self, plan: Plan, *, collection: str | None = None, run: str | None = None, rounds: int = 1) -> Entry:
+        """Begin rounds of a plan: of an entry that has as many left, or else of the plan entered anew, all its rounds.
 
-        A run that is only `resumed`, and draws nothing twice, goes on with one that was begun before, if any was.
+        A `run` that was begun by the same name is found again, and costs nothing: it must draw nothing twice. `rounds`
+        is how many it counts itself: one for a folder of reports, all of the plan's for a shuffler's store.
         """
+        check_size("rounds", rounds, 1, plan.rounds)
+        named = () if run is None else (run,)
 
         def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
-            own = [(place, e) for place, e in enumerate(content.entries) if (e.plan, e.collection) == (plan.id, None)]
-            for _, entry in own:
-                if resumed and entry.begun:
-                    return content, entry
-            for place, entry in own:
-                if entry.begun < entry.rounds:
-                    return _with(content, place, msgspec.structs.replace(entry, begun=entry.begun + 1))
-            return self._entered(content, plan, None, cost)
+            places = self._places(content, plan, collection)
+            for place in places:
+                if run in content.entries[place].runs:
+                    return content, content.entries[place]
+            for place in places:
+                entry = content.entries[place]
+                if entry.begun + rounds <= entry.rounds:
+                    begun, runs = entry.begun + rounds, (*entry.runs, *named)
+                    return _with(content, place, collection=collection, begun=begun, runs=runs)
+            return self._entered(content, plan, collection, rounds, named, cost)
 
         return self._change(plan, change)
 
     def enter(self, plan: Plan, collection: str) -> Entry:
-        """Enter a plan for a collection that counts its rounds itself, such as a task; once, however often it is asked.
+        """Enter a plan for a collection, such as a task, before any of its rounds; once, however often it is asked.
 
-        Another plan of the same name is refused.
+        Another plan of the same name is refused. Whoever then draws for the collection says so with `begin`.
         """
 
         def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
-            for place, entry in enumerate(content.entries):
-                if entry.collection == collection and entry.plan != plan.id:
-                    raise ReportsError(
-                        "other-plan",
-                        f"{self._name}: collection {collection!r} was entered with plan {entry.plan[:12]}, not with "
-                        f"{plan.id[:12]}; give another name",
-                    )
-                if entry.collection == collection:
-                    return content, entry
-                if content.closed and (entry.plan, entry.collection, entry.begun) == (plan.id, None, 0):
-                    return _with(content, place, msgspec.structs.replace(entry, collection=collection))
-            return self._entered(content, plan, collection, cost)
+            for place in self._places(content, plan, collection):
+                if content.entries[place].collection == collection:
+                    return content, content.entries[place]
+                return _with(content, place, collection=collection)
+            return self._entered(content, plan, collection, 0, (), cost)
 
         return self._change(plan, change)
+
+    def _places(self, content: _Content, plan: Plan, collection: str | None) -> list[int]:
+        """The entries of a plan for a collection, and then those that a list fixed in advance keeps for anybody."""
+        own, free = list[int](), list[int]()
+        for place, entry in enumerate(content.entries):
+            if collection is not None and entry.collection == collection and entry.plan != plan.id:
+                raise ReportsError(
+                    "other-plan",
+                    f"{self._name}: collection {collection!r} was entered with plan {entry.plan[:12]}, not with "
+                    f"{plan.id[:12]}; give another name",
+                )
+            if (entry.plan, entry.collection) == (plan.id, collection):
+                own.append(place)
+            elif (entry.plan, entry.collection, entry.begun) == (plan.id, None, 0):
+                free.append(place)
+        return own + free
 
     def ask(self, *, users: int, shape: Shape, delta: float | None = None, **choices: Unpack[PlanChoices]) -> Plan:
         """The plan with the largest epsilon, within some per cent, that could still be entered; nothing is spent."""
@@ -216,7 +232,13 @@ class Budget:
         raise self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more") from why
 
     def _entered(
-        self, content: _Content, plan: Plan, collection: str | None, cost: Charge | None
+        self,
+        content: _Content,
+        plan: Plan,
+        collection: str | None,
+        begun: int,
+        runs: tuple[str, ...],
+        cost: Charge | None,
     ) -> tuple[_Content, Entry]:
         if content.closed:
             raise self._refusal(
@@ -229,7 +251,7 @@ class Budget:
             raise self._refusal(
                 "budget-spent", f"plan {plan.id[:12]} (epsilon {plan.epsilon:g}, delta {plan.delta:g}) does not fit"
             )
-        entry = _entry(plan, cost, collection, 0 if collection else 1, self._clock)
+        entry = msgspec.structs.replace(_entry(plan, cost, self._clock), collection=collection, begun=begun, runs=runs)
         return msgspec.structs.replace(content, entries=(*content.entries, entry)), entry
 
     def _refusal(self, problem: Problem, what: str) -> PrivacyError:
@@ -269,13 +291,15 @@ class Budget:
         return entry
 
 
-def _entry(plan: Plan, cost: Charge, collection: str | None, begun: int, clock: Clock) -> Entry:
+def _entry(plan: Plan, cost: Charge, clock: Clock) -> Entry:
+    """A plan of which no round was begun, for anybody."""
     now = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     guarantee = plan.epsilon, plan.delta, plan.users, plan.rounds
-    return Entry(plan.id, *guarantee, begun, collection, cost.moment, cost.apart, now)
+    return Entry(plan.id, *guarantee, 0, (), None, cost.moment, cost.apart, now)
 
 
-def _with(content: _Content, place: int, entry: Entry) -> tuple[_Content, Entry]:
+def _with(content: _Content, place: int, **changes: Any) -> tuple[_Content, Entry]:
+    entry = msgspec.structs.replace(content.entries[place], **changes)
     entries = (*content.entries[:place], entry, *content.entries[place + 1 :])
     return msgspec.structs.replace(content, entries=entries), entry
 
@@ -297,7 +321,7 @@ def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -
             f"these {len(plans)} plans together have delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan "
             "with more noise, or for a larger budget",
         )
-    return tuple(_entry(plan, Charge(0.0, 0.0), None, 0, clock) for plan in plans)
+    return tuple(_entry(plan, Charge(0.0, 0.0), clock) for plan in plans)
 
 
 def _write(path: Path, content: _Content) -> None:
@@ -323,7 +347,9 @@ def _read(path: Path) -> _Content:
         content = msgspec.convert(decode_checked(data, _FORMAT), _Content)
         _filter(content)
         if not all(
-            0 <= entry.begun <= entry.rounds and min(entry.moment, entry.apart) >= 0 for entry in content.entries
+            len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
+            and min(entry.moment, entry.apart) >= 0
+            for entry in content.entries
         ):
             raise ValueError("an entry is impossible")
     except (ValueError, ShufflesumError) as error:

@@ -106,7 +106,51 @@ def test_a_task_is_entered_before_it_is_written(command: Command, budget: ss.Bud
     assert not Path("task.json").exists()
 
 
+@pytest.mark.usefixtures("plan")
+def test_randomizing_for_a_task_again_costs_again(command: Command, budget: ss.Budget) -> None:
+    command("keygen", "-o", "a")
+    make_task(command, *BUDGET)
+    sealed = (*RANDOMIZE[:4], "--task", "task.json", *BUDGET)
+    for _ in range(2):  # what the task was entered for, and the same again, found finished
+        assert command(*sealed, "-o", "reports").code == 0
+        (entry,) = budget.entries
+        assert (entry.begun, len(entry.runs)) == (1, 1)
+    assert not lacking(command(*sealed, "-o", "others").err, "[budget-spent]")
+    assert not Path("others").exists()
+    assert not Path(".others.partial").exists()
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_run_that_is_taken_up_costs_nothing_and_one_that_starts_over_costs_again(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch, restart: bool
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
+        assert command(*RANDOMIZE, "-o", "reports").code != 0
+    assert Path(".reports.partial").exists()
+    assert len(budget.entries) == 1
+    if restart:
+        assert not lacking(command(*RANDOMIZE, "-o", "reports", "--restart").err, "[budget-spent]")
+        assert not Path("reports").exists()
+    else:
+        assert command(*RANDOMIZE, "-o", "reports").code == 0
+    assert len(budget.entries) == 1
+
+
 SERVERS = {"shuffler": ("--analyzer", "http://127.0.0.1:1"), "analyzer": ("--key", "a.key")}
+
+
+def refuse_to_serve(folder: Path, arguments: list[str]) -> None:
+    refused = Program(folder / "refused", ["serve", *arguments])
+    try:
+        assert refused.wait(60) == 2
+    finally:
+        refused.kill()
+    assert '"problem": "budget-spent"' in (folder / "refused").read_text()
 
 
 @pytest.mark.servers
@@ -126,16 +170,16 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
         assert [entry.collection for entry in budget.entries] == [f"task {Task.load('task.json').id}"]
         server.kill()
         server.restart()
-        assert len(budget.entries) == 1
+        (entry,) = budget.entries
+        assert (entry.begun, len(entry.runs)) == ((1, 1) if role == "shuffler" else (0, 0))
+    arguments[-1] = f"sqlite:{folder}/other"
+    if role == "shuffler":  # a new store would not know which rounds there were
+        refuse_to_serve(folder, arguments)
+        (folder / "other").unlink()
     # another task for the same people does not fit any more
     (folder / "task.json").unlink()
     make_task(command, "--expires", "2098-01-01T00:00:00Z")
-    refused = Program(folder / "refused", ["serve", *arguments[:-1], f"sqlite:{folder}/other"])
-    try:
-        assert refused.wait(60) == 2
-    finally:
-        refused.kill()
-    assert '"problem": "budget-spent"' in (folder / "refused").read_text()
+    refuse_to_serve(folder, arguments)
     assert not (folder / "other").exists()
 
 

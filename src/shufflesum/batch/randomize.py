@@ -43,6 +43,7 @@ def randomize(
     workers: int | None = None,
     restart: bool = False,
     progress: Callable[[int], None] | None = None,
+    begin: Callable[[str], None] | None = None,
     source: RandomSource | None = None,
 ) -> Dataset:
     """Write the reports of all users into a new folder: plain ones for a plan's round, sealed ones for a task's.
@@ -50,7 +51,8 @@ def randomize(
     Either every row is randomized or an error names the first that cannot be, and there is no folder. After an
     interruption the same call keeps the parts that were finished: each has all reports of its range of users. Repeated
     after it has finished, it draws nothing and returns what is there. `progress` is called with the number of rows done
-    so far.
+    so far, `begin` with the name of the run before it draws anything: the same one where a run is taken up, or found
+    finished.
     """
     plan, kind = target.plan, target.kind
     check_shape(users.path, users.shape, plan.domain)
@@ -68,7 +70,9 @@ def randomize(
         "format": format,
         "rows_per_part": rows_per_part,
     }
+    begin = begin or (lambda _: None)
     if (finished_before := finished_reports(output, work, identity, restart=restart)) is not None:
+        begin(*finished_before.identity.contribution_ids)
         return finished_before
     with (
         StagedFolder(output, work, identity, restart=restart, noted=True) as folder,
@@ -78,6 +82,7 @@ def randomize(
             for _ in range(workers)
         ) as pool,
     ):
+        begin(*folder.identity.contribution_ids)
         finished, tables = folder.parts, dict(users.tables)
 
         def make(randomizer: Randomizer, piece: Piece) -> tuple[Piece, Any]:

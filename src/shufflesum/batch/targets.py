@@ -40,6 +40,10 @@ class Target(Protocol):
         """What randomizer and analyzer agree on."""
 
     @property
+    def task(self) -> Task | None:
+        """The task that they are sealed for, if any."""
+
+    @property
     def round_number(self) -> int:
         """The round that new reports are for; of reports that are there, their identity says it."""
 
@@ -71,6 +75,11 @@ class PlainTarget:
         """Refuse a plan under which nothing can be sent, and a round that it does not cover."""
         self.plan.check_sending()
         self.plan.check_round(self.round_number)
+
+    @property
+    def task(self) -> Task | None:
+        """None."""
+        return None
 
     @property
     def kind(self) -> ReportKind:

@@ -87,7 +87,7 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
         for title in ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open"):
             shown.add_column(title, justify="left" if title in ("day", "plan", "for") else "right")
         for number, (entry, (noise, laid_open)) in enumerate(zip(entries, parts, strict=True), start=1):
-            rounds = str(entry.rounds) if entry.collection else f"{entry.begun} of {entry.rounds}"
+            rounds = f"{entry.begun} of {entry.rounds}"
             what = "run" if entry.collection is None else escape(entry.collection[:13])
             row = (
                 str(number),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
-from shufflesum.cli.budget_option import begin_in_budget, budget_option, enter_in_budget
+from shufflesum.cli.budget_option import beginner, budget_option
 from shufflesum.cli.configured import ConfiguredCommand
 from shufflesum.cli.input_file import file_argument
 from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
@@ -25,7 +25,6 @@ from shufflesum.cli.options import (
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.tables import Dialect, Place, table_selection
-from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from shufflesum.batch.files import Dataset
@@ -105,8 +104,7 @@ def command(
     repeated = os.path.lexists(output)  # what is there is refused, unless the same work made it
     target = load_target(plan_file, task_file, round_number=round_number)
     plan = target.plan
-    if task_file is not None:
-        enter_in_budget(budget_file, Task.load(task_file))
+    begin = beginner(budget_file, plan, task=target.task)
     column = column_for(
         plan.domain, chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
     )
@@ -121,7 +119,6 @@ def command(
         from shufflesum.batch import spark
 
         with warnings_as_notes():
-            _begin(budget_file, plan, output, restart=restart)
             dataset = spark.randomize_folder(
                 users,
                 output,
@@ -135,6 +132,7 @@ def command(
                 user_column=user_column,
                 round_number=target.round_number,
                 restart=restart,
+                begin=begin,
             )
             _say(output, dataset, plan, repeated=repeated)
         return
@@ -145,8 +143,6 @@ def command(
     with warnings_as_notes(), taking_up(output, restart=restart):
         selection = table_selection(plan.domain, column=column, columns=columns)
         rows = open_users(users, header=header, user_column=user_column, array=array, dialect=dialect, **selection)
-        if task_file is None:
-            _begin(budget_file, plan, output, restart=restart)
         with progress_bar("rows", rows.rows) as progress:
             dataset = randomize(
                 rows,
@@ -159,18 +155,11 @@ def command(
                 workers=workers,
                 restart=restart,
                 progress=progress,
+                begin=begin,
             )
         note_missing_header(rows.names, rows.paths[0], header)
         note_assumed_columns(rows.names, rows.paths[0], plan.domain)
         _say(output, dataset, plan, repeated=repeated)
-
-
-def _begin(budget_file: Path | None, plan: Plan, output: Path, *, restart: bool) -> None:
-    """Enter a run under a plan: nobody else counts how often the same users are randomized, into other folders."""
-    from shufflesum.batch.files import partial_path
-
-    resumed = os.path.lexists(output) or (partial_path(output).exists() and not restart)
-    begin_in_budget(budget_file, plan, resumed=resumed)
 
 
 def _say(output: Path, dataset: Dataset, plan: Plan, *, repeated: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from shufflesum.cli import serve_analyzer
-from shufflesum.cli.budget_option import enter_in_budget
+from shufflesum.cli.budget_option import beginner, enter_in_budget
 from shufflesum.cli.configured import ConfiguredCommand
 from shufflesum.cli.server_options import clock_of, load_task, server_options
 from shufflesum.service import require_service
@@ -161,5 +161,6 @@ def shuffler(
     )
     server = ServerOptions(host, port, tls_cert, tls_key)
     task = load_task(task_file, "shuffler")
-    enter_in_budget(budget_file, task)
-    run_shuffler(task, store, options, server, clock_of(context))
+    enter_in_budget(budget_file, task)  # before a store is made
+    begin = beginner(budget_file, task.plan, task=task, rounds=task.rounds)
+    run_shuffler(task, store, options, server, clock_of(context), begin)

@@ -159,12 +159,16 @@ def test_a_store_of_another_version_is_refused(
     assert reopened.rounds().users == USERS
     reopened.close()
     # Earlier versions wrote a number, or nothing.
-    for name, columns in (("first.db", "task TEXT"), ("third.db", "task TEXT, layout INTEGER, owner TEXT")):
+    for name, columns in (
+        ("first.db", "task TEXT"),
+        ("third.db", "task TEXT, layout INTEGER, owner TEXT"),
+        ("fourth.db", "format TEXT DEFAULT 'shufflesum-store-4', task TEXT, owner TEXT"),
+    ):
         with contextlib.closing(sqlite3.connect(tmp_path / name)) as connection, connection:
             connection.execute(f"CREATE TABLE meta ({columns})")
             connection.execute("CREATE TABLE round (number INTEGER)")
             connection.execute("INSERT INTO meta (task) VALUES (?)", (place.task.id,))
-        with refusal("other-format", "shufflesum-store-4", "--store", error=WrongStoreError):
+        with refusal("other-format", "shufflesum-store-5", "--store", error=WrongStoreError):
             open_store(f"sqlite:{tmp_path / name}", place.task)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,13 @@ def randomize_folder(
     user_column: str | None = None,
     round_number: int = 1,
     restart: bool = False,
+    begin: Callable[[str], None] | None = None,
 ) -> Dataset:
     """`randomize` from a Parquet file, or a folder of such, to a new folder of reports; drawn once, written once.
 
     `columns` are names or ranges of positions such as 0:100. With `user_column`, a user with two rows is refused.
-    Repeated after it has finished, it draws nothing and returns what is there.
+    Repeated after it has finished, it draws nothing and returns what is there. `begin` is called with the name of the
+    run before it draws anything; one that was interrupted is drawn anew, under another name.
     """
     files = users_files(users)
     frame = users_of(session(master, conf), files)
@@ -104,9 +106,12 @@ def randomize_folder(
         "clip": clip,
         "missing": missing,
     }
+    begin = begin or (lambda _: None)
     if (finished_before := finished_reports(output, work, identity, restart=restart)) is not None:
+        begin(*finished_before.identity.contribution_ids)
         return finished_before
     with staged_folder(output, identity, work) as folder:
+        begin(*identity.contribution_ids)
         if user_column is not None:
             refuse_repeated_users(frame, str(users), user_column)
         drawn = randomized(chosen, plan, identity, clip=clip, missing=missing)

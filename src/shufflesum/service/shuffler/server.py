@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -271,12 +271,17 @@ def shuffler_app(task: Task, store: Store, options: ShufflerOptions, clock: Cloc
 
 
 def run_shuffler(
-    task: Task, store: str, options: ShufflerOptions, server: ServerOptions, clock: Clock = SYSTEM_CLOCK
+    task: Task,
+    store: str,
+    options: ShufflerOptions,
+    server: ServerOptions,
+    clock: Clock = SYSTEM_CLOCK,
+    begin: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..."""
+    """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..., `begin` as for `open_store`."""
     options.check(task)
     configure_logging()
-    opened = open_store(store, task)
+    opened = open_store(store, task, begin)
     try:
         opened.rounds()
     except WrongStoreError:

@@ -8,7 +8,7 @@ administrator has set it up.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shufflesum.errors import MissingExtraError, ParameterError
@@ -87,9 +87,9 @@ class PostgresStore(SqlStore):
     binary, mark = "bytea", "%s"
     owner_query = "SELECT owner FROM meta FOR SHARE"
 
-    def __init__(self, address: str, task: Task) -> None:
+    def __init__(self, address: str, task: Task, begin: Callable[[str], None] | None = None) -> None:
         check_conninfo(address)
-        super().__init__(task)
+        super().__init__(task, begin)
         self._address = address
         self._schema = f"shufflesum_{task.id[:32]}"
         self._connection: Connection | None = None
@@ -117,7 +117,8 @@ class PostgresStore(SqlStore):
             )
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
-            self._become_owner(cursor, f"schema {self._schema}")
+            name = self._become_owner(cursor, f"schema {self._schema}")
+        self._begin_as(name)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Cursor]:

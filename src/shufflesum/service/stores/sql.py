@@ -17,10 +17,11 @@ import contextlib
 import hashlib
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shufflesum.errors import ShufflesumError
 from shufflesum.service.stores.store import (
     Batch,
     NewUpload,
@@ -37,11 +38,11 @@ __all__ = ["PLACE_BYTES", "PROBE_BYTES", "Cursor", "SqlStore"]
 
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
 
-FORMAT = "shufflesum-store-4"  # one more with each change that older servers would not understand
+FORMAT = "shufflesum-store-5"  # one more with each change that older servers would not understand
 PROBE_BYTES = 1 << 14  # written beyond an upload's size to see whether one can be: pages of its tables and indexes
 PLACE_BYTES = 16  # the digest that a report is sorted by, written before it
 _KEY_BYTES = 32
-_OWNER_BYTES = 16
+_NAME_BYTES = 16  # of the store itself, and of the server that owns it
 _MAX_ARRIVALS = 1 << 16  # reports in the list of arrivals before it is sorted
 _MAX_LISTS = 8  # times as many where that fails
 _ROUND_TABLES = ("arrivals", "order_key", "reports", "tokens")
@@ -71,9 +72,10 @@ class SqlStore(abc.ABC):
     mark: str  # how a parameter is written
     owner_query: str  # who owns the store; nobody else can take it before the transaction ends
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, begin: Callable[[str], None] | None = None) -> None:
         self._task = task
-        self._owner = secrets.token_hex(_OWNER_BYTES)
+        self._begin = begin
+        self._owner = secrets.token_hex(_NAME_BYTES)
         self._mutex = threading.RLock()
         self._arrivals: _Arrivals | None = None  # None where it has to be read from the store
         self._lists = 1  # how many times _MAX_ARRIVALS may wait
@@ -290,18 +292,20 @@ class SqlStore(abc.ABC):
         with contextlib.suppress(StoreError):
             self.finish_deletion()
 
-    def _become_owner(self, cursor: Cursor, where: str) -> None:
-        """Own the store: make its tables where there are none; refuse those of another task or another version."""
+    def _become_owner(self, cursor: Cursor, where: str) -> str:
+        """Own the store, and say its name: make tables where there are none; refuse those of another task or version.
+
+        The name was drawn when the tables were made, and `_begin_as` goes before all else that is done with them.
+        """
         tables = self._table_names(cursor)
         if not tables:
-            self._make_tables(cursor)
-            return
+            return self._make_tables(cursor)
         if not {"meta", "round"} <= set(tables):
             raise WrongStoreError(
                 "other-store", f"{where} is no shuffler's store; give the shuffler a --store of its own"
             )
         made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() or ()
-        if len(made_for) != 3 or made_for[0] != FORMAT:
+        if len(made_for) != 4 or made_for[0] != FORMAT:
             raise WrongStoreError(
                 "other-format",
                 f"the store {where} was made by another version of shufflesum (this one reads {FORMAT}); let that "
@@ -314,16 +318,27 @@ class SqlStore(abc.ABC):
                 "give each task a --store of its own",
             )
         cursor.execute(f"UPDATE meta SET owner = {self.mark}", (self._owner,))
+        return str(made_for[3])
 
-    def _make_tables(self, cursor: Cursor) -> None:
-        cursor.execute("CREATE TABLE meta (format TEXT NOT NULL, task TEXT NOT NULL, owner TEXT NOT NULL)")
-        values = (FORMAT, self._task.id, self._owner)
-        cursor.execute(f"INSERT INTO meta VALUES ({self.mark}, {self.mark}, {self.mark})", values)
+    def _begin_as(self, name: str) -> None:
+        """Say the store's name to whoever adds up what is collected; what that refuses is refused here for good."""
+        if self._begin is not None:
+            try:
+                self._begin(name)
+            except ShufflesumError as error:
+                raise WrongStoreError(error.problem, str(error)) from error
+
+    def _make_tables(self, cursor: Cursor) -> str:
+        columns = ", ".join(f"{column} TEXT NOT NULL" for column in ("format", "task", "owner", "name"))
+        cursor.execute(f"CREATE TABLE meta ({columns})")
+        values = (FORMAT, self._task.id, self._owner, secrets.token_hex(_NAME_BYTES))
+        cursor.execute(f"INSERT INTO meta VALUES ({', '.join([self.mark] * len(values))})", values)
         cursor.execute(
             "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, batch_id TEXT)"
         )
         self._make_ids(cursor, "taken", 0)
         self._open_round(cursor, 1)
+        return values[-1]
 
     def _make_ids(self, cursor: Cursor, table: str, number: int) -> None:
         # PostgreSQL keeps the key's name when a table is renamed, so that each needs another.

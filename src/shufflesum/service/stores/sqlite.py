@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -41,8 +41,8 @@ class SqliteStore(SqlStore):
     binary, mark = "BLOB", "?"
     owner_query = "SELECT owner FROM meta"
 
-    def __init__(self, path: str | Path, task: Task) -> None:
-        super().__init__(task)
+    def __init__(self, path: str | Path, task: Task, begin: Callable[[str], None] | None = None) -> None:
+        super().__init__(task, begin)
         self._path = Path(path).resolve()  # one store is one lock, by whatever name
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # which file it is, once it was made
@@ -77,9 +77,10 @@ class SqliteStore(SqlStore):
         if self._file is None:
             cursor = self._connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
-            self._become_owner(cursor, str(self._path))
+            name = self._become_owner(cursor, str(self._path))
             cursor.execute("COMMIT")
             self._connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
+            self._begin_as(name)
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
         return self._connection

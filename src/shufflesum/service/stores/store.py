@@ -7,7 +7,7 @@ upload ids are remembered apart from the reports, without order.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -190,19 +190,21 @@ def decide(
     return answers
 
 
-def open_store(address: str, task: Task) -> Store:
+def open_store(address: str, task: Task, begin: Callable[[str], None] | None = None) -> Store:
     """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new.
 
-    It may be out of reach, full or in use by another server for now: then its methods say so until it is not.
+    It may be out of reach, full or in use by another server for now: then its methods say so until it is not. `begin`
+    is called with the random name that a store keeps for good, before anything is taken or released: once it is within
+    reach, and perhaps again. Where it raises, the store is refused.
     """
     path = sqlite_path(address)
     if path is not None:
         from shufflesum.service.stores.sqlite import SqliteStore
 
-        return SqliteStore(path, task)
+        return SqliteStore(path, task, begin)
     from shufflesum.service.stores.postgres import PostgresStore
 
-    return PostgresStore(address, task)
+    return PostgresStore(address, task, begin)
 
 
 def sqlite_path(address: str) -> str | None:
