@@ -109,10 +109,11 @@ def test_folders_repeated_are_left_as_they_are_and_hold_rows_without_statistics(
     parquet.write_table(
         pa.table({f"c{number}": rows[:, number] for number in range(DIMENSION)}), tmp_path / "users" / "a.parquet"
     )
-    made = []
+    made, begun = [], list[str]()
     for _ in range(2):
         with pytest.warns(UserWarning, match=r"none\.parquet"):
-            reports = spark.randomize_folder(tmp_path / "users", tmp_path / "reports", PLAN)
+            reports = spark.randomize_folder(tmp_path / "users", tmp_path / "reports", PLAN, begin=begun.append)
+        assert begun == list(reports.identity.contribution_ids) * len(begun)  # by its name, before it is drawn
         made.append((reports.identity, spark.shuffle_folder(tmp_path / "reports", tmp_path / "shuffled").identity))
     assert made[0] == made[1]
     with pytest.warns(UserWarning, match=r"none\.parquet"), refusal("exists", error=FileError):

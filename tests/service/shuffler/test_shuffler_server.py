@@ -366,7 +366,8 @@ def test_options_come_from_the_environment_too(tmp_path: Path, monkeypatch: pyte
     given: list[Any] = []
     monkeypatch.setattr(shuffler_module, "run_shuffler", lambda *all_of_it: given.extend(all_of_it))
     command.main(["shuffler"], standalone_mode=False)
-    task, store, options, server, _ = given
+    task, store, options, server, _, begin = given
+    assert begin is None
     assert (task.id, store) == (deployment.task.id, values["STORE"])
     assert options.analyzer.url == "https://analyzer.example.org"
     assert valid_secrets(options.analyzer.secret) == (deployment.secret,)
