@@ -25,10 +25,11 @@ myst_enable_extensions = ["colon_fence"]
 # Tutorials are executed anew in each build; an error in one of them is an error of the build.
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 150
+nb_execution_timeout = 600  # seconds of a busy machine; a cell takes a few of a quiet one
 nb_execution_in_temp = False
 nb_execution_show_tb = True
 
+autodoc_mock_imports = ["flwr"]  # its pins are tight, so it is not here
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -36,6 +37,9 @@ autodoc_default_options = {"members": True, "inherited-members": "object, BaseEx
 python_maximum_signature_line_length = 88
 # An object has several names, as shufflesum.Ball and shufflesum.domain.Ball: an annotation may link to any of them.
 suppress_warnings = ["ref.python"]
+smartquotes = False  # options begin with two hyphens
+nb_render_markdown_format = "gfm"
+highlight_language = "text"  # indented blocks are formulas
 default_role = "code"
 
 _CODE = re.compile(r"(`[^`]+`)")
@@ -51,8 +55,18 @@ def _plain(*arguments: Any) -> None:
 
 
 def _plain_help(app: object, ctx: object, lines: list[str]) -> None:
-    """The same for help texts; the lines between are reStructuredText already."""
-    lines[:] = [line if line.lstrip().startswith((".. ", ":")) else line.replace("*", r"\*") for line in lines]
+    """The same for help texts, with examples as commands; the lines between are reStructuredText already."""
+    shown: list[str] = []
+    for line in lines:
+        if line.startswith("| Example: "):
+            shown += [".. code-block:: sh", "", f"   {line.removeprefix('| Example: ')}"]
+        elif line.startswith("| "):
+            shown.append(f"   {line[2:].strip()}")
+        elif line.lstrip().startswith((".. ", ":", "**Required**")):
+            shown.append(line)
+        else:
+            shown.append(line.replace("*", r"\*"))
+    lines[:] = shown
 
 
 def setup(app: Any) -> None:

@@ -299,7 +299,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-
 
 
 def test_the_ids_on_the_page_are_those_of_its_examples() -> None:
-    examples = re.findall(r"```\n(\{.*\})\n```\n\nand has the id `([0-9a-f]{64})`", PAGE)
+    examples = re.findall(r"```json\n(\{.*\})\n```\n\nand has the id `([0-9a-f]{64})`", PAGE)
     assert len(examples) == 2
     for text, identity in examples:
         assert hashlib.sha256(text.encode()).hexdigest() == identity

@@ -130,5 +130,6 @@ def test_figures_name_what_a_user_would_send() -> None:
     told = found(tried)
     assert f"{tried.plan.reports:,} reports" in told["a user would send"]
     assert told["error observed"].endswith("tried once")
+    assert f"\nerror observed: {told['error observed']}\n" in str(tried)
     alone = simulate(ss.plan(users=500, shape=2, epsilon=4.0, delta=1e-3, one_process=True), repeats=1)
     assert "nothing" in found(alone)["a user would send"]

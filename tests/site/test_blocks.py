@@ -17,17 +17,21 @@ from pathlib import Path
 
 import click
 import pytest
+from markdown_it import MarkdownIt
 
 from shufflesum.cli import _group
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)]
-FENCE = re.compile(
-    r"(?:^ *<!-- (?P<said>(?:not run|run by): [^>]+?) -->\n)?^ *```(?P<language>\S.*)\n(?P<code>(?:.*\n)*?) *```$", re.M
-)
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *(ROOT / folder / "README.md" for folder in ("examples", "clients/browser")),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
+]
+SAYS = re.compile(r"<!-- (?:(?P<language>\w+) )?(?P<said>(?:not run|run by): [^>]+?) -->")
+FORMULAS = {"accuracy.md", "privacy.md", "privacy-ball.md"}  # indented, and read by nobody but people
 NO_CODE = {"text", "json", "{eval-rst}", "{toctree}", "{include} ../../clients/browser/README.md"}
 CELL = "{code-cell} python"
-COMMANDS = {"sh", "console"}
+COMMANDS = {"sh"}  # `console` is a conversation, with what is printed
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,23 @@ class Block:
 
 
 def blocks(page: Path, text: str) -> list[Block]:
-    whole_page = dict(re.findall(r"^<!-- (\w+) ((?:not run|run by): [^>]+?) -->$", text, flags=re.MULTILINE))
-    return [
-        Block(page, found["language"], found["code"], found["said"] or whole_page.get(found["language"]))
-        for found in FENCE.finditer(text)
-        if found["language"] not in NO_CODE
-    ]
+    """What Markdown shows as code, fenced in whatever way or indented, with what is said of it."""
+    found: list[Block] = []
+    whole_page: dict[str, str] = {}
+    above: str | None = None
+    for token in MarkdownIt().parse(text):
+        if token.type == "code_block" and page.name in FORMULAS:
+            continue
+        if token.type == "html_block" and (says := SAYS.match(token.content.strip())):
+            if says["language"]:
+                whole_page[says["language"]] = says["said"]
+            else:
+                above = says["said"]
+            continue
+        if token.type in {"fence", "code_block"} and (language := token.info.strip()) not in NO_CODE:
+            found.append(Block(page, language, token.content, above or whole_page.get(language)))
+        above = None
+    return found
 
 
 ALL = [block for page in PAGES for block in blocks(page, page.read_text())]
@@ -60,7 +75,8 @@ def unexplained(found: list[Block]) -> list[str]:
 
 
 def test_every_block_is_run_or_says_why_not() -> None:
-    assert len(ALL) > 60
+    assert len(ALL) > 100
+    assert {page for page in PAGES if "```" in page.read_text()} >= {block.page for block in ALL}
     assert unexplained(ALL) == []
     for block in ALL:
         said = block.said or ""
@@ -70,11 +86,25 @@ def test_every_block_is_run_or_says_why_not() -> None:
             assert len(said.removeprefix("not run: ")) > 15, f"{block.page.name}: {said}: why?"
 
 
-def test_a_block_that_nothing_runs_is_found() -> None:
+@pytest.mark.parametrize(
+    "block", ["```js\nf()\n```", "```\nf()\n```", "~~~js\nf()\n~~~", "- a\n\n  ```js\n  f()\n  ```", "    f()"]
+)
+def test_a_block_that_nothing_runs_is_found(block: str) -> None:
     page = ROOT / "README.md"
-    assert unexplained(blocks(page, "```js\nf()\n```\n"))
-    assert not unexplained(blocks(page, "<!-- not run: it needs a browser -->\n```js\nf()\n```\n"))
+    assert unexplained(blocks(page, f"Text.\n\n{block}\n"))
+    assert unexplained(blocks(page, f"<!-- not run: it needs a browser -->\n\nText.\n\n{block}\n"))
+    assert not unexplained(blocks(page, f"<!-- not run: it needs a browser -->\n\n{block}\n".replace("- a\n\n", "")))
+
+
+def test_a_reason_for_a_language_holds_for_the_page() -> None:
+    page = ROOT / "README.md"
     assert not unexplained(blocks(page, "<!-- js not run: it needs a browser -->\n\n```js\nf()\n```\n"))
+
+
+def test_cells_stand_on_pages_that_the_build_executes_and_none_is_left_out() -> None:
+    for page in {block.page for block in ALL if block.language == CELL}:
+        assert page.read_text().startswith("---\nfile_format: mystnb\n"), page
+    assert [block for block in ALL if block.language == CELL and "skip-execution" in block.code] == []
 
 
 def pages_with(languages: set[str]) -> list[str]:
@@ -102,10 +132,14 @@ def test_commands_run_as_they_stand(page: str, tmp_path: Path) -> None:
     for block in ALL:
         if block.page != ROOT / page or block.said:
             continue
-        command = ["bash", "-e", "-c", block.code] if block.language in COMMANDS else [sys.executable, "-c", block.code]
-        code = [*command[:-1], re.sub(r"^\$ ", "", command[-1], flags=re.MULTILINE)]
+        shell = ["bash", "-e", "-c"] if block.language in COMMANDS else [sys.executable, "-c"]
         done = subprocess.run(
-            code, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+            [*shell, block.code],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"{block.code}\n{done.stdout}{done.stderr}"
 

@@ -55,8 +55,8 @@ def command(
     interrupted goes on where it was when the same command is given again, and one that has finished is not done again.
 
     \b
-    Examples: shufflesum shuffle reports -o shuffled --memory 2GB
-              shufflesum shuffle hospital-a hospital-b hospital-c -o shuffled
+    Example: shufflesum shuffle reports -o shuffled --memory 2GB
+             shufflesum shuffle hospital-a hospital-b hospital-c -o shuffled
     """
     check_engine(engine, master, conf)
     finished = os.path.lexists(output)  # what is there is refused, unless it is this batch, shuffled

@@ -59,6 +59,12 @@ class Simulation:
     held_each: _Floats
     """The part of each entry's intervals that held."""
 
+    def __str__(self) -> str:
+        """What came out, a line for each figure."""
+        from shufflesum.simulation.words import found  # which knows simulations
+
+        return "\n".join(f"{name}: {said}" for name, said in found(self).items())
+
     @property
     def coverage(self) -> float:
         """The part of the intervals that held the truth; it should be at least the level."""
