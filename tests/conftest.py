@@ -55,7 +55,7 @@ TIERS = {
 }
 """What takes long, or starts servers, Spark (an example does), a browser, processes or commands; all else is quick."""
 
-QUICK_SECONDS = 5.0
+QUICK_SECONDS = 3.0
 
 
 @pytest.fixture(params=["compiled", pytest.param("uncompiled", marks=pytest.mark.slow)])
@@ -73,6 +73,12 @@ def tiers_of(path: Path) -> tuple[str, ...]:
     """By folder and module, so that no new test of theirs is forgotten."""
     tests = Path(__file__).parent
     return tuple(tier for tier, places in TIERS.items() if any(path.is_relative_to(tests / place) for place in places))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules of tiers that `-m` leaves out are not even imported: what they import takes longer than many tests."""
+    chosen: str = config.option.markexpr
+    return True if any(f"not {tier}" in chosen for tier in tiers_of(collection_path)) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

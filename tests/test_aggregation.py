@@ -57,6 +57,7 @@ def test_seeded_runs_repeat_and_default_runs_do_not(crowd: Any) -> None:
     assert run() != run()
 
 
+@pytest.mark.long
 def test_structures_are_aggregated_by_name() -> None:
     rng = np.random.default_rng(2)
     half = rng.random((3000, 2, 2)) / 2
@@ -166,6 +167,7 @@ def test_a_shape_that_does_not_fit_the_arrays_is_refused() -> None:
         ss.aggregate(np.zeros((3000, 3)), epsilon=1.0, delta=1e-6, shape=4)
 
 
+@pytest.mark.long
 def test_a_plan_made_before_takes_the_place_of_all_that_it_fixes(crowd: Any) -> None:
     plan = ss.plan(users=3000, shape=(2, 3), epsilon=1.0, delta=1e-6, rounds=2)
     estimate = ss.aggregate(crowd, plan=plan, round_number=2, source=SeededSource(1))

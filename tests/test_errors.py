@@ -67,6 +67,7 @@ def made_in_the_code() -> list[tuple[str, ast.Call]]:
     ]
 
 
+@pytest.mark.long
 def test_every_error_is_made_with_a_problem_and_a_message() -> None:
     made = made_in_the_code()
     assert len(made) > 100

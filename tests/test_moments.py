@@ -39,6 +39,7 @@ def missed(plan: Plan, runs: int, level: float, asked: float | None = None, targ
     return count, runs * len(SIX_LAWS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["add", "replace"])
 def test_intervals_of_variances_hold_on_six_laws(mechanism: str) -> None:
     count, trials = missed(plan_of(mechanism=mechanism), 15, 0.9)

@@ -23,6 +23,7 @@ def arrays() -> np.ndarray:
     return np.random.default_rng(0).random((50_000, 100), dtype=np.float32)
 
 
+@pytest.mark.long
 def test_the_five_lines_of_the_example_run(arrays: np.ndarray) -> None:
     plan = ss.plan(users=50_000, shape=100, epsilon=1.0, delta=1e-6, bounds=(0.0, 1.0))
     reports = ss.Randomizer(plan).randomize(arrays)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_every_python_block_runs_and_the_first_prints_what_is_shown(capsys) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.long
+def test_every_python_block_runs_and_the_first_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     text = README.read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert len(blocks) >= 2

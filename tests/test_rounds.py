@@ -90,6 +90,7 @@ def test_a_round_that_may_be_on_the_disk_is_spent(path: Path, monkeypatch: pytes
     assert rounds.begin() == 2
 
 
+@pytest.mark.long
 def test_every_flipped_bit_and_every_cut_refuses_everything(path: Path) -> None:
     rounds = RoundsUsed(path, PLAN)
     rounds.begin()

@@ -33,6 +33,7 @@ def beats_of(kind: str) -> NDArray[Any]:
     return np.asarray(load(Path(archive)).beats[:50_000, :100])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["made up", "recorded"])
 def test_the_error_is_what_the_plan_predicts(tmp_path: Path, kind: str) -> None:
     beats = beats_of(kind)

@@ -70,6 +70,7 @@ def test_pieces_of_labels_keep_their_rows(tmp_path: Path) -> None:
     assert [code for piece in pieces for code in domain.prepare(piece.rows)] == [0, 1, 2, 0, 1, 2, 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("domain", "columns"),
     [

@@ -52,6 +52,7 @@ def test_the_hash_is_the_one_written_down(label: str, function: int, bucket: int
     assert domain.bucket_table(encoded)[0, function] == bucket
 
 
+@pytest.mark.long
 @given(
     labels=st.lists(st.text(min_size=1, max_size=20).filter(lambda text: bool(text.strip())), min_size=1, max_size=4),
     buckets=st.integers(2, 2**24),

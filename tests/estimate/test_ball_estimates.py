@@ -101,6 +101,7 @@ def test_the_bound_on_the_norm_is_not_much_too_wide() -> None:
     assert error <= estimate.error_norm(0.999) < 1.3 * error
 
 
+@pytest.mark.long
 def test_a_population_has_wider_error_bars_that_cover_users_drawn_from_it() -> None:
     """All users at one end of an axis or the other: the mean of 400 coins is off by 1/20."""
     plan, misses, batches = plan_of(ss.Ball(3, radius=1.0), amplitude=1.0, bits=200), 0, 100

@@ -132,6 +132,7 @@ def mistaken(estimate: Any, truth: Floats, level: float) -> bool:
     )
 
 
+@pytest.mark.long
 def test_what_is_called_certain_is_true_as_often_as_the_level_says() -> None:
     """2,000 runs at 95 %: more mistakes than allowed once in 10^6; single intervals of a lower level make far more."""
     rng = np.random.default_rng(5)

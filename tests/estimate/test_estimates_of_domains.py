@@ -47,6 +47,7 @@ def test_each_domain_has_its_kind_of_estimate(domain: Any, values: Any, kind: ty
         assert estimate.names[:2] == ("a", "b")
 
 
+@pytest.mark.long
 def test_means_of_groups_hold_with_the_noise_of_a_plan() -> None:
     """1,500 runs, three groups: too few 95 % intervals that hold once in 10^6; without the size's noise far fewer."""
     sizes, users, runs = (4000, 400, 60), 4460, 1500
@@ -69,6 +70,7 @@ def test_means_of_groups_hold_with_the_noise_of_a_plan() -> None:
     assert wrongly[2] < least
 
 
+@pytest.mark.long
 def test_standard_errors_of_group_sums_are_those_observed() -> None:
     """Squared errors of 1,000 runs against the claimed variance, within six standard errors of a mean square."""
     plan = ss.plan(users=1000, shape=ss.Groups(2, 2), bounds=([1, -3], [2, 3]), epsilon=1, delta=1e-6)

@@ -131,6 +131,7 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_errors_are_those_of_repeated_runs(name: str) -> None:
@@ -166,6 +167,7 @@ POPULATIONS: dict[str, tuple[Callable[[Any], Any], float]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_populations_are_covered_too(name: str) -> None:

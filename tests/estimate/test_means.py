@@ -127,6 +127,7 @@ def runs_of(plan: Plan, data: Floats, runs: int, seed: int) -> list[Estimate]:
     return [Analyzer(plan).analyze(randomizer.randomize(data)) for _ in range(runs)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("coordinates", "levels", "gamma"), [(1, 1, 0.1), (2, 4, 0.3), (4, 1, 0.25), (4, 8, 0.05)])
 def test_standard_errors_are_honest_and_not_much_too_wide(coordinates: int, levels: int, gamma: float) -> None:
     """Mean squared error over mean squared standard error, all coordinates; false alarm 1e-6."""
@@ -167,6 +168,7 @@ def test_symmetric_matrices_come_back_symmetric_with_their_errors(coordinates: i
     assert (errors**2).sum(axis=1).mean() < plan.expected_error.total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("coordinates", [1, 2, 3])
 def test_arrays_in_a_span_come_back_whole_with_errors_through_the_linear_map(coordinates: int) -> None:
     """Bias and mean squared error against the claimed one, entry by entry; false alarm 1e-6."""
@@ -216,6 +218,7 @@ def test_identity_span_and_plain_vectors_agree_where_every_user_reports_all() ->
     np.testing.assert_allclose(a.confidence_interval(), b.confidence_interval())
 
 
+@pytest.mark.long
 def test_population_errors_of_a_span_are_honest_with_one_report_and_refused_with_more() -> None:
     """Coefficients that rise and fall together: 95% intervals over 1,000 crowds, false alarm 1e-6."""
     span = Span([[1.0, 1.0], [0.0, 1.0]])
@@ -235,6 +238,7 @@ def test_population_errors_of_a_span_are_honest_with_one_report_and_refused_with
             ask("population")
 
 
+@pytest.mark.long
 def test_errors_of_a_span_hold_where_coefficients_rise_against_each_other() -> None:
     """Each user reports one of two coefficients that add up to 1: mean squared error as claimed, false alarm 1e-6."""
     span = Span([[1.0, 1.0], [0.0, 1.0]])

@@ -160,6 +160,7 @@ def test_a_notebook_shows_plans() -> None:
         assert words in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_a_picture(kind: str) -> None:
     chart = estimate(kind).plot(title="A title")

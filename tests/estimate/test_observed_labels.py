@@ -91,6 +91,7 @@ def test_simultaneous_intervals_hold_all_labels_together() -> None:
     assert alone > 100
 
 
+@pytest.mark.long
 def test_choices_are_counted_with_the_error_predicted() -> None:
     chosen = np.random.default_rng(2).uniform(size=(20_000, 8)) < np.linspace(0.05, 0.5, 8)
     chosen &= np.cumsum(chosen, axis=1) <= 3

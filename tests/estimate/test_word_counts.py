@@ -150,6 +150,7 @@ def test_a_table_that_is_even_leaves_no_doubt() -> None:
 LEVELS = (0.8, 0.95, 0.999)
 
 
+@pytest.mark.long
 def test_intervals_of_words_hold_with_all_words_named_and_with_the_heaviest_left_out() -> None:
     """60 keys: the mean part of words held falls short once in 10^6; with the noise alone it falls far short."""
     held: dict[tuple[float, str], list[float]] = {}
@@ -205,6 +206,7 @@ def test_intervals_hold_with_few_functions_or_buckets(buckets: int, functions: i
     assert binom.sf(certain - 1, 40, 0.1) > FALSE_ALARM, certain
 
 
+@pytest.mark.long
 def test_intervals_of_heavy_words_hold() -> None:
     """The 20 heaviest words under 60 keys: the mean part held falls short once in 10^6."""
     parts = []

@@ -24,6 +24,7 @@ def test_the_classes_are_normal_and_ventricular_or_else_the_commonest(crowd: Hea
     assert class_pair(replace(crowd, labels=None)) is None
 
 
+@pytest.mark.long
 def test_equal_classes_are_not_told_apart_and_different_ones_are(crowd: Heartbeats) -> None:
     """Seeded; equal classes would be called different somewhere in at most 5 % of runs."""
     labelled = with_labels(crowd, [0, 2])

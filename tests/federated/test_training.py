@@ -40,6 +40,7 @@ def sent(plan: ss.Plan, number: int, size: float = 0.2, users: int = USERS) -> l
     return [randomize_update(plan, update(size), number) for _ in range(users)]
 
 
+@pytest.mark.long
 def test_a_round_moves_the_model_by_the_mean_update(plan: ss.Plan, tmp_path: Path) -> None:
     server = training(plan, tmp_path)
     number = server.begin()
@@ -124,6 +125,7 @@ def test_a_model_of_another_size_is_refused(plan: ss.Plan, tmp_path: Path) -> No
         Training(plan, [np.zeros(16)], rounds=tmp_path / "rounds.json")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [Momentum(0.5), Adam(0.1)])
 def test_a_restart_goes_on_as_if_nothing_had_happened(plan: ss.Plan, tmp_path: Path, step: Any) -> None:
     whole, cut = (

@@ -235,6 +235,7 @@ def test_errors_grow_with_the_square_of_the_bounds(kind: str) -> None:
     np.testing.assert_allclose(parts(Box.of((2, 2), (-10.0, 10.0))), 100 * np.array(parts(BOX)))
 
 
+@pytest.mark.long
 @every_case
 def test_its_accounting_answers_from_both_sides_and_refuses_false_claims(case: Case) -> None:
     accounting = case.mechanism.accounting(case.domain.neighbours, GUARANTEE)

@@ -44,7 +44,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 }
 """What is mutated, and which tests must notice; those that notice most come first."""
 
-QUICK = "not slow and not long and not servers and not cluster and not processes"
+QUICK = "not slow and not servers and not cluster and not processes"
 PROCESSOR_SECONDS = 400  # who takes longer runs in circles, which counts as noticed
 _NOTICED = (1, 2, -9, -24)  # a test failed, a module could not be imported, or time was up
 

@@ -69,6 +69,7 @@ def hostile() -> Any:
     return ss.aggregate(held, shape=Categories(HOSTILE), epsilon=1.0, delta=1e-6)
 
 
+@pytest.mark.long
 def test_hostile_names_are_text_and_nothing_else(hostile: Any) -> None:
     plan = hostile.plan
     whole = page(

@@ -32,6 +32,7 @@ def bits(plan: Plan) -> ss.ReplaceBits:
     return plan.mechanism
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("users", "dimension", "epsilon", "rounds", "ratio"),
     [(1000, 8192, 1.0, 1, 1.05), (10_000, 16_384, 1.0, 1, 1.15), (6000, 7850, 2.0, 30, 1.04)],
@@ -59,6 +60,7 @@ def test_the_amplitude_is_nearly_the_largest_that_is_certified() -> None:
         Plan(plan.domain, more, plan.guarantee).verify()
 
 
+@pytest.mark.long
 def test_tau_is_where_noise_and_bias_are_least_together() -> None:
     """What privacy does not ask for, tau^2/(n r), and the bias; coordinates never reach beyond sqrt(D)."""
     plan = planned(3000, 4000)
@@ -87,6 +89,7 @@ def test_many_users_with_few_coordinates_send_several_bits_under_the_cap() -> No
         planned(20_000, 500, max_reports=511)
 
 
+@pytest.mark.long
 def test_a_box_is_recommended_where_it_is_better_and_it_is() -> None:
     with pytest.warns(BoxIsBetterWarning, match="box"):
         few = ss.plan(users=50_000, shape=ss.Ball(2, radius=1.0), epsilon=1.0, delta=1e-6, max_reports=64)
@@ -172,6 +175,7 @@ def test_what_is_not_allowed_sends_nothing() -> None:
     assert len(ss.Randomizer(plan, clip=True).randomize(rows)) == 3 * plan.reports
 
 
+@pytest.mark.long
 def test_the_three_roles_agree_with_one_process() -> None:
     """The same plan, sent and counted, or tallied: means apart by their standard errors at most (6, seeded data)."""
     plan = planned(500, 50, epsilon=4.0)

@@ -130,6 +130,7 @@ def test_choices_are_exactly_the_optional_arguments_of_plan() -> None:
     assert {name: types[name] for name in choices} == choices
 
 
+@pytest.mark.long
 def test_max_reports_caps_what_a_user_sends() -> None:
     """Each coordinate is a report, so without a cap all four would be sent."""
     paper = BASE | {"mechanism": "replace"}
@@ -300,6 +301,7 @@ def test_what_a_spread_costs_in_sampling_does_not_depend_on_the_bounds() -> None
     assert unequal.error_at_spread(9.0).total <= unequal.expected_error.total * (1 + 1e-12)
 
 
+@pytest.mark.long
 def test_alternatives_are_the_same_collection_with_fewer_and_fewer_coordinates() -> None:
     chosen = ss.plan(**BASE, rounds=2, honest_fraction=0.9, bounds=(-1, 1))
     others = alternatives(chosen)
@@ -312,6 +314,7 @@ def test_alternatives_are_the_same_collection_with_fewer_and_fewer_coordinates()
         other.verify()
 
 
+@pytest.mark.long
 def test_the_papers_plan_for_the_same_collection_is_one_round_of_one_coordinate() -> None:
     ours = ss.plan(users=10**6, shape=10, epsilon=2.0, delta=1e-3, rounds=3, honest_fraction=0.9)
     theirs = published_plan(ours, 0.9)

@@ -128,6 +128,7 @@ def test_rounds_without_words_or_of_several_plans_are_refused() -> None:
         rounds_chart([means([0.5]), other], title="t")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".svg", ".html"])
 def test_hostile_names_end_neither_the_page_nor_the_process(tmp_path: Path, suffix: str) -> None:
     labels = ["</script><script>alert(1)</script>", "a\x00b\x0b", "\u202eright", "\ufdd0", "w" * 10_000]

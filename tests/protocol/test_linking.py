@@ -107,6 +107,7 @@ def test_the_same_noise_protects_once_reports_are_unlinked(plan: ss.Plan) -> Non
     with_guarantee(plan, accountant="exact", delta=DELTA / 2).verify()
 
 
+@pytest.mark.long
 def test_shuffled_reports_no_longer_group_into_messages(plan: ss.Plan, crowd: Reports) -> None:
     """After the shuffler ten zeros of one user are ten zeros somewhere among ten million reports.
 

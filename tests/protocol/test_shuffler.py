@@ -20,6 +20,7 @@ def numbered(count: int) -> Reports:
     return Reports("plan", np.arange(count, dtype=np.uint32))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("both_kernels")
 def test_every_permutation_of_five_reports_is_equally_likely() -> None:
     """Chi-square over 120 permutations at false alarm 1e-6; the well-known wrong shuffle is rejected."""

@@ -48,6 +48,7 @@ def _pairs(edges: list[int]) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
+@pytest.mark.long
 def test_uniform_subsets_are_equally_likely_and_users_independent() -> None:
     """Chi-square over pairs of consecutive users' subsets, at false alarm 1e-6."""
     dimension, sampled, users = 5, 2, 400_000

@@ -36,6 +36,7 @@ def planned(shape: Any) -> ss.Plan:
     return ss.plan(users=500, shape=shape, epsilon=4.0, delta=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DOMAINS)
 def test_intervals_hold_the_truth_of_made_up_users_of_every_domain(kind: str) -> None:
     tried = simulate(planned(DOMAINS[kind]), repeats=REPEATS)

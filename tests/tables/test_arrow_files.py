@@ -70,6 +70,7 @@ def test_what_is_wrong_with_an_arrow_file_is_said(tmp_path: Path) -> None:
         open_table(tmp_path / "stream.arrow")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", ["nothing", "columns", "planned"])
 def test_opening_takes_time_in_proportion_to_the_columns(asked: str, tmp_path: Path) -> None:
     """Four times the columns: about four times the processor time, where quadratic work took sixteen times."""

@@ -222,6 +222,7 @@ def test_a_damaged_manifest_is_refused(listed: Path, text: str) -> None:
         open_dataset(listed, stage="reports")
 
 
+@pytest.mark.long
 def test_any_change_of_a_manifest_is_noticed(listed: Path) -> None:
     for _ in every_byte_changed(listed / "_shufflesum.json"):
         with refusal(("damaged", "other-format"), "_shufflesum.json", error=FileError):

@@ -69,6 +69,7 @@ def test_buckets_are_drawn_uniformly_and_independently() -> None:
     assert chi_square(pairs(WordsBelow(3)), np.full(64, 1 / 64)) < FALSE_ALARM
 
 
+@pytest.mark.long
 def test_a_bucket_is_permuted_uniformly() -> None:
     """Chi-square over the 120 permutations of five at false alarm 1e-6; with biased words it is rejected."""
     place = {order: i for i, order in enumerate(permutations(range(5)))}

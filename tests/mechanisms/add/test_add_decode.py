@@ -47,6 +47,7 @@ def rows_of(plan: ss.Plan) -> NDArray[np.float64]:
     return drawn @ BASIS if isinstance(box.structure, ss.Span) else drawn.reshape(plan.users, *plan.shape)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_intervals_hold_the_truth_as_often_as_they_say_for_every_structure(name: str) -> None:
     """In one process, a run and a coordinate at a time; deviations from 95 % at false alarm 1e-6, and 80 % is refused.

@@ -102,6 +102,7 @@ def test_reports_are_the_digits_and_noise_and_as_many_for_all(values: list[int],
         assert noise.sum() <= 4
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("both_kernels")
 def test_one_row_at_a_time_or_all_at_once_is_the_same_law() -> None:
     encoder = TIGHT.encoder(SCALAR, SeededSource(9))
@@ -130,6 +131,7 @@ def noise_tables(mechanism: Add, users: int, tables: int) -> Counts:
     return np.array([tally.noise(users) for _ in range(tables)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [LOUD, TIGHT, replace(LOUD, cap=None)], ids=["cap", "small cap", "no cap"])
 def test_one_process_draws_all_users_noise_at_once(mechanism: Add) -> None:
     """The free law, also under a plan with a cap, which need not be paid for then; 5 % less noise is refused."""

@@ -191,6 +191,7 @@ def test_reports_that_are_no_whole_number_of_users_are_refused(table: list[int])
 # Sending
 
 
+@pytest.mark.long
 def test_nothing_can_be_sent_under_a_plan_for_one_process(tmp_path: Path) -> None:
     np.save(tmp_path / "users.npy", np.zeros((500, 3)))
     with refusal("one-process-only", error=PlanError):

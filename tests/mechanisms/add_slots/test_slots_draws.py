@@ -57,6 +57,7 @@ def test_noise_says_nothing_of_the_label_nor_of_the_next_user() -> None:
     assert chi_square(copied, np.outer(slot_law(), slot_law()) + 0) < FALSE_ALARM
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("both_kernels")
 def test_one_user_at_a_time_follows_the_same_law() -> None:
     encoder = MECHANISM.encoder(LABELS, SeededSource(3))
@@ -84,6 +85,7 @@ def test_draws_are_uniform_or_blank_whatever_their_chance_and_number(cells: int,
         assert chi_square(quarters[law > 0], law[law > 0]) > FALSE_ALARM
 
 
+@pytest.mark.long
 def test_in_one_process_noise_is_a_binomial_number_of_uniform_cells() -> None:
     """All tables of three users' noise, by the multinomial law that their slots have; half the users is refused."""
     users, tables = 3, 60_000

@@ -107,6 +107,7 @@ def hard_words(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @given(case=hard_words(), at_the_end=st.booleans())
 def test_privatize_does_what_exact_fractions_say(case: dict[str, Any], at_the_end: bool) -> None:
     """The last cell that any plan can have is 2**32 - 2, just below the blank."""

@@ -112,6 +112,7 @@ def test_errors_add_and_scale_part_by_part() -> None:
     assert error + error == error * 2 == ExpectedError(2.0, 4.0, 6.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("coordinates", "levels", "gamma", "sampling"),
     [

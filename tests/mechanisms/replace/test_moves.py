@@ -26,6 +26,7 @@ def points(found: Any) -> set[tuple[int, int]]:
     return {(mechanism.coordinates, mechanism.levels) for mechanism in found}
 
 
+@pytest.mark.long
 def test_whatever_the_planner_is_handed_is_certified_and_hardly_noisier_than_needed() -> None:
     tried = moves()
     start, *others = tried.starts()

@@ -80,6 +80,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "dimension", "data", "repeats"), CASES)
 def test_the_error_is_the_one_predicted_and_within_the_plans(
     users: int, dimension: int, data: str, repeats: int

@@ -64,6 +64,7 @@ def test_each_product_of_a_block_lies_above_the_counts_that_move_so(
             assert height <= 1.03 * float(delta) + 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("trials", "probability", "size"), [(40, Fraction(1, 4), 2), (60, Fraction(7, 16), 2), (20, Fraction(3, 8), 3)]
 )
@@ -172,6 +173,7 @@ groups = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(st.lists(groups, min_size=1, max_size=3), st.floats(0.0, 6.0))
 def test_blocks_never_ask_for_more_than_the_larger_profile_of_each_count(drawn: list[Group], deviations: float) -> None:
@@ -196,6 +198,7 @@ def test_blocks_hold_all_counts_and_no_more() -> None:
         assert min(size for size, _ in parts) >= min(counts, 8)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("cells", "epsilon"),

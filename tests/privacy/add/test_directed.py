@@ -168,6 +168,7 @@ GROUPS = [  # users, groups, dimension, trials and probability of the count and 
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "groups", "dimension", "trials", "probabilities"), GROUPS)
 def test_the_enumerated_delta_of_groups_lies_between_the_bounds(
     users: int, groups: int, dimension: int, trials: tuple[int, ...], probabilities: tuple[Fraction, ...]
@@ -226,6 +227,7 @@ def trials_near(bound: Callable[[int], float], delta: float, low: int, high: int
     return high
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pairs", "epsilon", "delta"),
     [

@@ -101,12 +101,14 @@ SETTINGS = [(2, Fraction(1, 2)), (5, Fraction(3, 10)), (9, Fraction(1, 10))]
 WEIGHTS = [1.0, 1.1, 1.5, 2.5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "amplitude"), SETTINGS)
 def test_every_pair_of_a_coordinate_is_below_its_gaussian_pair(users: int, amplitude: Fraction) -> None:
     m = strength(users, float(amplitude), DELTA0)
     assert caught(users, amplitude, lambda s, other: m * math.sqrt(2 * (s**2 + other**2)), WEIGHTS) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "amplitude"), SETTINGS)
 def test_a_slightly_smaller_gaussian_pair_would_be_caught(users: int, amplitude: Fraction) -> None:
     m = 0.9 * strength(users, float(amplitude), DELTA0)
@@ -114,6 +116,7 @@ def test_a_slightly_smaller_gaussian_pair_would_be_caught(users: int, amplitude:
     assert caught(users, amplitude, lambda s, other: m * math.sqrt(2 * (s**2 + other**2)), weights) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "amplitude"), SETTINGS)
 def test_a_gaussian_pair_from_the_difference_alone_would_be_caught(users: int, amplitude: Fraction) -> None:
     m = strength(users, float(amplitude), DELTA0)

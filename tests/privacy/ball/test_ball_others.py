@@ -63,6 +63,7 @@ def test_every_position_of_the_others_has_a_cell_with_no_more_users(users: int) 
         assert all(h + m == users - 1 for h, m in cells)  # nobody is left out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("users", [1, 2, 5, 12])
 @pytest.mark.parametrize("amplitude", AMPLITUDES[1:4])
 def test_the_worst_call_is_that_of_the_worst_position(users: int, amplitude: Fraction) -> None:

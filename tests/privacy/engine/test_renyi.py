@@ -36,6 +36,7 @@ def used_up(within: Filter) -> list[Charge]:
     return [charge_of(pair_of(choice), within) for choice in CHOICES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.02), (1.0, 0.02), (1.5, 0.1), (3.0, 0.01)])
 def test_no_way_of_choosing_exceeds_the_budget(epsilon: float, delta: float) -> None:
     within = Filter.of(epsilon, delta)
@@ -155,6 +156,7 @@ def ten_plans(plan: Plan) -> tuple[float, float, float]:
     return needed(lambda within: charge(plan, within), delta, 10), exact.upper, exact.lower
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "uniform"])  # which nothing is exact for
 def test_ten_equal_plans_need_at_most_a_fifth_more_than_their_exact_composition(name: str) -> None:
     plan = ss.plan(users=5_000, delta=1e-6, **PLANS[name])
@@ -162,6 +164,7 @@ def test_ten_equal_plans_need_at_most_a_fifth_more_than_their_exact_composition(
     assert 0 < lower <= exact <= filtered <= 1.2 * exact
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["labels, replace", "one number", "uniform"])
 def test_what_comes_between_the_rounds_of_a_plan_finds_each_charged_by_itself(name: str) -> None:
     """The proof goes from one result to the next; a cut, or a union bound, over all rounds at once has none there."""

@@ -154,6 +154,7 @@ def test_the_smallest_noise_is_a_grid_point_that_holds_and_hardly_less_does_not(
     assert delta(gamma) <= 1e-7 < delta(gamma * (1 - 2e-4))
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(
     users=st.integers(1, 10**5),

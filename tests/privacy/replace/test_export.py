@@ -36,6 +36,7 @@ def test_the_export_composes_with_other_mechanisms() -> None:
         assert alone < both.get_delta_for_epsilon(epsilon) < 1.0
 
 
+@pytest.mark.long
 def test_dp_accounting_agrees_about_a_concrete_pair() -> None:
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     users, gamma, copies = 400, 0.2, 10

@@ -64,6 +64,7 @@ def test_a_tenth_of_the_published_noise_would_not_be_certified_for_a_single_coor
     assert len(scarce) > 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampling", ["uniform", "stratified"])
 def test_published_noise_of_two_coordinates_is_certified(sampling: Sampling) -> None:
     checked = 0
@@ -74,6 +75,7 @@ def test_published_noise_of_two_coordinates_is_certified(sampling: Sampling) -> 
     assert checked >= 8
 
 
+@pytest.mark.long
 def test_the_main_theorem_asks_for_more_than_enough_of_one_report_too() -> None:
     checked = 0
     for setting, epsilon, delta, _ in settings((1,), users=(50_000,)):

@@ -57,6 +57,7 @@ def missed(lower: Bound, truth: Sequence[Fraction]) -> list[float]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "labels", "slots"), TINY)
 def test_the_enumerated_delta_lies_between_the_bounds(users: int, labels: int, slots: int) -> None:
     for chance in CHANCES:
