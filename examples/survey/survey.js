@@ -8,8 +8,9 @@ const form = document.getElementById("survey");
 const status = document.getElementById("status");
 const button = form.querySelector("button");
 
-function say(text) {
+function say(text, kind = "") {
   status.textContent = text;
+  status.className = kind && `note ${kind}`;
 }
 
 function radio(label) {
@@ -66,10 +67,11 @@ async function main() {
         say(`Randomizing and sealing: ${task.name} …`);
         await how(name, task);
       }
-      say("Thank you: your part is in. See what the analysts see, below.");
+      say("Thank you: your part is in. See what the analysts see, below.", "good");
     } catch (error) {
       button.disabled = error.problem === "contributed";
-      say(error.problem === "contributed" ? "You have taken part already; thank you." : `Not sent: ${error.message}`);
+      if (error.problem === "contributed") say("You have taken part already; thank you.", "good");
+      else say(`Not sent: ${error.message}`, "bad");
     }
   };
   form.addEventListener("submit", (event) => {
@@ -84,8 +86,8 @@ async function main() {
   if (states.includes("pending")) await send(async (_, task) => task.resume()); // a page that was left too early
   else if (states.every((state) => state === "contributed")) {
     button.disabled = true;
-    say("You have taken part already; thank you.");
+    say("You have taken part already; thank you.", "good");
   }
 }
 
-main().catch((error) => say(`The survey cannot be loaded: ${error.message}`));
+main().catch((error) => say(`The survey cannot be loaded: ${error.message}`, "bad"));

@@ -126,8 +126,7 @@ def collected(domain: Domain) -> str:
         case Choices():
             return f"how many users hold each of {_listed(domain.names, 'labels')}, up to {domain.most} each{named}"
         case Groups():
-            arrays = f"arrays of shape {domain.box.shape} ({domain.box.dimension:,} numbers a user)"
-            return f"users, mean and sum of {arrays} in each of {_listed(domain.names, 'groups')}{named}"
+            return f"users, mean and sum of {_numbers(domain.box.shape, domain.box.dimension)} in each of {_listed(domain.names, 'groups')}{named}"
         case Hashed():
             functions, buckets = domain.layout
             return (
@@ -138,7 +137,14 @@ def collected(domain: Domain) -> str:
     if isinstance(domain, Ball):
         measured = "" if domain.center is None else ", measured from a public centre"
         within = f", of a Euclidean norm of at most {upwards(domain.radius, 6)}{measured}"
-    return f"the mean and sum of arrays of shape {domain.shape} ({domain.dimension:,} numbers a user){within}"
+    return f"the mean and sum of {_numbers(domain.shape, domain.dimension)}{within}"
+
+
+def _numbers(shape: tuple[int, ...], dimension: int) -> str:
+    if dimension == 1:
+        return "one number a user"
+    many = f"{dimension:,} numbers a user"
+    return many if shape == (dimension,) else f"arrays of {' by '.join(f'{side:,}' for side in shape)} ({many})"
 
 
 def bounds_in_words(domain: Domain) -> str:

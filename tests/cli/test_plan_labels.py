@@ -124,7 +124,7 @@ def test_statements_name_what_is_counted_and_its_labels() -> None:
     assert "1,000 labels" in many
     assert "and 980 more" in many
     assert "999" not in many
-    assert "shape (2, 2)" in collected(ss.Groups(3, (2, 2)))
+    assert "arrays of 2 by 2 (4 numbers a user)" in collected(ss.Groups(3, (2, 2)))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_statements_fit_what_is_collected(shape: Any, facts: list[str]) -> None:
     plan = ss.plan(users=1000, shape=shape, epsilon=1.0, delta=1e-6)
     text = " ".join(statement(plan).split())
     assert lacking(text, *facts, "one user, that is one row of data", "Nothing is left") == []
-    assert "shape (2,)" in text or not isinstance(shape, ss.Groups)
+    assert "2 numbers a user" in text or not isinstance(shape, ss.Groups)
 
 
 # Audit and privacy of a plan

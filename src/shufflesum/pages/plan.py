@@ -19,7 +19,8 @@ _LONGEST = 2000  # letters of a question; labels can be long, and the statement 
 
 def question(plan: Plan) -> str:
     """What is asked, as a sentence."""
-    return f"{_capital(_short(statement.collected(plan.domain)))}, from at least {plan.users:,} users."
+    asked = f"{_capital(_short(statement.collected(plan.domain)))}, from at least {plan.users:,} users."
+    return asked + _short(statement.bounds_in_words(plan.domain))
 
 
 def plan_words(plan: Plan) -> Markup:

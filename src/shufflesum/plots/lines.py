@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shufflesum.plots._altair import alt
 from shufflesum.plots.key import KeyEntry, figure, plot
-from shufflesum.plots.look import BLACK, BLUE, ORANGE, PURPLE, RED, Rows, error_axis, point, value_axis
+from shufflesum.plots.look import BLACK, BLUE, GREEN, ORANGE, RED, Rows, error_axis, point, value_axis
 
 __all__ = ["lines_chart"]
 
@@ -18,7 +18,7 @@ _LOOKS = (
     (BLACK, (6, 6), "cross", 2),
 )
 _MARGIN = 1.12  # of the horizontal axis, on either side
-_HERE_SIZE = 260
+_HERE_SIZE = 420
 
 
 def lines_chart(
@@ -51,12 +51,12 @@ def lines_chart(
         layers.append(alt.Chart(mark=stroke).encode(y=up).transform_filter(mine))
         layers.append(alt.Chart(mark=point(110, color=colour, shape=shape)).encode(y=up).transform_filter(mine))
     if here is not None:
-        mark = point(_HERE_SIZE, color=PURPLE, shape="diamond", stroke="white", strokeWidth=1.5)
+        mark = point(_HERE_SIZE, color=GREEN, shape="diamond", stroke="white", strokeWidth=1.5)
         layers.append(alt.Chart(mark=mark).encode(y=up).transform_filter(alt.datum["line"] == here[0]))
     there = {row["line"] for row in drawn if row["y"] is not None}
     entries = [
         KeyEntry(name, "line and point", colour, dash, shape) for name, colour, dash, shape, _ in looks if name in there
     ]
     if here is not None:
-        entries.append(KeyEntry(here[0], "point", PURPLE, shape="diamond"))
+        entries.append(KeyEntry(here[0], "point", GREEN, shape="diamond"))
     return figure(drawn, entries, [plot(layers, 340, x=across)], title, [subtitle])

@@ -84,17 +84,20 @@ class AnalystPage:
     def live(self, now: datetime, progress: Progress | None, *, root: str, newest: int | None) -> str:
         """The page as it is served; `root` is the way from its address to the server's, `newest` the round on top."""
         task = self._task
-        how_far = render(
-            "progress.html",
-            open_round=progress.open_round if progress else None,
-            closed=progress is not None and progress.open_round is None,
-            rounds=task.rounds,
-            users=progress.users_at_least if progress else None,
-            smallest=task.smallest_batch,
-            expires=f"{task.expires:%Y-%m-%d %H:%M} UTC",
-            stamp=f"{task.expires:%Y-%m-%dT%H:%MZ}",
-            left=_left(task.expires - now),
-        )
+
+        def how_far(counted: int) -> Markup:
+            return render(
+                "progress.html",
+                open_round=progress.open_round if progress else None,
+                closed=counted == task.rounds or (progress is not None and progress.open_round is None),
+                rounds=task.rounds,
+                users=progress.users_at_least if progress else None,
+                smallest=task.smallest_batch,
+                expires=f"{task.expires:%Y-%m-%d %H:%M} UTC",
+                stamp=f"{task.expires:%Y-%m-%dT%H:%MZ}",
+                left=_left(task.expires - now),
+            )
+
         folder = f"{root}tasks/{task.id}"
 
         def draw(estimate: Estimate) -> Markup:
@@ -107,9 +110,10 @@ class AnalystPage:
 
     def alone(self, now: datetime) -> str:
         """The page as one file that needs nothing else, with up to twelve rounds."""
-        how_far = render(
-            "saved.html", now=f"{now:%Y-%m-%d %H:%M} UTC", expires=f"{self._task.expires:%Y-%m-%d %H:%M} UTC"
-        )
+
+        def how_far(_: int) -> Markup:
+            expires = f"{self._task.expires:%Y-%m-%d %H:%M} UTC"
+            return render("saved.html", now=f"{now:%Y-%m-%d %H:%M} UTC", expires=expires)
 
         def draw(estimate: Estimate) -> Markup:
             svg = self.file(estimate.round_number, "svg").decode()
@@ -119,7 +123,7 @@ class AnalystPage:
 
     def _whole(
         self,
-        how_far: Markup,
+        how_far: Callable[[int], Markup],
         draw: Callable[[Estimate], Markup],
         *,
         root: str | None,
@@ -136,6 +140,7 @@ class AnalystPage:
                 raise
             refused = refusal
         shown = [] if rounds is None else _chosen(rounds, newest, at_once)
+        counted = len(rounds.batches) if rounds else 0
         body = render(
             "analyst.html",
             task=self._task,
@@ -144,9 +149,9 @@ class AnalystPage:
             collude=if_they_collude(self._task.plan),
             guarantee=self._guarantee(rounds, refused),
             refused=refused,
-            how_far=how_far,
+            how_far=how_far(counted),
             rounds=[self._shown(*pair, draw) for pair in shown],
-            counted=len(rounds.batches) if rounds else 0,
+            counted=counted,
             older=_older(rounds, shown),
             newer=_newer(rounds, shown, at_once),
             level=f"{100 * LEVEL:g} %",
