@@ -29,9 +29,10 @@ from shufflesum.plots import (
 @dataclass(frozen=True)
 class Estimate:
     mean: np.ndarray
+    wider: np.ndarray | float = 0.0
 
     def confidence_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        return self.mean - level, self.mean + level
+        return self.mean - level - self.wider, self.mean + level + self.wider
 
 
 def marks(spec: dict[str, Any]) -> list[str]:
@@ -76,11 +77,14 @@ def test_a_missing_estimate_is_a_gap() -> None:
 def test_a_matrix_is_heat_maps_on_one_scale_of_means() -> None:
     mean = np.arange(20.0).reshape(4, 5)
     mean[1, 1] = np.nan
-    spec = estimate_chart(Estimate(mean), truth=mean + 10, title="t").to_dict()
-    titles = [panel["title"] for panel in spec["hconcat"]]
+    spec = estimate_chart(Estimate(mean, np.arange(5.0)), truth=mean + 10, title="t").to_dict()
+    titles = [panel["title"]["text"] for panel in spec["hconcat"]]
     assert titles == ["Private estimate", "True mean", "Half of the 95 % interval"]
     domains = [panel["encoding"]["color"]["scale"].get("domain") for panel in spec["hconcat"]]
     assert domains == [[0.0, 29.0], [0.0, 29.0], None]
+    even = estimate_chart(Estimate(mean), title="t").to_dict()
+    assert [panel["title"]["text"] for panel in even["hconcat"]] == ["Private estimate"]
+    assert even["title"]["subtitle"] == ["95 % intervals: ± 0.95 everywhere"]
 
 
 def test_a_row_or_a_tensor_is_drawn_in_flattened_order() -> None:
@@ -92,7 +96,7 @@ def test_a_row_or_a_tensor_is_drawn_in_flattened_order() -> None:
 def test_more_coordinates_than_pixels_are_thinned_and_the_subtitle_says_so() -> None:
     spec = estimate_chart(Estimate(np.arange(10_000.0)), title="t", subtitle="s").to_dict()
     assert [row["coordinate"] for row in rows(spec)[:3]] == [0, 3, 6]
-    assert spec["title"]["subtitle"] == "s. One coordinate in 3 is shown"
+    assert spec["title"]["subtitle"] == ["s. One coordinate in 3 is shown"]
 
 
 def test_a_truth_of_another_shape_is_refused() -> None:

@@ -145,7 +145,7 @@ def test_means_of_groups(command: Command, survey: str, people: dict[str, Any], 
     assert not holds(large, truth[::-1], "ends")
     domain = done.document["plan"]["domain"]
     assert (domain["column"], domain["box"]["columns"]) == ("country", ["visits"])
-    assert "Private means of the groups" in (folder / "g.svg").read_text()
+    assert "Private means by group of" in (folder / "g.svg").read_text()
     shown = command(*asked, "--bounds", 0, 100, *PRIVACY)
     assert lacking(shown.out, "group", "users", "mean", "DE", "FR", "IT") == []
 

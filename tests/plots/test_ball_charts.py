@@ -33,7 +33,7 @@ class Drawn:
     [
         (5, "Coordinate"),
         (50, "Coordinate"),
-        ((4, 6), "Half of the 90 % interval"),
+        ((4, 6), "90 % intervals: ±"),
         ({"weight": (4, 6), "bias": (4,)}, "Coordinate"),
     ],
     ids=["few", "many", "matrix", "layers"],

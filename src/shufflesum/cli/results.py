@@ -17,7 +17,7 @@ from shufflesum.cli.printed import guarantee_of, print_estimate, print_quantiles
 from shufflesum.cli.repeat import command_line
 from shufflesum.domain import Categories, Hashed
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
+from shufflesum.estimate import CountEstimate, Estimate, HashedEstimate, Quantile, Released, WordCounts
 from shufflesum.pages import report_page, require_pages
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
@@ -111,7 +111,7 @@ class Results:
                 if staged_plot:
                     save_chart(_chart(estimate, what, self.confidence), staged_plot)
                 if staged_report:
-                    title = f"{_title(estimate)} {what}"
+                    title = f"{estimate.what} of {what}"
                     text = report_page(
                         [estimate],
                         title=title,
@@ -172,16 +172,7 @@ def _chart(estimate: Released, what: str, level: float) -> Any:
     subtitle = f"{estimate.users:,} users, {promise}"
     if not isinstance(estimate, Estimate | WordCounts) or isinstance(estimate, HashedEstimate):
         raise ParameterError("missing-argument", "there is nothing to draw: name words with --candidates words.txt")
-    return estimate_chart(estimate, title=f"{_title(estimate)} {what}", subtitle=subtitle, level=level)
-
-
-def _title(estimate: Released) -> str:
-    match estimate:
-        case CountEstimate() | WordCounts():
-            return "Private counts of"
-        case GroupEstimate():
-            return "Private means of the groups of"
-    return "Private mean of"
+    return estimate_chart(estimate, title=f"{estimate.what} of {what}", subtitle=subtitle, level=level)
 
 
 def _keep_inputs(output: Path | None, *inputs: Place | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,9 @@ class Released:
     `broken` says why the plan's guarantee does not hold, where somebody insisted on an estimate all the same; it is
     None wherever the guarantee holds. `round_number` is the plan's round that it is of.
     """
+
+    what: ClassVar[str] = "Private mean"
+    """What it is, as the title of a picture."""
 
     plan: Plan
     users: int
@@ -61,7 +64,7 @@ class Released:
 
         return frame_of(self, level, library)
 
-    def plot(self, *, title: str = "Private estimate", truth: ArrayLike | None = None, level: float = 0.95) -> Any:
+    def plot(self, *, title: str | None = None, truth: ArrayLike | None = None, level: float = 0.95) -> Any:
         """A chart of Altair, as `--plot` draws it; needs the extra `plots`."""
         # The one place that reaches up, so that an estimate can be asked for its picture: see the layers in
         # pyproject.toml. Pictures know estimates, and nothing here depends on a picture.
@@ -70,7 +73,7 @@ class Released:
         promise = self.plan.guarantee.in_words if self.guarantee_holds else "WITHOUT the plan's guarantee"
         subtitle = f"{self.users:,} users, {promise}"
         drawable: Any = self
-        return estimate_chart(drawable, truth=truth, title=title, subtitle=subtitle, level=level)
+        return estimate_chart(drawable, truth=truth, title=title or self.what, subtitle=subtitle, level=level)
 
     def save(self, path: str | Path) -> None:
         """Write the whole estimate, its plan with it, as a checksummed JSON file for `load`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ class CountEstimate(Estimate):
     `counts` and `frequencies` are unbiased: they can be negative, and should be used wherever estimates are averaged,
     added up or compared. `consistent_counts` and `consistent_frequencies` are possible counts, to be shown to people.
     """
+
+    what: ClassVar[str] = "Private counts"
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ class GroupEstimate(Estimate):
     Sizes and sums are unbiased. A mean is the ratio of the two, and its error bars include the noise in the size. A
     group is `too_few` for a mean where the 99 % interval of its size reaches 0: its mean is NaN, its interval infinite.
     """
+
+    what: ClassVar[str] = "Private means by group"
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ class WordCounts(Released):
     `counts` are unbiased over the choice of the hash key, up to what errors of heavier words leave behind; they can be
     negative. `consistent_counts` are cut off at 0 and at the users, and so biased upwards for rare words.
     """
+
+    what: ClassVar[str] = "Private word counts"
 
     labels: tuple[str, ...] = field(kw_only=True)
     counts: Floats = field(kw_only=True)

@@ -15,7 +15,7 @@ MOST_BARS = 40
 _FEW, _SHORT = 12, 9  # so many labels of so many letters stand beside each other
 _BAR_HEIGHT = 24
 _NUMBERS = ("value", "lower", "upper", "truth")
-_LABEL_WIDTH = 320  # pixels, beyond which labels are cut off
+_LABEL_WIDTH = 460  # pixels, beyond which labels are cut off
 
 
 def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str | list[str]) -> alt.LayerChart:
@@ -35,7 +35,7 @@ def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str 
     # Not up to round numbers: an interval that reaches just below 0 would leave much empty room there.
     room = 0.02 * (max(highest, 0.0) - min(lowest, 0.0))
     ends = [lowest - room if lowest < 0 else 0.0, highest + room if highest > 0 else 0.0]
-    scale, ticks = alt.Scale(domain=ends, nice=False), alt.Axis(format=",~r", tickCount=6)
+    scale, ticks = alt.Scale(domain=ends, nice=False), alt.Axis(format=",f", tickCount=6)
     known = [row for row in rows if None not in (row["value"], row["lower"], row["upper"])]
     logarithmic = needs_log(*([row[name] for row in known] for name in ("value", "lower", "upper")))
     if logarithmic:

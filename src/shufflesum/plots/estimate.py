@@ -68,7 +68,7 @@ def estimate_chart(
                 "wrong-shape", f"truth has shape {panels['truth'].shape}, the estimate {mean.shape}; they must be equal"
             )
     if mean.ndim == 2 and min(mean.shape) > 1 and _FEW < mean.size <= 4 * _MOST_POINTS:
-        return heat_maps(panels, level, heading(title, subtitle))
+        return heat_maps(panels, level, title, subtitle)
     return _vector(estimate, panels, title, subtitle, level)
 
 
@@ -93,15 +93,16 @@ def _vector(
     if mean.size <= _FEW:
         if names is not None:
             rows = [row | {"coordinate": name} for row, name in zip(rows, names, strict=True)]
-        return _alone(rows, _points(level, with_truth, named=names is not None), heading(title, subtitle))
+        layers = _points(level, with_truth, named=names is not None, alone=mean.size == 1)
+        return _alone(rows, layers, heading(title, subtitle))
     if 1 < len(units) <= _MOST_UNITS:
         return _lines(rows, units, level, names, heading(title, subtitle))
     return _alone(rows, _line(level, with_truth, names), heading(title, subtitle))
 
 
 def _crowded(names: Sequence[str]) -> bool:
-    """Whether names need a line each."""
-    return len(names) > _FEW or sum(map(len, names)) > _LETTERS
+    """Whether names need a line each: they stand at equal distances."""
+    return len(names) > _FEW or len(names) * max(map(len, names)) > _LETTERS
 
 
 def _vanishing(flat: Mapping[str, NDArray[np.float64]]) -> bool:
@@ -172,9 +173,9 @@ def _dots(level: float, with_truth: bool, names: Sequence[str] | None) -> list[a
     return _marks(alt.Chart().encode(x=_coordinate(names)), level, with_truth, size=30)
 
 
-def _points(level: float, with_truth: bool, *, named: bool) -> list[alt.Chart]:
-    title = None if named else "Coordinate"
-    x = alt.X("coordinate:O", title=title, sort=None, axis=alt.Axis(labelAngle=0))
+def _points(level: float, with_truth: bool, *, named: bool, alone: bool) -> list[alt.Chart]:
+    axis = alt.Axis(labelAngle=0) if named or not alone else alt.Axis(labels=False, ticks=False)
+    x = alt.X("coordinate:O", title=None if named or alone else "Coordinate", sort=None, axis=axis)
     return _marks(alt.Chart().encode(x=x), level, with_truth, size=140)
 
 

@@ -65,7 +65,7 @@ def group_chart(
             _side_by_side(estimate, names, panels, shown), axis="Mean", level=level, title=title, subtitle=notes
         )
     sizes = [
-        "too few users" if few else f"{size:,.0f} users"
+        "too few users" if few else f"{_users(size)} users"
         for few, size in zip(estimate.too_few[shown].tolist(), estimate.counts[shown].tolist(), strict=True)
     ]
     if mean.ndim == 3 and min(mean.shape[1:]) > 1 and _FEW < mean[0].size <= _MOST_PIXELS:
@@ -90,7 +90,7 @@ def _side_by_side(
     """A panel for each number, with all groups in it, and how large they are."""
     size = panels["mean"][0].size
     few = estimate.too_few[shown].tolist()
-    labels = [f"{name} ({size:,.0f})" for name, size in zip(names, estimate.counts[shown].tolist(), strict=True)]
+    labels = [f"{name} ({_users(size)})" for name, size in zip(names, estimate.counts[shown].tolist(), strict=True)]
     flat = {("value" if name == "mean" else name): v.reshape(len(labels), size) for name, v in panels.items()}
     return [
         Panel(
@@ -103,6 +103,11 @@ def _side_by_side(
         )
         for entry, name in enumerate(drawn_names(entry_names(estimate, range(size))))
     ]
+
+
+def _users(size: float) -> str:
+    """A size for people: noise may bring it below 0, and nobody reads -0."""
+    return f"{max(round(size), 0):,}"
 
 
 def _bars(names: Sequence[str], panels: _Panels) -> list[dict[str, Any]]:

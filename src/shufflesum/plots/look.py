@@ -7,6 +7,7 @@ is given it copies and checks, again and again.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -30,6 +31,7 @@ __all__ = [
     "config",
     "drawable",
     "error_axis",
+    "folded",
     "heading",
     "line",
     "point",
@@ -43,6 +45,7 @@ BLACK, SKY, BLUE, ORANGE, RED, GREEN, PURPLE, GREY = (
 )  # fmt: skip
 WIDTH, HEIGHT = 760, 380  # of a single plot
 ERROR = "Squared error of the mean"
+_TITLE_LETTER, _SUBTITLE_LETTER = 10.0, 7.6  # pixels of a letter, on average
 TEXT_SIZE = 15  # of words and numbers inside a plot, and at its axes
 
 
@@ -60,9 +63,18 @@ def config() -> alt.Config:
     )
 
 
-def heading(title: str, subtitle: str | Sequence[str]) -> alt.TitleParams:
-    """A title, with a line or lines below it if there are any."""
-    return alt.TitleParams(title, subtitle=subtitle) if subtitle else alt.TitleParams(title)
+def heading(title: str, subtitle: str | Sequence[str], width: float = WIDTH) -> alt.TitleParams:
+    """A title, with a line or lines below it if there are any; none is much longer than the picture is wide."""
+    lines = [subtitle] if isinstance(subtitle, str) else subtitle
+    below = [part for line in lines for part in folded(line, width / _SUBTITLE_LETTER)]
+    text = folded(title, width / _TITLE_LETTER)
+    words: Any = text if len(text) > 1 else title
+    return alt.TitleParams(words, subtitle=below) if below else alt.TitleParams(words)
+
+
+def folded(text: str, letters: float) -> list[str]:
+    """Lines of no more than about so many letters."""
+    return textwrap.wrap(text, max(24, int(letters)), break_on_hyphens=False)
 
 
 def as_data(rows: Rows) -> dict[str, Any]:

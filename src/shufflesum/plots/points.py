@@ -13,9 +13,10 @@ from shufflesum.plots.units import needs_log, symlog_axis
 __all__ = ["Panel", "panels_chart"]
 
 _SHORT, _FEW = 12, 12  # letters of a name, and names, that stand beside each other
-_ROW = 26  # pixels of a name that lies
+_ROW, _LETTER = 26, 8  # pixels of a name that lies, and of one letter
 _HEIGHT = 220
-_LABEL_WIDTH = 300
+_LABEL_WIDTH = 460
+_AXIS = 90  # pixels beside a panel that stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +33,26 @@ def panels_chart(
     """Each panel on a scale of its own, logarithmic where parts of it would vanish; names lie where they are long."""
     rows = [row for panel in panels for row in panel.rows]
     lying = max(len(row["label"]) for row in rows) > _SHORT or max(len(panel.rows) for panel in panels) > _FEW
-    drawn = [_panel(panel, axis, lying, len(panels)) for panel in panels]
+    titled = panels[-1:] if lying else panels  # below each other one axis says it for all
+    drawn = [_panel(panel, axis if panel in titled else None, lying, len(panels)) for panel in panels]
     notes = [*subtitle, f"{100 * level:.4g} % intervals" + ("; black: the truth" if "truth" in rows[0] else "")]
     if len(panels) > 1:
         notes[-1] += "; each panel has a scale of its own"
     if any(logarithmic for _, logarithmic in drawn):
         notes.append("Logarithmic scale, linear around 0")
     charts = [chart for chart, _ in drawn]
-    words = heading(title, notes)
     if lying:
+        words = heading(title, notes, WIDTH + _LETTER * max(len(row["label"]) for row in rows))
         return alt.VConcatChart(vconcat=charts, spacing=16, title=words, config=config())
+    words = heading(title, notes, sum(chart.width + _AXIS for chart in charts[:3]))
     return alt.ConcatChart(concat=charts, columns=min(3, len(charts)), spacing=24, title=words, config=config())
 
 
-def _panel(panel: Panel, axis: str, lying: bool, beside: int) -> tuple[alt.LayerChart, bool]:
+def _panel(panel: Panel, axis: str | None, lying: bool, beside: int) -> tuple[alt.LayerChart, bool]:
     rows = panel.rows
     known = [row for row in rows if row["value"] is not None and row["lower"] is not None and row["upper"] is not None]
     logarithmic = needs_log(*([row[name] for row in known] for name in ("value", "lower", "upper")))
-    scale, look = alt.Scale(zero=False), alt.Axis(tickCount=5, format=",~r")
+    scale, look = alt.Scale(zero=False), alt.Axis(tickCount=5, format=",f")
     if logarithmic:
         numbers = [row[name] for row in known for name in ("value", "lower", "upper", "truth") if name in row]
         scale, look = symlog_axis(numbers, [(row["upper"] - row["lower"]) / 2 for row in known])
@@ -76,7 +79,7 @@ def _panel(panel: Panel, axis: str, lying: bool, beside: int) -> tuple[alt.Layer
         layers.append(base.mark_text(fontSize=13, color="#555555", **words).encode(text=alt.Text("note:N"), **place))
     # Panels that stand are as wide as their names need; a single one takes all the room there is.
     letters = max(len(label) for label in labels)
-    width = WIDTH if lying or beside == 1 else max(150, min(WIDTH, (24 + 8 * letters) * len(rows)))
+    width = WIDTH if lying or beside == 1 else max(150, min(WIDTH, (24 + _LETTER * letters) * len(rows)))
     chart = alt.LayerChart(
         data=as_data(rows),
         layer=layers,

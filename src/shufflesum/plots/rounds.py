@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
 from shufflesum.plots._altair import alt
-from shufflesum.plots.look import BLUE, as_data, config, heading
+from shufflesum.plots.look import BLUE, as_data, config, folded, heading
 from shufflesum.plots.names import drawn_names, entry_names
 
 __all__ = ["rounds_chart"]
 
 _MOST = 12  # plots
+_WIDTH = 200
 _Floats = NDArray[np.float64]
 
 
@@ -90,16 +91,17 @@ def _finite(value: float) -> float | None:
 def _plot(rows: list[dict[str, Any]], name: str, axis: str) -> alt.LayerChart:
     rounds = [row["round"] for row in rows]
     look = alt.Axis(values=rounds if len(rounds) <= 8 else alt.Undefined, format="d", grid=False, tickMinStep=1)
-    scale = alt.Scale(nice=False, padding=14)
+    scale = alt.Scale(nice=False, zero=False, padding=14)
     base = alt.Chart().encode(x=alt.X("round:Q", title="Round", scale=scale, axis=look))
 
     def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=axis, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4, format=",~r"))
+        return alt.Y(f"{field}:Q", title=axis, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4, format=",f"))
 
     layers = [
         base.mark_rule(strokeWidth=3, color=BLUE, opacity=0.5).encode(y=y("lower"), y2=alt.Y2("upper:Q")),
         base.mark_line(strokeWidth=1.5, color=BLUE).encode(y=y("value")),
         base.mark_point(filled=True, size=70, opacity=1, color=BLUE).encode(y=y("value")),
     ]
-    title = alt.TitleParams(name, fontSize=16, offset=6, limit=240)
-    return alt.LayerChart(data=as_data(rows), layer=layers, title=title, width=200, height=150)
+    words: Any = folded(name, _WIDTH / 8.5)
+    title = alt.TitleParams(words, fontSize=16, offset=10, frame="group")  # of the plot: all stand at one height
+    return alt.LayerChart(data=as_data(rows), layer=layers, title=title, width=_WIDTH, height=150)

@@ -11,12 +11,13 @@ from shufflesum.domain import Box, Groups
 from shufflesum.estimate import Estimate
 from shufflesum.plots._altair import alt
 
-__all__ = ["by_unit", "needs_log", "symlog_axis", "units_of"]
+__all__ = ["by_bounds", "by_unit", "needs_log", "symlog_axis", "units_of"]
 
 _Floats = NDArray[np.float64]
 
 _WIDER = 8.0  # an axis that is so much wider than an entry's bounds leaves nothing to see of it
-_SMALLER = 50.0  # a part so much smaller than the largest is a pixel or two
+_SMALLER = 150.0  # a part so much smaller than the largest is a few pixels
+_FEW = 12  # named columns that may each have a panel
 
 
 def units_of(estimate: object) -> list[list[int]] | None:
@@ -29,7 +30,17 @@ def units_of(estimate: object) -> list[list[int]] | None:
         return None
     lower = np.broadcast_to(box.lower, box.shape)
     found = by_unit(lower, lower + box.width)
+    if box.columns is not None and len(box.columns) <= _FEW:  # years and centimetres would hide each other's intervals
+        found = by_bounds(lower, lower + box.width)
     return found if len(found) > 1 else None
+
+
+def by_bounds(lower: _Floats, upper: _Floats) -> list[list[int]]:
+    """Entries in their order, those with the same bounds together."""
+    panels: dict[tuple[float, float], list[int]] = {}
+    for place, ends in enumerate(zip(lower.tolist(), upper.tolist(), strict=True)):
+        panels.setdefault(ends, []).append(place)
+    return list(panels.values())
 
 
 def by_unit(lower: _Floats, upper: _Floats) -> list[list[int]]:
