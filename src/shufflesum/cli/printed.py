@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from shufflesum._numbers import between, number
 from shufflesum._rounding import upwards
 from shufflesum.cli.options import console
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
@@ -89,12 +90,14 @@ def print_table(
     """Means as a table: all coordinates, or some of many."""
     columns = [np.asarray(column, dtype=np.float64).reshape(-1) for column in (mean, standard_error, *interval, total)]
     size = len(columns[0])
-    table = _table("coordinate", "mean", "standard error", f"{100 * level:g}% interval", "sum")
+    named = names is not None and len(names) == size
+    table = _table("column" if named else "coordinate", "mean", "standard error", f"{100 * level:g}% interval", "sum")
     shown = range(size) if size <= _SHOWN else [round(i * (size - 1) / (_SOME - 1)) for i in range(_SOME)]
     for i in shown:
-        label = escape(names[i]) if names and len(names) == size else str(i)
-        middle, error, lower, upper, whole = (column[i] for column in columns)
-        table.add_row(label, f"{middle:.5g}", f"{error:.2g}", _interval(lower, upper), f"{whole:.6g}")
+        label = escape(names[i]) if names and named else str(i)
+        middle, error, lower, upper, whole = (float(column[i]) for column in columns)
+        value = number(middle, error), number(error, error), between(lower, upper, error)
+        table.add_row(label, *value, number(whole, abs(error * whole / middle) if middle else error))
     console.print(table)
     if len(shown) < size:
         console.print(f"{len(shown)} of {size:,} coordinates shown{hint}")
@@ -103,15 +106,16 @@ def print_table(
 def print_counts(estimate: CountEstimate | WordCounts, level: float, *, hint: str = "") -> None:
     """All labels in their order, or the most frequent of many; and which places are certain."""
     counts, size = estimate.counts, len(estimate.counts)
+    errors = estimate.count_standard_error
     lower, upper = estimate.count_interval(level)
     table = _table("label", "count", "standard error", f"{100 * level:g}% interval", "share")
     shown: NDArray[np.intp] = np.arange(size) if size <= _SHOWN else np.argsort(-counts, kind="stable")[:_SOME]
     for i in shown.tolist():
         table.add_row(
             escape(estimate.names[i]),
-            f"{counts[i]:,.1f}",
-            f"{estimate.count_standard_error[i]:.2g}",
-            f"{lower[i]:,.1f} to {upper[i]:,.1f}",
+            number(counts[i], errors[i]),
+            number(errors[i], errors[i]),
+            between(lower[i], upper[i], errors[i]),
             f"{100 * estimate.frequencies[i]:.2f}%",
         )
     console.print(table)
@@ -131,7 +135,8 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
     many = entries > 1
     table = _table("group", "users", "+-", *(["entry"] if many else []), "mean", "+-", f"{100 * level:g}% interval")
     for group in range(listed):
-        users = f"{estimate.counts[group]:,.0f}", f"{estimate.count_standard_error[group]:.2g}"
+        spread = estimate.count_standard_error[group]
+        users = number(estimate.counts[group], spread), number(spread, spread)
         for entry in range(each):
             row = [escape(estimate.names[group]), *users] if entry == 0 else ["", "", ""]
             if estimate.too_few[group]:
@@ -140,9 +145,8 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
             if many:
                 row.append(escape(names[entry]) if names and len(names) == entries else str(entry))
             found = means[group, entry], errors[group, entry]
-            table.add_row(
-                *row, f"{found[0]:.5g}", f"{found[1]:.2g}", _interval(lower[group, entry], upper[group, entry])
-            )
+            held = between(lower[group, entry], upper[group, entry], found[1])
+            table.add_row(*row, number(*found), number(found[1], found[1]), held)
     console.print(table)
     if listed < groups or each < entries:
         console.print(f"{listed} of {groups:,} groups, {each} of {entries:,} entries of their means shown{hint}")
@@ -171,7 +175,7 @@ def _interval(lower: float, upper: float) -> str:
 
 def _table(first: str, *others: str) -> RichTable:
     table = RichTable(box=None, header_style="bold")
-    table.add_column(first)
+    table.add_column(first, overflow="fold")
     for title in others:
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     return table

@@ -192,6 +192,7 @@ def _show(tried: Simulation, as_json: bool, written: list[Path]) -> None:
                 "predicted_error": tried.predicted,
                 "observed_error": tried.observed,
                 "observed_standard_error": None if tried.repeats == 1 else tried.observed_error,
+                "error_unit": tried.unit or None,
                 "intervals": tried.intervals,
                 "intervals_that_held": tried.held,
             },

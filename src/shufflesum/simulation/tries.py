@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_size
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.domain import Ball, Box, Groups, Hashed, Missing
+from shufflesum.domain import Ball, Box, Domain, Groups, Hashed, Missing
 from shufflesum.domain.frames import FrameRows
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, HashedEstimate, Released, WordCounts
@@ -30,7 +30,10 @@ _Batches = Callable[[], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What came out; errors are root mean squares of one entry, in users for counts, else in the users' units."""
+    """What came out; errors are root mean squares of one entry, in users for counts, else in the users' units.
+
+    Where numbers have different bounds, and so perhaps different units, they are in per cent of the bounds' widths.
+    """
 
     plan: Plan
     data: str
@@ -73,7 +76,9 @@ class Simulation:
     @property
     def unit(self) -> str:
         """What errors are measured in."""
-        return "users" if isinstance(self.estimate, CountEstimate | WordCounts) else ""
+        if isinstance(self.estimate, CountEstimate | WordCounts):
+            return "users"
+        return "" if _widths(self.plan.domain) is None else "% of the bounds' width"
 
 
 def simulate(
@@ -163,7 +168,9 @@ def simulate_batches(
         holds.append(np.where(seen, (lower <= flat + slack) & (flat <= upper + slack), np.nan))
     assert first is not None
     squares, claimed, held = np.array(errors), np.array(claims), np.array(holds)
-    observed = math.sqrt(_mean(squares))
+    widths = _widths(plan.domain)
+    alike = 1.0 if widths is None else (100 / np.resize(widths, truth.size)) ** 2
+    observed = math.sqrt(_mean(squares * alike))
     return Simulation(
         plan,
         data,
@@ -173,9 +180,9 @@ def simulate_batches(
         truth,
         first,
         _worst(plan, users),
-        math.sqrt(_mean(claimed)),
+        math.sqrt(_mean(claimed * alike)),
         observed,
-        _standard_error(squares) / (2 * observed) if observed else 0.0,
+        _standard_error(squares * alike) / (2 * observed) if observed else 0.0,
         int(np.nansum(held)),
         int(np.isfinite(held).sum()),
         _standard_error(held),
@@ -224,5 +231,15 @@ def _worst(plan: Plan, users: int) -> float | None:
     box = domain.box if isinstance(domain, Groups) else domain
     if isinstance(box, Box) and box.structure.mixes:
         return None
+    if isinstance(domain, Box | Groups) and _widths(domain) is not None:
+        domain = domain.with_bounds((0.0, 100.0))
     each = math.sqrt(plan.mechanism.expected_error(domain, users).total / domain.dimension)
     return each if isinstance(domain, Ball | Box | Groups) else users * each
+
+
+def _widths(domain: Domain) -> _Floats | None:
+    """The widths of the bounds of a user's entries, where they are not all the same."""
+    box = domain.box if isinstance(domain, Groups) else domain
+    if not isinstance(box, Box) or box.bounds.uniform or box.dimension != math.prod(box.shape):
+        return None
+    return box.width
