@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import shufflesum as ss
 from shufflesum.audit import audit
+from shufflesum.audit.findings.judged import judged
 from shufflesum.cells import BLANK
 from shufflesum.protocol import Randomizer
 
@@ -114,3 +115,14 @@ def test_a_hash_that_does_not_depend_on_the_function_is_caught() -> None:
         return ss.Reports(plan.id, cells.reshape(-1))
 
     assert not run(plan, first_function_only).passed
+
+
+def test_a_finding_says_which_label_it_is_about_whatever_is_written_in_it() -> None:
+    labels = ["{0}", "{colour}", "{}", "}{"]
+    plan = ss.plan(users=3000, shape=ss.Categories(labels), epsilon=1.0, delta=1e-6, mechanism="add")
+    attack = plan.mechanism.attack(plan.domain, plan.guarantee, lambda _: np.zeros(plan.cells, dtype=np.int64))
+    without_noise = [10**6 * one for one in np.eye(plan.cells, dtype=np.int64)]
+    kinds = [("noise", [each]) for counts in attack.expected(without_noise, [10**6] * 4) for each in counts]
+    findings = [finding for kind in kinds for finding in judged([kind], 1e-6).findings]
+    # In all cells, in one of the others' and in the label's own.
+    assert [sum(f"{label!r} " in finding for finding in findings) for label in labels] == [3, 3, 3, 3]

@@ -141,25 +141,24 @@ class SlotsAttack:
         """Noise in all and in each cell beyond the users' own, and how own reports are spread over functions."""
         noise, cells, functions = [], [], []
         chance, size = self.mechanism.chance, self.mechanism.cells(self.domain)
-        for table, own, held, label in zip(tables, self._own, users, self._labels, strict=True):
+        for table, own, held, whose in zip(tables, self._own, users, self._labels, strict=True):
+            label = repr(whose).replace("{", "{{").replace("}", "}}")  # names have braces where indices go
             slots = held * self.mechanism.slots
             noise.append(
-                ExpectedCounts(
-                    f"noise beside {label!r}", np.array([int(table.sum()) - held]), slots, np.array([chance])
-                )
+                ExpectedCounts(f"noise beside {label}", np.array([int(table.sum()) - held]), slots, np.array([chance]))
             )
             others = np.ones(size, dtype=bool)
             others[own] = False
-            name = f"noise beside {label!r} in cell {{}} of the others"
+            name = f"noise beside {label} in cell {{}} of the others"
             cells.append(ExpectedCounts(name, table[others], slots, np.full(int(others.sum()), chance / size)))
             if len(own) == 1:
                 seen, law = table[own] - held, np.array([chance / size])
-                cells.append(ExpectedCounts(f"noise in the cell of {label!r}", seen, slots, law))
+                cells.append(ExpectedCounts(f"noise in the cell of {label}", seen, slots, law))
             else:
                 # own reports and noise have chances of their own; as trials of their mean they vary no less
                 trials = held + slots
                 law = np.full(len(own), (held / len(own) + slots * chance / size) / trials)
-                functions.append(ExpectedCounts(f"reports of {label!r} by function {{}}", table[own], trials, law))
+                functions.append(ExpectedCounts(f"reports of {label} by function {{}}", table[own], trials, law))
         return [noise, cells, *([functions] if functions else [])]
 
     def places(self, number: int) -> list[Places]:
