@@ -48,6 +48,13 @@ _HINT = "; --json has all"
 )
 @click.option("--report", type=click.Path(path_type=Path), help=REPORT_HELP)
 @click.option("--round", "round_number", type=int, metavar="R", help="Ask for this round alone.  [all released]")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Ask again for so long where nothing is released yet.  [ask once]",
+)
 @click.option("--ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust instead of the system's.")
 @click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
 def command(
@@ -59,6 +66,7 @@ def command(
     plot: Path | None,
     report: Path | None,
     round_number: int | None,
+    wait: float,
     ca: Path | None,
     allow_plain_http: bool,
 ) -> None:
@@ -80,7 +88,9 @@ def command(
             require_pages()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
         staged_report = outputs.stage(report, (".html",)) if report else None
-        document = fetch_estimate(task, url, round_number=round_number, allow_plain_http=allow_plain_http, ca_file=ca)
+        document = fetch_estimate(
+            task, url, round_number=round_number, wait=wait, allow_plain_http=allow_plain_http, ca_file=ca
+        )
         estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
             if isinstance(estimate, WordCounts):

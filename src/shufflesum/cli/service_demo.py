@@ -15,7 +15,7 @@ from shufflesum._rounding import upwards
 from shufflesum.cli.loopback import Server, deployed
 from shufflesum.planning import plan as make_plan
 from shufflesum.service import require_service
-from shufflesum.service.client import Client, RefusedError, fetch_estimate
+from shufflesum.service.client import Client, fetch_estimate
 from shufflesum.service.client.web import web_client
 from shufflesum.synthetic import heartbeats
 from shufflesum.wire import SEALED_BYTES, Task
@@ -40,21 +40,10 @@ def run_service_demo(console: Console, *, users: int) -> None:
         console.print(
             f"{users:,} uploads randomized, sealed and acknowledged in {SYSTEM_CLOCK.monotonic() - start:.1f} s"
         )
-        document = _wait_for_estimate(task, deployment.analyzer_url)
+        document = fetch_estimate(task, deployment.analyzer_url, wait=_SECONDS)
         _print_estimate(console, task, document["rounds"][0], beats.mean(axis=0, dtype=np.float64))
         _print_views(console, task, document["rounds"][0], deployment.shuffler)
     console.print("both servers have stopped, and their files are gone")
-
-
-def _wait_for_estimate(task: Task, url: str) -> dict[str, Any]:
-    end = SYSTEM_CLOCK.monotonic() + _SECONDS
-    while True:
-        try:
-            return fetch_estimate(task, url)
-        except RefusedError as error:
-            if error.final or SYSTEM_CLOCK.monotonic() > end:
-                raise
-        SYSTEM_CLOCK.wait(0.1)
 
 
 def _print_estimate(console: Console, task: Task, found: dict[str, Any], truth: NDArray[np.float64]) -> None:

@@ -46,7 +46,6 @@ ROUND_KEY = "shufflesum-round"
 
 _RECORD, _REPORTS, _PLAN = "shufflesum", "reports", "plan"
 _TRAIN = "train"
-_PAUSE = 0.5  # seconds between two questions to the analyzer
 
 log = logging.getLogger(__name__)
 
@@ -222,18 +221,12 @@ class Shuffled(FedAvg):  # type: ignore[misc]
         """What the analyzer says of the round, once it does."""
         assert self._task is not None
         assert self._analyzer is not None
-        end = self._clock.monotonic() + self._timeout
-        while True:
-            try:
-                (found,) = fetch_estimate(self._task, self._analyzer, round_number=number, **self._web)["rounds"]
-            except (RefusedError, UnreachableError) as error:
-                if getattr(error, "final", False) or self._clock.monotonic() > end:
-                    raise
-            else:
-                if not found["guarantee"]["holds"]:
-                    raise ReportsError("guarantee-broken", f"the guarantee of round {number} does not hold")
-                return np.array(found["mean"], dtype=np.float64).reshape(-1)
-            self._clock.wait(_PAUSE)
+        (found,) = fetch_estimate(
+            self._task, self._analyzer, round_number=number, wait=self._timeout, clock=self._clock, **self._web
+        )["rounds"]
+        if not found["guarantee"]["holds"]:
+            raise ReportsError("guarantee-broken", f"the guarantee of round {number} does not hold")
+        return np.array(found["mean"], dtype=np.float64).reshape(-1)
 
 
 def _instructions(message: Message) -> tuple[ArrayRecord, int]:

@@ -25,10 +25,14 @@ LOST = "the connection ends before an answer"
 
 @dataclass
 class Shuffler:
-    """Answers uploads as a script says, then accepts everything; keeps what it was sent."""
+    """Answers uploads as a script says, then accepts everything; keeps what it was sent.
+
+    Whoever asks gets what `first` says, then the document.
+    """
 
     url: str
     script: list[int | str] = field(default_factory=list)
+    first: list[int | str] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
     bodies: list[bytes] = field(default_factory=list)
     requests: list[dict[str, str]] = field(default_factory=list)
@@ -61,7 +65,10 @@ def running() -> Iterator[Shuffler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            self._answer(200, json.dumps(known.document).encode())
+            if known.first:
+                self._step(known.first.pop(0))
+            else:
+                self._answer(200, json.dumps(known.document).encode())
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -69,6 +76,9 @@ def running() -> Iterator[Shuffler]:
                 known.bodies.append(body)
                 known.requests.append(dict(self.headers.items()))
                 step = known.script.pop(0) if known.script else 201
+            self._step(step)
+
+        def _step(self, step: int | str) -> None:
             if step == LOST:
                 self.close_connection = True
             elif isinstance(step, int):

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.clocks import FakeClock
 from tests.refusals import refusal
-from tests.service.client.stand_in import Shuffler, task_for
+from tests.service.client.stand_in import LOST, Shuffler, task_for
 
 from shufflesum import Categories, Choices, Groups, Hashed
 from shufflesum.domain import Domain
 from shufflesum.estimate import CountEstimate, GroupEstimate, HashedEstimate, estimate_of
 from shufflesum.mechanisms import Add, AddSlots, Mechanism
 from shufflesum.plans import Plan
-from shufflesum.service.client import RefusedError, estimates_in, fetch_estimate
+from shufflesum.service.client import RefusedError, UnreachableError, estimates_in, fetch_estimate
 from shufflesum.service.http.rounds import round_to_json
 from shufflesum.testing import no_guarantee
 from shufflesum.wire import Task
@@ -39,6 +40,34 @@ def test_another_round_than_the_one_asked_for_is_refused(shuffler: Shuffler, tas
     assert fetch_estimate(task, shuffler.url, round_number=1) == answer_of(task)
     with refusal("bad-answer", error=RefusedError):
         fetch_estimate(task, shuffler.url, round_number=2)
+
+
+@pytest.mark.parametrize("first", ["no-estimate-yet", "store-unavailable", 502, LOST])
+def test_an_estimate_that_is_not_there_yet_is_waited_for(shuffler: Shuffler, task: Task, first: int | str) -> None:
+    shuffler.document = answer_of(task)
+    shuffler.first = [first, first]
+    assert fetch_estimate(task, shuffler.url, wait=60, clock=FakeClock()) == answer_of(task)
+    shuffler.first = [first, first]
+    with pytest.raises((RefusedError, UnreachableError)):
+        fetch_estimate(task, shuffler.url)
+    assert shuffler.first == [first]
+
+
+def test_waiting_for_an_estimate_has_an_end(shuffler: Shuffler, task: Task) -> None:
+    shuffler.first = ["no-estimate-yet"] * 100
+    clock = FakeClock()
+    with refusal("no-estimate-yet", error=RefusedError):
+        fetch_estimate(task, shuffler.url, wait=10, clock=clock)
+    assert 9 <= clock.monotonic() <= 10
+    assert shuffler.first
+
+
+def test_nobody_waits_where_the_answer_will_never_be_another(shuffler: Shuffler, task: Task) -> None:
+    shuffler.first = ["guarantee-broken"]
+    clock = FakeClock()
+    with refusal("guarantee-broken", error=RefusedError):
+        fetch_estimate(task, shuffler.url, wait=60, clock=clock)
+    assert clock.monotonic() == 0
 
 
 @pytest.mark.parametrize("document", [None, [], "x", {"task": "another"}, {"rounds": []}, {"task": None, "rounds": []}])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.estimate import Released
-from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
-from shufflesum.service.http.addresses import why_unreachable
+from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, unreachable, web_client
 from shufflesum.service.http.rounds import round_from_json
 from shufflesum.wire import Task
 
+if TYPE_CHECKING:
+    import httpx
+
 __all__ = ["estimates_in", "fetch_estimate"]
+
+_PAUSE = 0.5  # seconds between two questions
 
 
 def fetch_estimate(
@@ -19,24 +24,37 @@ def fetch_estimate(
     url: str,
     *,
     round_number: int | None = None,
+    wait: float = 0.0,
     allow_plain_http: bool = False,
     ca_file: str | Path | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
     """The analyzer's answer for a task: every released round's estimate, or that of one round.
 
-    `RefusedError` tells why there is none. Tables of counts are asked for, and the rest is checked by them;
-    `estimates_in` makes estimates of it, as the library's, which can be asked for more.
+    Where there is none yet, or no answer, it is asked again for `wait` seconds; then `RefusedError` or
+    `UnreachableError` tells why, and at once where waiting would not help. Tables of counts are asked for, and the rest
+    is checked by them; `estimates_in` makes estimates of it, as the library's, which can be asked for more.
     """
-    query = {"table": 1} | ({} if round_number is None else {"round": round_number})
+    end = clock.monotonic() + wait
     with web_client(url, allow_plain_http=allow_plain_http, ca_file=ca_file) as http:
-        import httpx
+        while True:
+            try:
+                return _answer(task, url, http, round_number)
+            except (RefusedError, UnreachableError) as error:
+                passing = error.problem == "unreachable" if isinstance(error, UnreachableError) else not error.final
+                if not passing or clock.monotonic() + _PAUSE > end:
+                    raise
+            clock.wait(_PAUSE)
 
-        try:
-            answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate", params=query)
-        except httpx.RequestError as error:
-            raise UnreachableError(
-                "unreachable", f"the analyzer {url} did not answer ({why_unreachable(error)}); see that it runs"
-            ) from error
+
+def _answer(task: Task, url: str, http: httpx.Client, round_number: int | None) -> dict[str, Any]:
+    import httpx
+
+    query = {"table": 1} | ({} if round_number is None else {"round": round_number})
+    try:
+        answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate", params=query)
+    except httpx.RequestError as error:
+        raise unreachable(url, error) from error
     if answer.status_code != 200:
         refused = problem_of(answer)
         if refused.problem == "not-found":

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
-from shufflesum.service.http.addresses import why_unreachable
+from shufflesum.service.client.web import RefusedError, problem_of, unreachable, web_client
 from shufflesum.wire import Task
 
 __all__ = ["fetch_status"]
@@ -33,9 +32,7 @@ def fetch_status(
         try:
             answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/{path}", headers=headers)
         except httpx.RequestError as error:
-            raise UnreachableError(
-                "unreachable", f"{url} did not answer ({why_unreachable(error)}); see that the server runs"
-            ) from error
+            raise unreachable(url, error) from error
     if answer.status_code != 200:
         raise problem_of(answer)
     try:

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from shufflesum.errors import ShufflesumError
 from shufflesum.service import require_client
-from shufflesum.service.http.addresses import check_url, is_loopback, trust
+from shufflesum.service.http.addresses import NOT_TRUSTED, check_url, is_loopback, trust, why_unreachable
 from shufflesum.service.http.problems import parse_problem
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["RefusedError", "UnreachableError", "problem_of", "web_client"]
+__all__ = ["RefusedError", "UnreachableError", "problem_of", "unreachable", "web_client"]
 
 
 class RefusedError(ShufflesumError):
@@ -50,6 +50,16 @@ def web_client(
         headers=headers,
         trust_env=not is_loopback(urlsplit(url).hostname or ""),  # no proxy between two programs of one machine
     )
+
+
+def unreachable(url: str, error: httpx.RequestError) -> UnreachableError:
+    """Why a server that was asked something has not answered, as an error."""
+    reason = why_unreachable(error)
+    if reason == NOT_TRUSTED:
+        return UnreachableError(
+            "untrusted", f"{url} cannot be trusted ({error}); give its certificate authority (ca_file=, --ca)"
+        )
+    return UnreachableError("unreachable", f"{url} did not answer ({reason}); see that the server runs")
 
 
 def problem_of(answer: httpx.Response) -> RefusedError:
