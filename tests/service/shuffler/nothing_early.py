@@ -244,7 +244,7 @@ class NothingEarly(RuleBasedStateMachine):
         self.check(self.server.request("GET", "/healthz"), 200, b"ok\n")
         self.check(self.server.request("GET", "/readyz"), 200, b"ready\n")
 
-    @rule(place=st.sampled_from(["estimate", "batches", "users", "uploads/1", "status"]))
+    @rule(place=st.sampled_from(["estimate", "batches", "users", "uploads/1"]))
     def ask_for_more(self, place: str) -> None:
         answer = self.server.request("GET", f"/tasks/{self.task.id}/{place}", headers=Shared.deployment.bearer)
         self.check_refused(answer, "not-found", SHOWN)
