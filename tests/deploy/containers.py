@@ -42,8 +42,9 @@ for name in ld.so.cache nsswitch.conf ssl passwd group localtime; do
     [ ! -e "/etc/$name" ] || cp -rL "/etc/$name" "$root/etc/" 2>/dev/null
 done
 cp "$1/hosts" "$root/etc/hosts"
-mount --bind "$tmp" "$root/tmp"
+mount --bind "$tmp" "$root/tmp"; mount -o remount,bind,noexec,nosuid,nodev "$root/tmp" # as engines mount a tmpfs
 mkdir -p "$root/tmp/kernels"; mount --bind "$KERNELS" "$root/tmp/kernels"
+mount -o remount,bind,noexec,nosuid,nodev "$root/tmp/kernels"
 for path in $PYTHON_AT; do
     mkdir -p "$root$path"; mount --bind "$path" "$root$path"; mount -o remount,bind,ro "$root$path"
 done

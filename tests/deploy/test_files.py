@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,16 @@ def test_units_and_sample_files_agree(role: str) -> None:
     assert f"StateDirectory=shufflesum-{role}\n" in unit
     assert str(options["store"]).startswith(f"sqlite:/var/lib/shufflesum-{role}/")
     assert not [value for value in options.values() if f"/etc/shufflesum/{ROLES[role == 'shuffler']}/" in str(value)]
+
+
+@pytest.mark.parametrize("purpose", ["sslserver", "sslclient"])
+def test_the_certificates_that_the_page_says_how_to_make_are_good_for_both_sides(purpose: str, tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "deploy.md").read_text()
+    (recipe,) = re.findall(r"```sh\n(umask 077\nopenssl req -x509 .*?)```", page, re.DOTALL)
+    subprocess.run(["sh", "-e", "-c", recipe], cwd=tmp_path, check=True, capture_output=True)
+    for role, name in product(ROLES, (*ROLES, "localhost")):
+        known = ("-CAfile", "ca.pem", "-purpose", purpose, "-verify_hostname", f"{name}.example.org")
+        verify = ["openssl", "verify", "-x509_strict", *known, f"{role}/cert.pem"]
+        verified = subprocess.run(verify, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+        assert verified == (name == role)
+        assert (tmp_path / role / "tls.key").stat().st_mode & 0o077 == 0
