@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import random
 import signal
 import ssl
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +27,7 @@ from tests.service.postgres import Postgres, why_no_postgres
 
 from shufflesum.cells import BLANK
 from shufflesum.reports import Reports
-from shufflesum.service.stores.tables import CountedBatch, open_tables
+from shufflesum.service.stores.tables import TableStore, open_tables
 from shufflesum.wire import Task, Upload
 
 USERS, ROUNDS = 20, 1000
@@ -95,12 +98,14 @@ class Pair:
         """Its certificate is for the name `analyzer`, which only the services know; and for localhost."""
         return f"https://{self.composed.addresses['analyzer']}:8443"
 
-    def counted(self) -> list[CountedBatch]:
+    @cached_property
+    def tables(self) -> TableStore:
+        """The analyzer's store, seen beside it."""
         address = self.composed.environment("analyzer")["SHUFFLESUM_STORE"].replace(
             "analyzer-database", self.composed.addresses["analyzer-database"]
         )
         password = (self.composed.volume("analyzer-db") / "password").read_text().strip()
-        return open_tables(address.replace("analyzer@", f"analyzer:{password}@"), self.task).counted()
+        return open_tables(address.replace("analyzer@", f"analyzer:{password}@"), self.task)
 
     def request(self, role: str, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
         trusted = ssl.create_default_context(cafile=self.authority)
@@ -144,6 +149,7 @@ class Crowd(threading.Thread):
         self._pair = pair
         self._task = pair.task
         self.rounds = first - 1
+        self.taken = 0
         self.stopped = threading.Event()
         self.failures: list[str] = []
 
@@ -164,6 +170,7 @@ class Crowd(threading.Thread):
                 time.sleep(0.05)
                 continue
             if answer.status == 201 or answer.problem == "repeated":
+                self.taken += 1
                 return
             if answer.problem not in ("store-unavailable", "overloaded", "round-not-open"):
                 self.failures.append(f"{answer.status} {answer.problem}")
@@ -174,8 +181,8 @@ class Crowd(threading.Thread):
 
 def check(pair: Pair, rounds: int) -> None:
     """Every round is there once, and every user's reports once in it."""
-    wait_until(lambda: len(pair.counted()) >= rounds, 120)
-    counted = pair.counted()
+    wait_until(lambda: len(pair.tables.batch_ids()) >= rounds, 120)
+    counted = pair.tables.counted()
     assert [batch.round_number for batch in counted] == list(range(1, rounds + 1))
     assert len({batch.batch_id for batch in counted}) == rounds
     for batch in counted:
@@ -211,29 +218,74 @@ def test_the_commands_of_the_compose_file_make_a_working_pair(pair: Pair) -> Non
     wait_until(lambda: pair.composed.healthy("analyzer"), 60)
 
 
+class Killer:
+    """Kills one server or both, mostly of a pair at work: while it takes uploads, or while it releases a round."""
+
+    def __init__(self, pair: Pair, crowd: Crowd, source: random.Random) -> None:
+        self._pair, self._crowd, self._random = pair, crowd, source
+        self.kills: Counter[str] = Counter()
+        begun = time.monotonic()
+        self._wait_for_a_round()
+        filled = time.monotonic()
+        wait_until(lambda: not self._amid_a_release(), 60)
+        self._seconds = {"starting": 2.0, "taking": filled - begun, "releasing": time.monotonic() - filled}
+
+    def kill_some(self) -> None:
+        moment = self._random.choices(["starting", "taking", "releasing"], [1, 4, 5])[0]
+        if moment != "starting":
+            self._wait_until_working()
+        if moment == "releasing":
+            self._wait_for_a_round()
+        time.sleep(self._random.uniform(0, self._seconds[moment]))
+        victims = self._random.choice([["shuffler"], ["analyzer"], ["shuffler", "analyzer"]])
+        for name in victims:
+            self._pair.kill(name)
+        if moment == "releasing" and not self._amid_a_release():
+            moment = "released"
+        self.kills[moment] += len(victims)
+        for name in victims:
+            self._pair.start(name)
+
+    def _amid_a_release(self) -> bool:
+        """Whether a round has all its users and is in no table yet."""
+        return len(self._pair.tables.batch_ids()) < self._crowd.rounds
+
+    def _wait_for_a_round(self) -> None:
+        now = self._crowd.rounds
+        wait_until(lambda: self._crowd.rounds > now or self._crowd.failures, 120)
+
+    def _wait_until_working(self) -> None:
+        wait_until(lambda: all(map(self._ready, self._pair.processes)), 120)
+        now = self._crowd.taken
+        wait_until(lambda: self._crowd.taken > now or self._crowd.failures, 120)
+
+    def _ready(self, name: str) -> bool:
+        try:
+            return self._pair.request(name, "GET", "/readyz").status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+
 @pytest.mark.slow
 def test_nothing_is_lost_or_twice_through_a_hundred_kills(pair: Pair) -> None:
     source = random.Random(seed := random.SystemRandom().randrange(2**32))
-    crowd = Crowd(pair, len(pair.counted()) + 1)
+    crowd = Crowd(pair, len(pair.tables.batch_ids()) + 1)
     first = crowd.rounds
     crowd.start()
-    killed = 0
     try:
-        while killed < 100:
-            time.sleep(source.uniform(0, 2.5))  # a start takes about as long
-            names = source.choice([["shuffler"], ["analyzer"], ["shuffler", "analyzer"]])
-            for name in names:
-                pair.kill(name)
-            for name in names:
-                pair.start(name)
-            killed += len(names)
+        killer = Killer(pair, crowd, source)
+        deadline = time.monotonic() + 3600
+        while killer.kills.total() < 100 or killer.kills["releasing"] < 20 or crowd.rounds < first + 50:
+            killer.kill_some()
             assert not crowd.failures
+            assert time.monotonic() < deadline, f"too few rounds: {crowd.rounds - first}, kills {dict(killer.kills)}"
     finally:
         crowd.stopped.set()
         crowd.join(300)
-    print(f"seed {seed}: {killed} kills, {crowd.rounds - first} rounds")
+    print(f"seed {seed}: kills {dict(killer.kills)}, {crowd.rounds - first} rounds")
     assert not crowd.failures
-    assert crowd.rounds > first
     check(pair, crowd.rounds)
     for name in ("shuffler", "analyzer"):
         assert pair.processes[name].poll() is None
+        for line in pair.log(name).read_text().splitlines():
+            assert json.loads(line)["event"]
