@@ -34,7 +34,7 @@ clients/browser/node_modules/.installed: clients/browser/package-lock.json
 
 test: .venv/.dev-installed        ## lint, strict types, layering, tests
 	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3  # one more than cores, as many tests wait for servers
 
 test-fast: .venv/.dev-installed   ## the same without servers, clusters, processes and long statistics
 	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling

@@ -61,7 +61,9 @@ class NoiseOnlyOnZeros(AddEncoder):
         return once.reshape(-1)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name", ["few coordinates", "rounds, some dishonest", pytest.param("symmetric", marks=pytest.mark.slow)]
+)
 def test_a_fifth_less_noise_is_caught_within_the_default_time_and_the_honest_are_cleared(name: str) -> None:
     """The lower bound for the honest one is within 5 % of what is certified; false alarms once in a million audits."""
     plan = planned(name)

@@ -41,6 +41,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "coordinates": 2,
     },
 }
+EVERY_SETTING = [
+    pytest.param(
+        name, marks=pytest.mark.slow if name in ("every coordinate, two values", "one report, many values") else ()
+    )
+    for name in SETTINGS
+]
 OVERLAPPING = {"users": 2_000, "shape": 4, "levels": 2, "coordinates": 2, "sampling": "uniform"}
 
 
@@ -154,7 +160,7 @@ class ValuesBeyondTheLevels(ReplaceEncoder):
         return cells
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", EVERY_SETTING)
 def test_an_honest_randomizer_passes_and_the_attack_comes_close_to_the_certificate(name: str) -> None:
     plan = planned(**SETTINGS[name])
     result = audited(honest(plan, 1), trials=100)
@@ -167,7 +173,7 @@ def test_an_honest_randomizer_passes_and_the_attack_comes_close_to_the_certifica
     assert result.report_attack.noise > 1
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", EVERY_SETTING)
 def test_half_the_noise_crosses_the_certificate(name: str) -> None:
     plan = planned(**SETTINGS[name])
     result = audited(sabotaged(plan, HalfTheNoise, 2))
