@@ -277,7 +277,7 @@ def _accountant(plan: Plan) -> str:
 
 def if_they_collude(plan: Plan) -> str:
     """What is left to a user if shuffler and analyzer work together."""
-    if plan.local_epsilon is None:
+    if plan.local_epsilon is None or math.isinf(plan.local_epsilon):
         return "Nothing is left: whoever can link reports to their sender reads the sender's data."
     each = upwards(plan.local_epsilon / (plan.reports * plan.rounds))
     weight = (

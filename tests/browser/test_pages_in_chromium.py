@@ -213,6 +213,11 @@ def test_the_page_can_be_read_without_scripts_and_saved(tmp_path: Path) -> None:
         page = visitor.page
         assert page.get_by_role("heading", name="Round 1: 300 users").is_visible()
         assert page.get_by_role("cell", name="yes").is_visible()
+        # on paper, where nothing can be clicked, the statement is unfolded
+        assert not page.get_by_role("heading", name="Who sees what").is_visible()
+        page.emulate_media(media="print")
+        assert page.get_by_role("heading", name="Who sees what").is_visible()
+        page.emulate_media(media="screen")
         with page.expect_download() as saving:
             page.get_by_role("link", name="as one file").click()
         saved = tmp_path / "saved.html"

@@ -163,6 +163,13 @@ def test_groups_too_small_for_a_mean_are_named() -> None:
     assert table.rows[1][3] == "5.00"
 
 
+def test_only_pictures_whose_colours_are_numbers_keep_them_in_the_dark() -> None:
+    for shape, kept in (((5, 5), True), (25, False)):
+        plan = unprotected_plan(users=4, shape=shape, levels=1)
+        estimate = Estimate(plan, 4, 0, np.full(plan.cells, 2, dtype=np.int64))
+        assert ('class="coloured"' in picture(estimate_svg(estimate, title=""), "")) == kept
+
+
 def test_words_have_no_table_and_no_picture_before_they_are_named() -> None:
     domain = Hashed(16, 4, key=bytes(16))
     estimate = hashed_estimate(domain, np.ones((4, 16), dtype=np.int64), 64)

@@ -57,7 +57,8 @@ def stylesheet() -> str:
 def picture(svg: str, alt: str, caption: str = "", *, id: str = "") -> Markup:
     """A picture inside the page; as an image it can neither run nor fetch anything, whatever is written in it."""
     source = base64.b64encode(svg.encode()).decode("ascii")
-    return render("picture.html", source=source, alt=alt, caption=caption, id=id)
+    coloured = "<linearGradient" in svg  # colours stand for numbers, and stay as they are in the dark
+    return render("picture.html", source=source, alt=alt, caption=caption, id=id, coloured=coloured)
 
 
 def markdown(text: str) -> Markup:

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from shufflesum._rounding import upwards
+from shufflesum.domain import Ball, Box, Groups
 from shufflesum.errors import MissingExtraError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate
 from shufflesum.pages import (
@@ -102,7 +103,7 @@ class AnalystPage:
 
         def draw(estimate: Estimate) -> Markup:
             address = f"{folder}/rounds/{estimate.round_number}/estimate.svg"
-            return render("drawn.html", address=address, alt=_alt(estimate))
+            return render("drawn.html", address=address, alt=_alt(estimate), coloured=_matrices(estimate))
 
         return self._whole(
             how_far, draw, root=root, folder=folder, newest=newest, at_once=_AT_ONCE, stylesheet=f"{root}style.css"
@@ -260,6 +261,13 @@ def _title(estimate: Estimate) -> str:
         case GroupEstimate():
             return "Mean of each group"
     return "Mean over all users"
+
+
+def _matrices(estimate: Estimate) -> bool:
+    """Whether they are drawn as colours, which stay as they are in the dark."""
+    domain = estimate.plan.domain
+    box = domain.box if isinstance(domain, Groups) else domain
+    return isinstance(box, Box | Ball) and len(box.shape) == 2
 
 
 def _alt(estimate: Estimate) -> str:
