@@ -26,7 +26,7 @@ function slider(name, low, high) {
   line.className = "range";
   label.textContent = name;
   label.htmlFor = input.id = `day ${name}`;
-  Object.assign(input, { type: "range", min: low, max: high, step: (high - low) / 100, value: (low + high) / 2 });
+  Object.assign(input, { type: "range", min: low, max: high, step: high - low > 50 ? 1 : 0.1, value: (low + high) / 2 });
   const show = () => (shown.textContent = String(Math.round(10 * input.valueAsNumber) / 10));
   input.addEventListener("input", show);
   show();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -51,8 +52,13 @@ def test_what_is_made_from_other_files_is_up_to_date(script: str, made: str, tmp
     assert fresh.read_text() == (CLIENT / made).read_text(), f"run: npm run {script}"
 
 
-def test_it_is_small() -> None:
-    assert (CLIENT / "shufflesum.min.js").stat().st_size < 40_000
+def test_it_is_one_small_file_with_the_licence_of_what_is_in_it() -> None:
+    module = (CLIENT / "shufflesum.min.js").read_bytes()
+    assert len(module) < 40_000
+    assert (CLIENT / "vendor" / "hpke.LICENSE.md").read_bytes().strip() in module
+    size = f"{len(module) / 1000:.0f} kB ({len(gzip.compress(module)) / 1000:.0f} kB compressed)"
+    for page in (CLIENT / "README.md", CLIENT.parents[1] / "docs" / "browser.md"):
+        assert size in page.read_text()
 
 
 def test_there_is_no_weak_randomness_and_nothing_is_loaded_from_elsewhere() -> None:
