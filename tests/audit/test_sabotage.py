@@ -48,7 +48,7 @@ def findings_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def audited(plan: ss.Plan, client: Any, samples: int = 200_000) -> AuditResult:
-    return audit(plan, randomize=client, samples=samples, trials=0)
+    return audit(plan, randomize=client, samples=samples, trials=0, seconds=600)  # samples end it, on any machine
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -310,6 +310,7 @@ RARE = (FewAtFullAmplitude, TenthMoreAmplitude)
         ((IgnoresTheKey,), ("words",), "no report that may be the own one"),
         ((FewNeverReplaced,), ("replace, wide",), "6 deviations"),
         ((FewAtFullAmplitude,), ("ball, wide",), "6 deviations"),
+        ((FewAtFullAmplitude,), ("ball",), "by one user, at least"),
     ],
     ids=lambda value: value[0].__name__ if isinstance(value, tuple) and isinstance(value[0], type) else "",
 )
@@ -317,6 +318,7 @@ def test_every_sabotage_is_caught(sabotage: tuple[type[Client], ...], names: tup
     for spoilt in sabotage:
         for name in names:
             plan = planned(name)
-            result = audited(plan, spoilt(plan), 8_000_000 if spoilt in RARE else 200_000)
+            samples = 200_000 if spoilt not in RARE else 24_000_000 if name == "ball" else 8_000_000
+            result = audited(plan, spoilt(plan), samples)
             assert not result.passed, (spoilt.__name__, name)
             assert any(kind in finding for finding in result.findings), (spoilt.__name__, name, result.findings)

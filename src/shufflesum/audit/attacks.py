@@ -14,9 +14,10 @@ that batches are independent, and like each other where their data are. This see
 what single users report beyond the truth, in each place and in all; the same of two neighbours, and two places of one
 user together; how far counts over 8, 64, n users and a whole call lie from their means, and how often they are odd; the
 same rows in two calls, and in forked processes; users who hold something else; and again one row at a time. Of many
-places 1,024 are looked at, of many values 64. Not seen: what happens less often than these events can tell (a defect
-of one user in a thousand shows only where a user sends much noise), dependence on anything else (the time, the
-machine, three users together), and draws that look random but can be predicted. What passes is not proved private.
+places 1,024 are looked at, of many values 64. Last, where users need noise of their own, one in a thousand without any
+is looked for among as many as that takes, if they can be had in time. Not seen: what happens less often than these
+events can tell, dependence on anything else (the time, the machine, three users together), and draws that look random
+but can be predicted. What passes is not proved private.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from shufflesum.reports import Counts
 __all__ = ["AuditResult", "BatchAttack", "ReportAttack", "audit"]
 
 _STRUCTURE_REPORTS = 4_000_000  # of which single users, neighbours and batches are looked at
-_REPORTS_PART, _STRUCTURE_PART, _ONE_ROW_PART = 0.4, 0.55, 0.65  # of the time, until which each has it; then batches
+_RARE_REPORTS = 1_000_000_000  # among which one user in a thousand is looked for, unless samples say how many
+_REPORTS_PART, _STRUCTURE_PART, _ONE_ROW_PART, _BATCHES_PART = 0.4, 0.55, 0.65, 0.85  # of the time, until each has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +145,23 @@ def audit(
         return Crowd(plan, row).report(count).counts.table
 
     attack = plan.mechanism.attack(plan.domain, plan.guarantee, scout)
-    samples = samples or attack.samples
+    rare, samples = samples or _RARE_REPORTS, samples or attack.samples
     if one_row is None and client is not None:
         one_row = {ONE_ROW: client}
         if randomize is None:
             one_row[LIGHT] = Randomizer(plan, compiled=False).randomize
     crowds = _crowds(plan, count, attack, samples, deadline)
     structure = _structure(plan, attack, client, one_row or {}, min(samples, _STRUCTURE_REPORTS), deadline)
+    batch_attack = _attack_batches(plan, count, attack, trials, chance_of_error, deadline)
+    if client is not None:
+        structure.rare(client, rare, lambda: deadline.over(1.0, _BATCHES_PART))
     findings, tested = _findings(attack, crowds, structure, chance_of_error)
     return AuditResult(
         plan=plan,
         confidence=confidence,
         epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
         report_attack=_attack_reports(attack, crowds, chance_of_error),
-        batch_attack=_attack_batches(plan, count, attack, trials, chance_of_error, deadline),
+        batch_attack=batch_attack,
         findings=findings,
         lower_bound_known=attack.lower_bound_known,
         tested=tested,
@@ -250,7 +255,7 @@ def _attack_batches(
     for trial in range(trials):
         counts = Counts(plan)
         for rows in others.chunks(plan.honest_users, attack.victims[trial % 2]):
-            if deadline.over(1.0, _ONE_ROW_PART + (1 - _ONE_ROW_PART) * trial / trials):
+            if deadline.over(_BATCHES_PART, _ONE_ROW_PART + (_BATCHES_PART - _ONE_ROW_PART) * trial / trials):
                 break
             counts.merge(count(rows))
         else:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.audit.crowds import Count, alike, in_turn, users_at_once
-from shufflesum.audit.findings import Sums, Watch, in_forks
+from shufflesum.audit.findings import Sums, Watch, in_forks, rare_event
 from shufflesum.mechanisms import Attack, ExpectedCounts
 from shufflesum.plans import Plan
 from shufflesum.reports import Counts, Reports
@@ -74,6 +74,20 @@ class Structure:
             users.append(len(cells))
         for kind in attack.expected(tables, users):
             self.tables.append([counts._replace(name=f"{path}: {counts.name}") for counts in kind])
+
+    def rare(self, client: Randomize, reports: int, over: Callable[[], bool]) -> None:
+        """The first crowd, until one user in a thousand without noise would be seen; not where that takes too many."""
+        silent = self._attack.silent
+        event = None if silent is None else rare_event(self._attack.places(0)[0], silent)
+        if event is None or event.users * self._plan.reports > reports:
+            return
+        size, done = users_at_once(self._plan), 0
+        rows = alike(self._plan.domain, self._attack.crowds[0], size)
+        while done < event.users and not over():
+            happened = event.happened(self._cells(client, rows, size))
+            name = f"{MANY_ROWS}: {event.name} happened"
+            self.sums.add("single users", name, happened, size, size * event.chance)
+            done += size
 
     def whole_batches(self, count: Count, reports: int, over: Callable[[], bool]) -> None:
         """Only tables of counts, where one process adds everything up."""

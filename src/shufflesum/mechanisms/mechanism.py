@@ -264,6 +264,14 @@ class Attack(Protocol):
         ...
 
     @property
+    def silent(self) -> Floats | None:
+        """The chances of the first places of crowd 0 for a user without noise; None where others' noise hides it all.
+
+        Where one user in a thousand is so, that user has lost something.
+        """
+        ...
+
+    @property
     def lower_bound_known(self) -> bool:
         """Whether any epsilon can be proved from reports; where not, only their law is tested."""
         ...

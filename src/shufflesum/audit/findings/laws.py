@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shufflesum.privacy.engine.laws import binomial_window
 
-__all__ = ["Band", "band_of_each", "band_of_sum", "chance_above", "chance_odd", "usual"]
+__all__ = ["Band", "Law", "band_of_each", "band_of_sum", "chance_above", "chance_odd", "law_of_sum", "usual"]
 
 Floats = NDArray[np.float64]
 _CUT = 1e-15  # what is left out of a law on either side, relative to its largest term
@@ -26,7 +26,9 @@ class Band(NamedTuple):
     outside: Floats
 
 
-class _Law(NamedTuple):
+class Law(NamedTuple):
+    """The chances of `lowest` and the counts that follow it; all others have `beyond` or less together."""
+
     lowest: int
     terms: Floats
     beyond: float
@@ -60,15 +62,21 @@ def band_of_each(trials: NDArray[np.int64], chances: Floats, deviations: float) 
 
 def band_of_sum(trials: NDArray[np.int64], chances: Floats, deviations: float) -> Band | None:
     """The band of all counts together; None where they have too many different chances."""
+    law = law_of_sum(trials, chances)
+    return None if law is None else Band(*(np.array([part]) for part in _band(law, deviations)))
+
+
+def law_of_sum(trials: NDArray[np.int64], chances: Floats) -> Law | None:
+    """The law of all counts together; None where they have too many different chances."""
     distinct, inverse = np.unique(chances, return_inverse=True)
     if len(distinct) > _MOST_LAWS:
         return None
     totals = np.bincount(inverse, weights=trials).astype(np.int64)
-    law = _Law(0, np.ones(1), 0.0)
+    law = Law(0, np.ones(1), 0.0)
     for total, chance in zip(totals, distinct, strict=True):
         other = _law(int(total), float(chance))
-        law = _Law(law.lowest + other.lowest, np.convolve(law.terms, other.terms), law.beyond + other.beyond)
-    return Band(*(np.array([part]) for part in _band(law, deviations)))
+        law = Law(law.lowest + other.lowest, np.convolve(law.terms, other.terms), law.beyond + other.beyond)
+    return law
 
 
 def _each(
@@ -80,14 +88,14 @@ def _each(
 
 
 @lru_cache(maxsize=1 << 13)
-def _law(trials: int, chance: float) -> _Law:
+def _law(trials: int, chance: float) -> Law:
     if trials == 0 or chance in (0.0, 1.0):
-        return _Law(int(trials * chance), np.ones(1), 0.0)
+        return Law(int(trials * chance), np.ones(1), 0.0)
     lowest, terms, total, beyond = binomial_window(trials, chance, chance / (1 - chance), _CUT)
-    return _Law(lowest, terms / total, beyond / total)
+    return Law(lowest, terms / total, beyond / total)
 
 
-def _band(law: _Law, deviations: float) -> tuple[float, float, float]:
+def _band(law: Law, deviations: float) -> tuple[float, float, float]:
     values = law.lowest + np.arange(len(law.terms))
     mean = float(values @ law.terms)
     reach = deviations * float(np.sqrt(np.maximum((values - mean) ** 2 @ law.terms, 0.0)))

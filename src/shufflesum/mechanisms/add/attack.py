@@ -124,6 +124,11 @@ class AddAttack:
         return int(3 * _NOISY_REPORTS / rarest + 1) * self.mechanism.reports(self.domain)
 
     @property
+    def silent(self) -> None:
+        """Nobody needs noise of their own, and what all others lose with it is one part in as many as they are."""
+        return None
+
+    @property
     def lower_bound_known(self) -> bool:
         """Always: whatever noise was seen, the table of a batch is a product over cells."""
         return True

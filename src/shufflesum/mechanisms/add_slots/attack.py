@@ -111,6 +111,11 @@ class SlotsAttack:
         return users * self.mechanism.reports(self.domain)
 
     @property
+    def silent(self) -> None:
+        """Nobody needs noise of their own, and what all others lose with it is one part in as many as they are."""
+        return None
+
+    @property
     def lower_bound_known(self) -> bool:
         """Always: noise is uniform, whatever there is of it."""
         return True

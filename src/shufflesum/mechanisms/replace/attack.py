@@ -100,6 +100,11 @@ class ReplaceAttack:
         return math.ceil(4 * _NOISY_REPORTS * self.mechanism.values / self.mechanism.noise_probability)
 
     @property
+    def silent(self) -> Floats:
+        """Never another value than the one held."""
+        return np.zeros_like(self.places(0)[0].chances)
+
+    @property
     def lower_bound_known(self) -> bool:
         """Not for subsets of coordinates that overlap."""
         return isinstance(self._scheme, Blocks)

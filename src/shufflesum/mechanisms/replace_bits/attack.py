@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shufflesum.domain import Ball
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
-from shufflesum.mechanisms.replace_bits.coin import chances_of
+from shufflesum.mechanisms.replace_bits.coin import AMPLITUDE_BITS, chances_of
 from shufflesum.mechanisms.replace_bits.encode import Rotation
 from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
@@ -102,6 +102,12 @@ class BitsAttack:
     def samples(self) -> int:
         """Enough to know within a few per cent how much more often than not a bit agrees."""
         return min(_MOST_SAMPLES, math.ceil(1e5 / (self.mechanism.amplitude / self.mechanism.tau) ** 2))
+
+    @property
+    def silent(self) -> Floats:
+        """Bits that are never replaced: only rounded."""
+        levels = self._levels[0]
+        return chances_of(np.abs(levels[evenly(len(levels))]), 1 << AMPLITUDE_BITS)
 
     @property
     def lower_bound_known(self) -> bool:
