@@ -61,19 +61,16 @@ def _task(folder: Path) -> Iterator[Path]:
         server.shutdown()
 
 
-def _install(source: Path, environment: Path, extra: str) -> None:
+def _pip(*arguments: str | Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], check=True, capture_output=True
+    )
+
+
+def _install(wheel: Path, environment: Path, extra: str) -> None:
     shutil.rmtree(environment, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    pip: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        environment / "bin" / "python",
-        "install",
-        "--quiet",
-    ]
-    subprocess.run([*pip, "--disable-pip-version-check", f"{source}[{extra}]"], check=True, capture_output=True)
+    _pip("--python", environment / "bin" / "python", "install", "--quiet", f"{wheel}[{extra}]")
 
 
 def _send(environment: Path, task: Path, verify: str) -> None:
@@ -93,8 +90,10 @@ def rows() -> list[Row]:
         for part in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / part, source / part)
         shutil.copytree(ROOT / "src", source / "src")
+        _pip("wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)  # as an index has it
+        (wheel,) = folder.glob("*.whl")
         kinds = {"client": "believe", "service": "verify"}
-        installed = processor_times(*(partial(_install, source, folder / extra, extra) for extra in kinds), repeats=1)
+        installed = processor_times(*(partial(_install, wheel, folder / extra, extra) for extra in kinds), repeats=1)
         with _task(folder) as task:
             sends: list[Callable[[], None]] = [
                 partial(_send, folder / extra, task, how) for extra, how in kinds.items()

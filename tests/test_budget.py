@@ -66,6 +66,18 @@ def test_plans_are_entered_until_the_next_would_exceed_the_budget(path: Path) ->
     assert Budget.open(path).spent == budget.spent
 
 
+def test_what_plans_of_several_kinds_spend_together_is_at_most_the_budget(path: Path) -> None:
+    budget, run = Budget.create(path, EPSILON, DELTA), list[Plan]()
+    for plan in (NUMBERS, LARGE, THRICE, *(SMALL for _ in range(50))):
+        if budget.fits(plan):
+            budget.begin(plan)
+            run.append(plan)
+    assert len({plan.id for plan in run}) == 4
+    together = compose(run)
+    assert together.delta(EPSILON) <= DELTA
+    assert together.epsilon(DELTA) > 0.7 * EPSILON  # it is well spent
+
+
 def test_two_continuations_that_each_fit_exactly_are_not_both_had(path: Path) -> None:
     """Whichever is chosen after the first result, the other does not fit any more."""
     budget, limits = Budget.create(path, EPSILON, DELTA), Filter.of(EPSILON, DELTA)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.adaptive import Choice, Used, fixed_delta, worst_delta
+from tests.oracles.adaptive import Choice, Law, Used, fixed_delta, worst_delta, worst_delta_of_laws
+from tests.oracles.slotted import noise
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -74,6 +76,40 @@ def test_a_filter_that_charges_too_little_would_be_found_out(spoiled: str) -> No
     assert worst_delta(CHOICES, STEP, epsilon, allowed) > delta
 
 
+FEW: list[tuple[int, int, int, float]] = [(3, 3, 2, 15 / 16), (4, 3, 1, 15 / 16), (6, 2, 1, 3 / 4)]
+
+
+def law_of(users: int, cells: int, slots: int, chance: float) -> Law:
+    """Tables of counts of labels in slots with a victim who holds label 0, or 1; what others hold is known."""
+    free = noise(cells, users * slots, Fraction(chance))
+    every = float(sum(free.values()))
+    worlds = [{(*t[:c], t[c] + 1, *t[c + 1 :]): ways / every for t, ways in free.items()} for c in (0, 1)]
+    return [tuple(world.get(table, 0.0) for world in worlds) for table in worlds[0] | worlds[1]]  # type: ignore[misc]
+
+
+def worst_of_few(within: Filter, part: float) -> float:
+    """The worst of all outcomes of all orders of four runs, where that part of each charge is charged."""
+    plans = [
+        Plan(ss.Categories(cells), ss.AddSlots(slots, chance), ss.Guarantee(1.0, 0.5, users))
+        for users, cells, slots, chance in FEW
+    ]
+    costs = [Charge(part * each.moment, part * each.apart) for each in (charge(plan, within) for plan in plans)]
+
+    def allowed(used: Used) -> bool:
+        return within.admits([cost for cost, count in zip(costs, used, strict=True) for _ in range(count)])
+
+    return worst_delta_of_laws([law_of(*each) for each in FEW], within.epsilon, allowed, 4)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "least"), [(0.5, 0.9, 0.6), (2.0, 0.6, 0.5), (3.0, 0.3, 0.3)])
+def test_no_way_of_choosing_real_plans_of_few_users_exceeds_it(epsilon: float, delta: float, least: float) -> None:
+    assert least * delta < worst_of_few(Filter.of(epsilon, delta), 1.0) <= delta
+
+
+def test_real_plans_that_are_charged_too_little_would_be_found_out() -> None:
+    assert worst_of_few(Filter.of(3.0, 0.3), 0.25) > 0.3
+
+
 def test_moments_are_those_of_the_pair() -> None:
     within = Filter(1.0, 1e-3, 3.0)
     truth = 1.0 / (1.0 + math.exp(-0.5))
@@ -91,7 +127,7 @@ def test_what_masses_may_lack_is_charged() -> None:
     lacking = replace(exact, error=0.1)
     larger = replace(exact, balanced=1.1 * exact.balanced, infinite=1.1 * exact.infinite)
     assert charge_of(lacking, within).moment >= charge_of(larger, within).moment * (1 - 1e-12)
-    assert charge_of(lacking, within).apart >= 1.1 * 0.02 + 0.1 * within.apart_limit
+    assert charge_of(lacking, within).apart >= 1.1 * 0.02 + (1.1**2 - 1) * within.apart_limit * (1 - 1e-12)
 
 
 def test_the_limit_turns_moments_into_delta() -> None:

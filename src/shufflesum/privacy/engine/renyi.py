@@ -23,7 +23,7 @@ APART = 0.5
 """The part of delta that is for what may be laid open: mass at infinite loss, and what is cut off."""
 
 _TRIMMED = 1e-4  # of what may be laid open: where the losses of one mechanism may be cut for it
-_MOST_EPSILON, _LEAST_DELTA = 1e6, 1e-300  # beyond, limits overflow, or are rounded coarsely
+_MOST_EPSILON, _LEAST_DELTA = 1e6, 1e-150  # beyond, limits overflow, are rounded coarsely, or masses are lost
 _SUMS = 1.0 + 1e-12  # sums of charges are rounded up
 
 
@@ -115,7 +115,8 @@ def gaussian_charge(mu: float, apart: float, within: Filter) -> Charge:
 def _charge(pair: GridLosses, within: Filter) -> Charge:
     """log sum P^a Q^(1-a) over finite losses, with masses raised by the factor 1 + error that they may lack.
 
-    As computed, P's total may be above 1 by as much: then it has (1 + error)^2 on finite losses.
+    As computed, P's total may be above 1 by as much: then it has (1 + error)^2 on finite losses. Masses that are too
+    small for double precision, below 1e-200 in all, are laid open with that.
     """
     exponents = (within.order - 0.5) * pair.losses()  # P^a Q^(1-a) of a balanced mass r at loss x: r e^((a - 1/2) x)
     held = pair.balanced > 0.0
@@ -125,4 +126,5 @@ def _charge(pair: GridLosses, within: Filter) -> Charge:
     # a loss, its product with the order, and logarithms are rounded; then so many terms are added up
     doubt = 8 * ULP * (float(np.max(np.abs(exponents))) + float(np.max(np.abs(logarithms))) + size + 64.0)
     moment = most + math.log(float(np.sum(np.exp(logarithms - most)))) + math.log1p(pair.error) + doubt
-    return Charge(max(moment, 0.0), pair.infinite * (1.0 + pair.error) + 2.1 * pair.error * within.apart_limit)
+    more = pair.error * (2.0 + pair.error) + 8 * ULP
+    return Charge(max(moment, 0.0), pair.infinite * (1.0 + pair.error) + more * within.apart_limit)
