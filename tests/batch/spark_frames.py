@@ -16,8 +16,13 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 from tests.chances import FALSE_ALARM, chi_square
 
+from shufflesum.testing import unprotected_plan
+
 __all__ = [
+    "DIMENSION",
     "NEEDS_JAVA",
+    "PLAN",
+    "USERS",
     "Batch",
     "cells_in",
     "first_one_waits",
@@ -32,6 +37,8 @@ NEEDS_JAVA = pytest.mark.skipif(
     is None,
     reason="Spark runs on Java",
 )
+USERS, DIMENSION = 3000, 10
+PLAN = unprotected_plan(users=USERS, shape=DIMENSION, coordinates=DIMENSION, levels=3, noise_probability=0.2)
 
 
 @dataclass(frozen=True)

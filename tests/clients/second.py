@@ -5,7 +5,6 @@ It is small and slow on purpose. Section names in comments are those of the page
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import math
@@ -14,78 +13,23 @@ import struct
 import time
 import unicodedata
 from collections.abc import Callable
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import httpx
 import numpy as np
 from pyhpke import AEADId, CipherSuite, KDFId, KEMId, PyHPKEError
+from tests.clients.canonical import float_text, sha256
 
 BLANK = 4294967295
 SUITE = CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.AES128_GCM)
 WHITESPACE = "".join(
     map(chr, [*range(0x09, 0x0E), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)])
 ) + "\u2028\u2029\u202f\u205f\u3000"  # fmt: skip
-FLOATS = {
-    *("bounds", "bins", "vectors", "center", "radius", "noise_probability", "probabilities", "chance"),
-    *("amplitude", "tau", "epsilon", "delta", "honest_fraction"),
-}
-ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
 class RefusedError(Exception):
     """What the page says is to be refused, or what the shuffler has refused for good."""
-
-
-# Canonical JSON.
-
-
-def float_text(value: float) -> str:
-    digits, exponent = Decimal(repr(float(value))).normalize().as_tuple()[1:]
-    assert isinstance(exponent, int)
-    sign, text = "-" if value < 0 else "", "".join(map(str, digits))
-    first = len(text) - 1 + exponent
-    if value == 0:
-        return "0.0"
-    if not -4 <= first < 16:
-        rest = f".{text[1:]}" if len(text) > 1 else ""
-        return f"{sign}{text[0]}{rest}e{'-' if first < 0 else '+'}{abs(first):02d}"
-    if first < 0:
-        return f"{sign}0.{'0' * (-first - 1)}{text}"
-    text = text.ljust(first + 1, "0")
-    return f"{sign}{text[: first + 1]}.{text[first + 1 :] or '0'}"
-
-
-def text_json(text: str) -> str:
-    written = ""
-    for character in text:
-        if character in ESCAPES:
-            written += ESCAPES[character]
-        elif " " <= character <= "~":
-            written += character
-        else:
-            units = character.encode("utf-16-be", "surrogatepass")
-            written += "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
-    return f'"{written}"'
-
-
-def canonical(value: Any, floating: bool = False) -> str:
-    match value:
-        case None | True | False:
-            return {None: "null", True: "true", False: "false"}[value]
-        case str():
-            return text_json(value)
-        case int() | float():
-            return float_text(value) if floating else str(int(value))
-        case list():
-            return f"[{','.join(canonical(each, floating) for each in value)}]"
-    fields = (f"{text_json(name)}:{canonical(value[name], floating or name in FLOATS)}" for name in sorted(value))
-    return f"{{{','.join(fields)}}}"
-
-
-def sha256(value: Any) -> str:
-    return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()
 
 
 # Values into the domain.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,18 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task, write_folder
-from tests.batch.spark_frames import NEEDS_JAVA, Batch, cells_in, largest_error, uniformity, users_frame
+from tests.batch.spark_frames import (
+    DIMENSION,
+    NEEDS_JAVA,
+    PLAN,
+    USERS,
+    Batch,
+    cells_in,
+    largest_error,
+    uniformity,
+    users_frame,
+)
+from tests.batch.spark_refusals import REFUSED
 from tests.chances import FALSE_ALARM
 from tests.refusals import refusal
 from tests.turning import FALSE_ALARM_OF_BALLS, TURNING, turned_rows
@@ -27,7 +38,7 @@ from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK
-from shufflesum.errors import DataError, FileError, ParameterError, PlanError, ReportsError, ShufflesumError
+from shufflesum.errors import DataError, FileError, ParameterError, PlanError, ReportsError
 from shufflesum.estimate import BallEstimate, Estimate
 from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
@@ -35,8 +46,6 @@ from shufflesum.testing import unprotected_plan
 
 pytestmark = NEEDS_JAVA
 
-USERS, DIMENSION = 3000, 10
-PLAN = unprotected_plan(users=USERS, shape=DIMENSION, coordinates=DIMENSION, levels=3, noise_probability=0.2)
 TARGET = PlainTarget(PLAN)
 
 
@@ -293,73 +302,6 @@ def test_digits_noise_and_blanks_go_the_same_way(session: Any) -> None:
     )
     with refusal("one-process-only", error=PlanError):
         spark.randomize(users, alone)
-
-
-def with_column(batch: Batch) -> Any:
-    from pyspark.sql import functions as F
-
-    return batch.shuffled.withColumn("cell", F.lit(1))
-
-
-def twice(batch: Batch) -> Any:
-    return batch.shuffled.withColumn("again", batch.shuffled["cell"])
-
-
-def mixed(batch: Batch) -> Any:
-    return batch.shuffled.union(batch.shuffled.sparkSession.createDataFrame([(1,)], "cell long"))
-
-
-OTHER = unprotected_plan(users=USERS, shape=DIMENSION, coordinates=DIMENSION, levels=3)
-REFUSED: dict[str, tuple[type[ShufflesumError], tuple[str, ...], Callable[[Any, Batch], object]]] = {
-    "another plan": (
-        ReportsError,
-        ("other-plan", PLAN.id[:12], OTHER.id[:12]),
-        lambda spark, b: spark.analyze(b.shuffled, OTHER),
-    ),
-    "not shuffled": (ReportsError, ("wrong-stage",), lambda spark, b: spark.analyze(b.reports, PLAN)),
-    "shuffled twice": (ReportsError, ("wrong-stage",), lambda spark, b: spark.shuffle(b.shuffled)),
-    "no identity": (ReportsError, ("mixed-reports", "'beat'"), lambda spark, b: spark.analyze(b.users, PLAN)),
-    "a computed column": (
-        ReportsError,
-        ("mixed-reports", "'cell'"),
-        lambda spark, b: spark.analyze(with_column(b), PLAN),
-    ),
-    "foreign rows": (ReportsError, ("mixed-reports",), lambda spark, b: spark.analyze(mixed(b), PLAN)),
-    "other columns": (
-        ReportsError,
-        ("unknown-column", "'again'", "'cell'"),
-        lambda spark, b: spark.count(twice(b), PLAN),
-    ),
-    "twice": (ReportsError, ("counted-twice",), lambda spark, b: spark.shuffle(b.reports.union(b.reports))),
-    "too few": (ReportsError, ("too-few-users", "29995"), lambda spark, b: spark.shuffle(b.reports.limit(5))),
-    "no rows": (DataError, ("no-rows",), lambda spark, b: spark.randomize(b.users.limit(0), PLAN)),
-    "no frame": (ParameterError, ("wrong-type", "ndarray"), lambda spark, b: spark.shuffle(b.rows)),
-    "wrong width": (
-        DataError,
-        ("wrong-shape", "1 columns", "10 values"),
-        lambda spark, b: spark.randomize(b.users.selectExpr("beat[0]"), PLAN),
-    ),
-    "text": (
-        DataError,
-        ("not-numbers", "column 't'", "string"),
-        lambda spark, b: spark.randomize(b.users.selectExpr("'a' as t"), PLAN),
-    ),
-    "arrays and more": (
-        DataError,
-        ("wrong-shape", "column 'beat'", "--columns"),
-        lambda spark, b: spark.randomize(b.users.selectExpr("beat", "1"), PLAN),
-    ),
-    "no such column": (
-        FileError,
-        ("unknown-column", "nowhere"),
-        lambda spark, b: spark.randomize(b.users, PLAN, columns=["nowhere"]),
-    ),
-    "missing value": (
-        DataError,
-        ("missing-value", "partition", "coordinate 9"),
-        lambda spark, b: spark.randomize(b.users.selectExpr("array_append(slice(beat, 1, 9), null) as beat"), PLAN),
-    ),
-}
 
 
 @pytest.mark.parametrize("case", REFUSED)
