@@ -20,7 +20,7 @@ html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 
 # Pages link to headings of one another, as they do where the files are read without a site.
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 
 # Tutorials are executed anew in each build; an error in one of them is an error of the build.
 nb_execution_mode = "force"
@@ -28,6 +28,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds of a busy machine; a cell takes a few of a quiet one
 nb_execution_in_temp = False
 nb_execution_show_tb = True
+nb_merge_streams = True  # what a command prints is one block
 
 autodoc_mock_imports = ["flwr"]  # its pins are tight, so it is not here
 autodoc_member_order = "bysource"
@@ -43,6 +44,7 @@ highlight_language = "text"  # indented blocks are formulas
 default_role = "code"
 
 _CODE = re.compile(r"(`[^`]+`)")
+_OPTION = re.compile(r"(?<![\w`-])(-[a-z]|--[a-z][a-z-]*)(?![\w-])")
 
 
 def _plain(*arguments: Any) -> None:
@@ -63,9 +65,9 @@ def _plain_help(app: object, ctx: object, lines: list[str]) -> None:
         elif line.startswith("| "):
             shown.append(f"   {line[2:].strip()}")
         elif line.lstrip().startswith((".. ", ":", "**Required**")):
-            shown.append(line)
+            shown.append(_OPTION.sub(r"``\1``", line) if line.lstrip().startswith("**") else line)
         else:
-            shown.append(line.replace("*", r"\*"))
+            shown.append(_OPTION.sub(r"``\1``", line.replace("*", r"\*")))
     lines[:] = shown
 
 

@@ -65,6 +65,21 @@ def test_the_wheel_says_what_it_is_and_holds_the_package_alone(packages: Path) -
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+def test_the_sdist_holds_the_package_and_what_builds_it(packages: Path) -> None:
+    (sdist,) = packages.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        inside = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    assert inside == {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "src"}
+
+
+def test_everything_that_is_released_has_one_version(packages: Path) -> None:
+    (wheel,) = packages.glob("*.whl")
+    version = wheel.name.split("-")[1]
+    assert json.loads((ROOT / "clients" / "browser" / "package.json").read_text())["version"] == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
 def interpreters() -> list[str]:
     """All of Python 3.11 to 3.14 that are here; the one that runs this first."""
     others = [shutil.which(f"python3.{minor}") for minor in range(11, 15) if minor != sys.version_info.minor]

