@@ -77,12 +77,18 @@ class Visit:
     def __init__(self, page: Any, origin: str) -> None:
         self.page, self.origin = page, origin
         self.asked: set[str] = set()
+        self.files: set[str] = set()
         self.complaints: list[str] = []
-        page.on("request", lambda request: self.asked.add("/".join(request.url.split("/")[:3])))
+        page.on("request", lambda request: self._asks(request.url))
         page.on(
             "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
         )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _asks(self, url: str) -> None:
+        self.asked.add("/".join(url.split("/")[:3]))
+        if url.startswith(f"{self.origin}/"):
+            self.files.add(url.removeprefix(f"{self.origin}/"))
 
     def open(self) -> Visit:
         self.page.goto(f"{self.origin}/survey.html")
@@ -285,6 +291,7 @@ def test_the_page_of_the_documentation_works(visit: Callable[[str], Visit], tmp_
                 visitor.says(said)
             assert shuffler.metric("shufflesum_uploads_total") == 1
     assert visitor.complaints == []
+    assert visitor.files - {"favicon.ico"} == {"survey.html", "survey.js", "shufflesum.min.js"}  # one file of ours
 
 
 class TestTokens:
