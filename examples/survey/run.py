@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import secrets
 import shutil
 import signal
@@ -26,6 +27,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import structlog
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -163,11 +165,11 @@ async def crowd(collections: dict[str, Collection], visitors: int, seconds: floa
             await process.wait()
 
 
-async def estimated(collections: dict[str, Collection]) -> None:
-    """Wait until every analyzer has its estimate."""
+async def estimated(collections: dict[str, Collection], seconds: float | None) -> None:
+    """Say what every analyzer has estimated, once it has."""
     import httpx
 
-    async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False) as http:
+    async with asyncio.timeout(seconds), httpx.AsyncClient(trust_env=False) as http:
         for one in collections.values():
             address = f"{one.analyzer}/tasks/{one.task.id}/estimate"
             while (answer := await http.get(address)).status_code != 200:
@@ -206,10 +208,11 @@ async def run(users: int, *, once: bool, port: int, seconds: float) -> None:
                 if once:
                     await _first(gone, stop)
                     if not stop.is_set() and gone.result() == 0:
-                        await _first(asyncio.create_task(estimated(collections)), stop)
+                        await _first(asyncio.create_task(estimated(collections, SECONDS)), stop)
                 else:
                     print(f"{visitors} simulated visitors are on their way; you are the one who completes the batch")
                     print("Ctrl-C ends it and removes everything", flush=True)
+                    await _first(asyncio.create_task(estimated(collections, None)), stop)
                     await stop.wait()
         finally:
             for server in servers:
@@ -243,6 +246,7 @@ def main() -> None:
     if shutil.which("node") is None:
         sys.exit("the crowd needs Node 20 or newer: make setup-browser")
     configure_logging()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # what goes well is seen
     try:
         asyncio.run(run(given.users, once=given.once, port=given.port, seconds=given.seconds))
     except OSError as error:
