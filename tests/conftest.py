@@ -59,13 +59,14 @@ QUICK_SECONDS = 3.0
 
 
 @pytest.fixture(params=["compiled", pytest.param("uncompiled", marks=pytest.mark.slow)])
-def both_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+def both_kernels(request: pytest.FixtureRequest) -> Iterator[bool]:
     """What kernels draw has its law whether they are compiled, as for many rows, or not, as for one.
 
     So many rows take minutes without; the same bits as compiled (`protocol/test_uncompiled.py`) are quickly seen.
     """
-    with uncompiled() if request.param == "uncompiled" else nullcontext():
-        yield
+    compiled = request.param == "compiled"
+    with nullcontext() if compiled else uncompiled():
+        yield compiled
 
 
 @cache

@@ -211,14 +211,16 @@ def observed_values(plan: Plan, row: Any, users: int, seed: int) -> Any:
     return table.reshape(plan.dimension, -1)
 
 
-@pytest.mark.usefixtures("both_kernels")
 @pytest.mark.parametrize(
     ("levels", "noise_probability"),
     [(1, 0.1), (2, 1 / 3), (3, 0.0123456789), (6, 0.7), (40, 0.5), (10, 1.0), (999, 0.9)],
 )
 @pytest.mark.parametrize("coordinates", [1, 3, 4])
-def test_reports_follow_their_probability_table(levels: int, noise_probability: float, coordinates: int) -> None:
-    """Two million reports, chi-square at false alarm 1e-6; a noise probability a tenth off is rejected."""
+def test_reports_follow_their_probability_table(
+    levels: int, noise_probability: float, coordinates: int, both_kernels: bool
+) -> None:
+    """Chi-square at false alarm 1e-6; a noise probability a tenth off is rejected, if it is large by fewer reports."""
+    reports = 2_000_000 if both_kernels or noise_probability < 0.05 else 400_000
     row = [0.0, 0.137, 0.5, 1.0]
     plan = unprotected_plan(
         users=1,
@@ -228,8 +230,8 @@ def test_reports_follow_their_probability_table(levels: int, noise_probability: 
         noise_probability=noise_probability,
         sampling="uniform",
     )
-    table = observed_values(plan, row, 2_000_000 // coordinates + 1, seed=levels * 10 + coordinates)
-    assert table.sum() >= 2_000_000
+    table = observed_values(plan, row, reports // coordinates + 1, seed=levels * 10 + coordinates)
+    assert table.sum() >= reports
 
     def p_values(gamma: float) -> list[float]:
         return [
