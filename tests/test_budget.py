@@ -93,6 +93,19 @@ def test_two_continuations_that_each_fit_exactly_are_not_both_had(path: Path) ->
     assert within_limits(both)
 
 
+def test_a_plan_that_was_entered_before_costs_as_much_again_without_being_computed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for the lock meanwhile."""
+    budget = Budget.create(path, EPSILON, DELTA)
+    budget.begin(SMALL)
+    monkeypatch.setattr(budget_module, "charge", None)
+    budget.begin(SMALL)
+    budget.enter(SMALL, "task")
+    first, *others = budget.entries
+    assert [entry.charge for entry in others] == [first.charge] * 2
+
+
 def test_a_forked_process_cannot_spend_what_is_in_memory_once_more() -> None:
     budget = Budget(EPSILON, DELTA)
     budget.begin(SMALL)

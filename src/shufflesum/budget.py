@@ -246,7 +246,8 @@ class Budget:
                 f"it is for plans that were fixed in advance, and plan {plan.id[:12]} is none of them, or all its "
                 "rounds were begun",
             )
-        cost = charge(plan, _filter(content)) if cost is None else cost
+        if cost is None:  # then it was entered before
+            cost = next(entry.charge for entry in content.entries if entry.plan == plan.id)
         if not _admits(content, cost):
             raise self._refusal(
                 "budget-spent", f"plan {plan.id[:12]} (epsilon {plan.epsilon:g}, delta {plan.delta:g}) does not fit"
@@ -272,7 +273,7 @@ class Budget:
     def _change(self, plan: Plan, change: Callable[[_Content, Charge | None], tuple[_Content, Entry]]) -> Entry:
         """Read, change and write as one step that no other process or thread comes between.
 
-        What takes long, the charge of a plan that is new, is computed before.
+        What takes long, the charge of a plan that is new, is computed before; entries stay, so any other has one.
         """
         if self.path is None and os.getpid() != self._process:
             raise FileError(
