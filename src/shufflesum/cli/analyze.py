@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,12 +58,7 @@ def command(
     state_file: Path | None,
     without_guarantee: bool,
     candidates: Path | None,
-    as_json: bool,
-    output: Path | None,
-    plot: Path | None,
-    report: Path | None,
-    confidence: float,
-    quantiles: tuple[float, ...],
+    results: Results,
     memory: int,
     workers: int | None,
     engine: str,
@@ -81,7 +76,7 @@ def command(
     Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
     """
     asked = None if candidates is None else read_words(candidates, "candidates")
-    results = Results(as_json, output, plot, report, confidence, quantiles, asked)
+    results = replace(results, asked=asked)
     check_engine(engine, master, conf)
     target = load_target(plan_file, task_file, key_file=key_file)
     if (key_file is None) != (task_file is None):
@@ -125,7 +120,7 @@ def command(
     if found is not None:
         results.show(found)
     else:
-        _show_missing(counts, as_json)
+        _show_missing(counts, results.as_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.cli.gathered import gathered
 from shufflesum.domain import Ball
 from shufflesum.errors import FileError, ParameterError
 
 __all__ = ["BallOptions", "ball_options"]
 
-_F = TypeVar("_F", bound=Callable[..., object])
 _NOT_FOR_BALLS = ("bounds", "digits", "coordinates", "levels", "sampling", "spread")
-
-
-def ball_options(function: _F) -> _F:
-    """The arguments of `BallOptions`."""
-    for option in reversed(
-        (
-            click.option(
-                "--radius",
-                type=float,
-                metavar="C",
-                help="Vectors with a bounded norm, such as model updates: the public bound, instead of --bounds.",
-            ),
-            click.option(
-                "--center",
-                type=click.Path(path_type=Path),
-                metavar="FILE.npy",
-                help="With --radius: a public array that norms are measured from.  [zero]",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +50,25 @@ class BallOptions:
         if self.radius is None:
             return None
         return Ball(shape, self.radius, None if self.center is None else _read_center(self.center))
+
+
+ball_options = gathered(
+    "ball",
+    BallOptions,
+    click.option(
+        "--radius",
+        type=float,
+        metavar="C",
+        help="Vectors with a bounded norm, such as model updates: the public bound, instead of --bounds.",
+    ),
+    click.option(
+        "--center",
+        type=click.Path(path_type=Path),
+        metavar="FILE.npy",
+        help="With --radius: a public array that norms are measured from.  [zero]",
+    ),
+)
+"""A ball instead of bounds, as `ball`."""
 
 
 def _read_center(path: Path) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,16 @@ import click
 from rich.markup import escape
 from rich.table import Table as Shown
 
-from shufflesum.aggregation import aggregate_batches
-from shufflesum.bounds import FoundBounds, TwoPlans, plan_bounds
+from shufflesum.bounds import FoundBounds, plan_bounds
 from shufflesum.cli.budget_option import begin_in_budget, budget_option
 from shufflesum.cli.input_file import file_argument
 from shufflesum.cli.label_options import bin_edges
-from shufflesum.cli.options import (
-    console,
-    note_missing_header,
-    progress_bar,
-    table_options,
-    warnings_as_notes,
-)
-from shufflesum.errors import DataError, ParameterError
+from shufflesum.cli.options import console, warnings_as_notes
+from shufflesum.cli.table_options import TableOptions, aggregate_table, named_columns, prepared, table_options
+from shufflesum.errors import ParameterError
 from shufflesum.estimate import check_cover
 from shufflesum.estimate.base import tail_of
-from shufflesum.tables import Dialect, Place, StagedOutputs, Table, column_names, located, open_table
+from shufflesum.tables import Place, StagedOutputs
 
 __all__ = ["command"]
 
@@ -57,13 +50,7 @@ def command(
     as_json: bool,
     output: Path | None,
     budget_file: Path | None,
-    columns: list[str] | None,
-    header: bool | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    array: str | None,
-    user_column: str | None,
+    reading: TableOptions,
 ) -> None:
     """Find bounds for the columns of FILE, where nothing is known of them, and plan what is left.
 
@@ -80,17 +67,9 @@ def command(
         staged = outputs.stage(output, (".json",)) if output else None
         if staged and share == 1:
             raise ParameterError("conflicting-arguments", "--share 1 leaves nothing for a main plan; leave -o out")
-        table = open_table(
-            file,
-            columns=columns,
-            header=header,
-            user_column=user_column,
-            array=array,
-            dialect=Dialect(separator, decimal, encoding),
-        )
-        names = table.names or ()
+        table = reading.open(file)
         given: dict[str, Any] = {} if rounds is None else {"rounds": rounds}
-        if names and all(names) and len(set(names)) == len(names):
+        if (names := named_columns(table)) is not None:
             given["columns"] = names
         plans = plan_bounds(
             users=table.rows,
@@ -103,26 +82,14 @@ def command(
             **given,
         )
         begin_in_budget(budget_file, plans.first)
-        with progress_bar("rows", table.rows) as progress:
-            batches = _counted(table, plans)
-            try:
-                estimate = aggregate_batches(batches, plans.first, progress=progress)
-            except DataError as error:
-                raise located(error, file, table) from None
+        estimate = aggregate_table(file, table, prepared(table, plans.rows), plans.first)
         found = plans.found(estimate, cover=cover, level=confidence)
         if staged and found.main is not None:
             outputs.write(staged, found.main.to_json())
-    note_missing_header(column_names(table), file, header)
-    _show(found, names, as_json)
+    reading.note_missing_header(table, file)
+    _show(found, table.names or (), as_json)
     if output and not as_json:
         console.print(f"wrote {output}: run it with shufflesum run {file} --plan {output} --clip", markup=False)
-
-
-def _counted(table: Table, plans: TwoPlans) -> Iterator[Any]:
-    first_row = 0
-    for batch in table.batches():
-        yield plans.rows(batch, first_row)
-        first_row += len(batch)
 
 
 def _show(found: FoundBounds, names: tuple[str, ...], as_json: bool) -> None:

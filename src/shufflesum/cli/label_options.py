@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
+from shufflesum.cli.gathered import gathered
 from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Label
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.tables import option_of
@@ -19,14 +18,12 @@ __all__ = [
     "LabelOptions",
     "bin_edges",
     "candidates_option",
-    "chosen_column",
     "column_for",
     "label_column_options",
     "label_options",
     "read_words",
 ]
 
-_F = TypeVar("_F", bound=Callable[..., object])
 Chosen = tuple[str, str | None]
 """What labels are for, by the name of the option, and the column that holds them, if it has a name."""
 
@@ -39,51 +36,27 @@ candidates_option = click.option(
 )
 
 
-def label_column_options(function: _F) -> _F:
-    """Which column holds labels; at most one of the four may be given."""
-    for option in reversed(
-        (
-            click.option(
-                "--categories", metavar="COLUMN", help="Count the labels, or numbers in bins, of this column."
-            ),
-            click.option(
-                "--choices", metavar="COLUMN", help="Count the lists of labels of this column, or text with ; between."
-            ),
-            click.option("--group-by", metavar="COLUMN", help="Means of numbers in the groups of this column."),
-            click.option("--words", metavar="COLUMN", help="Count any words in this column, without a list of them."),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def label_options(function: _F) -> _F:
-    """Which labels there are, and what a plan for them fixes: the arguments of `LabelOptions`."""
-    for option in reversed(
-        (
-            click.option(
-                "--labels",
-                metavar="L",
-                help="The public labels: yes,no,unsure, a file with one a line (.txt), or a number D for 0 to D-1.",
-            ),
-            click.option("--bins", metavar="E,E,...", help="categories: edges of bins for numbers, as 0,18,65,120."),
-            click.option("--other", is_flag=True, help="categories: count everything else as one more label."),
-            click.option("--most", type=int, metavar="S", help="choices: most labels of a user."),
-            click.option("--buckets", type=int, metavar="B", help="words: buckets of a hash.  [chosen]"),
-            click.option("--functions", type=int, metavar="S", help="words: hash functions.  [chosen]"),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def chosen_column(**columns: str | None) -> Chosen | None:
-    """What the column of labels is for and its name, out of the options of `label_column_options`."""
+def _chosen(categories: str | None, choices: str | None, group_by: str | None, words: str | None) -> Chosen | None:
+    """What the column of labels is for, and its name."""
+    columns = {"categories": categories, "choices": choices, "group_by": group_by, "words": words}
     given = [(name, column) for name, column in columns.items() if column is not None]
     if len(given) > 1:
         one, other = (f"--{name.replace('_', '-')}" for name, _ in given[:2])
         raise ParameterError("conflicting-arguments", f"{one} and {other} exclude each other; leave one of them out")
     return given[0] if given else None
+
+
+label_column_options = gathered(
+    "chosen",
+    _chosen,
+    click.option("--categories", metavar="COLUMN", help="Count the labels, or numbers in bins, of this column."),
+    click.option(
+        "--choices", metavar="COLUMN", help="Count the lists of labels of this column, or text with ; between."
+    ),
+    click.option("--group-by", metavar="COLUMN", help="Means of numbers in the groups of this column."),
+    click.option("--words", metavar="COLUMN", help="Count any words in this column, without a list of them."),
+)
+"""Which column holds labels, as `chosen`; at most one of the four may be given."""
 
 
 def column_for(domain: Domain, chosen: Chosen | None) -> str | None:
@@ -127,7 +100,7 @@ class LabelOptions:
     def domain(
         self, kind: str, column: str | None = None, numbers: Box | None = None
     ) -> Categories | Choices | Groups | Hashed:
-        """What users hold, in a column of this name and, of groups, in these numbers; `kind` as in `chosen_column`."""
+        """What users hold, in a column of this name and, of groups, in these numbers; `kind` by its option's name."""
         match kind:
             case "categories":
                 return self._categories(column)
@@ -178,6 +151,23 @@ class LabelOptions:
         for option in self.given:
             if option not in allowed:
                 raise ParameterError("conflicting-arguments", f"{option} {why}; leave it out")
+
+
+label_options = gathered(
+    "labelled",
+    LabelOptions,
+    click.option(
+        "--labels",
+        metavar="L",
+        help="The public labels: yes,no,unsure, a file with one a line (.txt), or a number D for 0 to D-1.",
+    ),
+    click.option("--bins", metavar="E,E,...", help="categories: edges of bins for numbers, as 0,18,65,120."),
+    click.option("--other", is_flag=True, help="categories: count everything else as one more label."),
+    click.option("--most", type=int, metavar="S", help="choices: most labels of a user."),
+    click.option("--buckets", type=int, metavar="B", help="words: buckets of a hash.  [chosen]"),
+    click.option("--functions", type=int, metavar="S", help="words: hash functions.  [chosen]"),
+)
+"""Which labels there are, and what a plan for them fixes, as `labelled`."""
 
 
 def read_words(path: Path, what: str) -> list[str]:

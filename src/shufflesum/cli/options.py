@@ -25,7 +25,6 @@ __all__ = [
     "note_missing_header",
     "plan_options",
     "progress_bar",
-    "table_options",
     "task_option",
     "warnings_as_notes",
 ]
@@ -101,30 +100,6 @@ def plan_options(function: _F) -> _F:
 def columns_option(help_text: str) -> Callable[[_F], _F]:
     """Columns of numbers, as a list of names."""
     return click.option("--columns", callback=_column_names, help=help_text)
-
-
-def table_options(function: _F) -> _F:
-    """What says which columns and rows of a file are the users' arrays, and how a file of text is written.
-
-    `columns` becomes a list of names; `separator`, `decimal` and `encoding` make a `Dialect`.
-    """
-    for option in reversed(
-        (
-            columns_option("Columns of numbers to use: names or positions, separated by commas; ranges as 0:100."),
-            click.option("--header/--no-header", default=None, help="Whether a CSV starts with names.  [found out]"),
-            click.option(
-                "--separator", metavar="C", help="What separates columns of a CSV: , ; | or tab.  [found out]"
-            ),
-            click.option("--decimal", metavar="C", help="What begins a fraction in a CSV: . or ,  [found out]"),
-            click.option("--encoding", metavar="NAME", help="How a CSV writes letters, such as latin-1.  [UTF-8]"),
-            click.option("--array", help="The array of an .npz file that holds several."),
-            click.option(
-                "--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one."
-            ),
-        )
-    ):
-        function = option(function)
-    return function
 
 
 def note_missing_header(names: tuple[str, ...] | None, file: Place, header: bool | None) -> None:

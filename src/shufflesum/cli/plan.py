@@ -123,28 +123,20 @@ def wanted_choices(
     dimension: int | None,
     shape: str | None,
     columns: list[str] | None,
-    radius: float | None,
-    center: Path | None,
+    ball: BallOptions,
     words: bool,
     column: str | None,
-    labels: str | None,
-    bins: str | None,
-    other: bool,
-    most: int | None,
-    buckets: int | None,
-    functions: int | None,
+    labelled: LabelOptions,
     **arguments: Any,
 ) -> dict[str, Any]:
     """The same as arguments of `plan`: what users hold, and what else is fixed, but for users, epsilon and delta."""
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-    options = LabelOptions(labels, bins, other, most, buckets, functions)
-    ball = BallOptions(radius, center)
-    ball.check(given, [*options.given, *_unfit_for_balls(words, columns, column)])
-    within = None if radius is None else ball.domain(_shape(dimension, shape, None))
+    ball.check(given, [*labelled.given, *_unfit_for_balls(words, columns, column)])
+    within = None if ball.radius is None else ball.domain(_shape(dimension, shape, None))
     bounds = given.get("bounds")
     if isinstance(bounds, dict) and columns is None and dimension is None and shape is None:
         columns = list(bounds)  # named already, so they need no naming again
-    held = within or _held(options, words, dimension, shape, columns, column)
+    held = within or _held(labelled, words, dimension, shape, columns, column)
     given["shape"] = held
     if columns is not None and not isinstance(held, Groups):
         given["columns"] = columns
@@ -157,7 +149,7 @@ def _unfit_for_balls(words: bool, columns: list[str] | None, column: str | None)
 
 
 def _held(
-    options: LabelOptions,
+    labelled: LabelOptions,
     words: bool,
     dimension: int | None,
     shape: str | None,
@@ -166,12 +158,12 @@ def _held(
 ) -> Shape:
     """What users hold, by the options that were given: numbers, labels, or both."""
     numbers = dimension is not None or shape is not None or columns is not None
-    kind = options.implied if not words else ("words", None)
+    kind = labelled.implied if not words else ("words", None)
     if kind is None:
         if column is not None:
             raise ParameterError("conflicting-arguments", "--column is for labels; give --columns for numbers")
         return _shape(dimension, shape, columns)
-    if kind[0] == "categories" and numbers and options.bins is None:
+    if kind[0] == "categories" and numbers and labelled.bins is None:
         kind = "group_by", None
     elif numbers:
         raise ParameterError(
@@ -179,7 +171,7 @@ def _held(
             "--dimension, --shape and --columns are for numbers; beside --labels they mean groups, and nothing else",
         )
     box = Box.of(_shape(dimension, shape, columns), (0, 1), columns) if numbers else None
-    return options.domain(kind[0], column, box)
+    return labelled.domain(kind[0], column, box)
 
 
 def _shape(dimension: int | None, shape: str | None, columns: list[str] | None) -> int | list[int]:

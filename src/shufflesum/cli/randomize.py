@@ -13,18 +13,18 @@ from shufflesum.cli.batch_options import check_engine, engine_options, load_targ
 from shufflesum.cli.budget_option import beginner, budget_option
 from shufflesum.cli.configured import ConfiguredCommand
 from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
+from shufflesum.cli.label_options import Chosen, column_for, label_column_options
 from shufflesum.cli.options import (
     console,
     note_assumed_columns,
     note_missing_header,
     progress_bar,
-    table_options,
     warnings_as_notes,
 )
+from shufflesum.cli.table_options import TableOptions, clip_options, table_options
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
-from shufflesum.tables import Dialect, Place, table_selection
+from shufflesum.tables import Place
 
 if TYPE_CHECKING:
     from shufflesum.batch.files import Dataset
@@ -38,18 +38,7 @@ __all__ = ["command"]
 @click.option("--round", "round_number", type=int, help="The round of the plan that the reports are for.  [1]")
 @budget_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
-@click.option(
-    "--clip",
-    is_flag=True,
-    help="Move values to the nearest bound, or scale vectors down to the radius, instead of refusing the file.",
-)
-@click.option(
-    "--missing",
-    type=click.Choice(["refuse", "midpoint"]),
-    default="refuse",
-    show_default=True,
-    help="NaN and empty cells: refuse the file, or put the middle of the bounds there.",
-)
+@clip_options("Move values to the nearest bound, or scale vectors down to the radius,")
 @label_column_options
 @table_options
 @click.option("--format", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
@@ -68,17 +57,8 @@ def command(
     output: Path,
     clip: bool,
     missing: Any,
-    categories: str | None,
-    choices: str | None,
-    group_by: str | None,
-    words: str | None,
-    columns: list[str] | None,
-    header: bool | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    array: str | None,
-    user_column: str | None,
+    chosen: Chosen | None,
+    reading: TableOptions,
     format: Any,
     restart: bool,
     memory: int,
@@ -105,12 +85,9 @@ def command(
     target = load_target(plan_file, task_file, round_number=round_number)
     plan = target.plan
     begin = beginner(budget_file, plan, task=target.task)
-    column = column_for(
-        plan.domain, chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
-    )
+    column = column_for(plan.domain, chosen)
     if engine == "spark":
-        written = [said for said in (header, array, separator, decimal, encoding) if said is not None]
-        if task_file is not None or format != "parquet" or written:
+        if task_file is not None or format != "parquet" or reading.says_how_it_is_written:
             raise ParameterError(
                 "conflicting-arguments",
                 "--task, --format arrow, --array and what says how a CSV is written are for --engine local; leave them "
@@ -127,9 +104,9 @@ def command(
                 conf=conf,
                 clip=clip,
                 missing=missing,
-                columns=columns,
+                columns=reading.columns,
                 label_column=column,
-                user_column=user_column,
+                user_column=reading.user_column,
                 round_number=target.round_number,
                 restart=restart,
                 begin=begin,
@@ -139,10 +116,8 @@ def command(
     from shufflesum.batch.files.users import open_users
     from shufflesum.batch.randomize import randomize
 
-    dialect = Dialect(separator, decimal, encoding)
     with warnings_as_notes(), taking_up(output, restart=restart):
-        selection = table_selection(plan.domain, column=column, columns=columns)
-        rows = open_users(users, header=header, user_column=user_column, array=array, dialect=dialect, **selection)
+        rows = open_users(users, **reading.arguments(plan.domain, column))
         with progress_bar("rows", rows.rows) as progress:
             dataset = randomize(
                 rows,
@@ -157,7 +132,7 @@ def command(
                 progress=progress,
                 begin=begin,
             )
-        note_missing_header(rows.names, rows.paths[0], header)
+        note_missing_header(rows.names, rows.paths[0], reading.header)
         note_assumed_columns(rows.names, rows.paths[0], plan.domain)
         _say(output, dataset, plan, repeated=repeated)
 

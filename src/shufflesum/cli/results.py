@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from shufflesum._clock import SYSTEM_CLOCK
+from shufflesum.cli.gathered import gathered
 from shufflesum.cli.options import console
 from shufflesum.cli.printed import guarantee_of, print_estimate, print_quantiles, shown_whole
 from shufflesum.cli.repeat import command_line
@@ -25,30 +26,9 @@ from shufflesum.tables import WRITABLE, Place, StagedOutputs, estimate_to_json, 
 
 __all__ = ["REPORT_HELP", "Results", "result_options"]
 
-_F = TypeVar("_F", bound=Callable[..., object])
 _Names = tuple[str, ...] | None
 
 REPORT_HELP = "Write one page with question, guarantee, result, statement and this command (.html)."
-
-
-def result_options(function: _F) -> _F:
-    """Where the estimate goes, and at which level; the arguments of `Results`."""
-    path = click.Path(path_type=Path)
-    for option in (
-        click.option(
-            "--quantiles",
-            callback=_quantiles,
-            metavar="Q,Q,...",
-            help="Of numbers counted in bins (--bins): quantiles, as 0.25,0.5,0.75; 0.5 is the median.",
-        ),
-        click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
-        click.option("--report", type=path, help=REPORT_HELP),
-        click.option("--plot", type=path, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
-        click.option("-o", "--output", type=path, help=f"Write the estimate: {', '.join(WRITABLE)}."),
-        click.option("--json", "as_json", is_flag=True, help="Print plan and estimate as one JSON object."),
-    ):
-        function = option(function)
-    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +41,7 @@ class Results:
     report: Path | None
     confidence: float
     quantiles: tuple[float, ...] = ()
-    candidates: Sequence[str] | None = None
+    asked: Sequence[str] | None = None
     draws_noise: bool = False
 
     def __post_init__(self) -> None:
@@ -78,11 +58,11 @@ class Results:
                 "conflicting-arguments",
                 "--quantiles are of numbers counted in bins, without --other: give their edges, --bins 0,18,65,120",
             )
-        if self.candidates is not None and not isinstance(plan.domain, Hashed):
+        if self.asked is not None and not isinstance(plan.domain, Hashed):
             raise ParameterError(
                 "conflicting-arguments", f"--candidates is for words, and the plan is for {type(plan.domain).__name__}"
             )
-        if self.candidates is None and isinstance(plan.domain, Hashed) and (self.plot or self.report):
+        if self.asked is None and isinstance(plan.domain, Hashed) and (self.plot or self.report):
             raise ParameterError(
                 "missing-argument",
                 "--plot and --report show the counts of words: give a file of them, --candidates words.txt",
@@ -126,8 +106,8 @@ class Results:
 
     def answer(self, estimate: Released) -> Released:
         """The estimate, or the counts of the words that are asked about."""
-        if isinstance(estimate, HashedEstimate) and self.candidates is not None:
-            return estimate.counts_of(self.candidates)
+        if isinstance(estimate, HashedEstimate) and self.asked is not None:
+            return estimate.counts_of(self.asked)
         return estimate
 
     def show(self, estimate: Released, labels: _Names = None, names: _Names = None) -> None:
@@ -165,6 +145,26 @@ def _quantiles(_: click.Context, __: click.Parameter, text: str | None) -> tuple
             "out-of-range", f"--quantiles is {text!r}; write numbers between 0 and 1 with commas, such as 0.25,0.5,0.75"
         )
     return found
+
+
+_PATH = click.Path(path_type=Path)
+
+result_options = gathered(
+    "results",
+    Results,
+    click.option("--json", "as_json", is_flag=True, help="Print plan and estimate as one JSON object."),
+    click.option("-o", "--output", type=_PATH, help=f"Write the estimate: {', '.join(WRITABLE)}."),
+    click.option("--plot", type=_PATH, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
+    click.option("--report", type=_PATH, help=REPORT_HELP),
+    click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
+    click.option(
+        "--quantiles",
+        callback=_quantiles,
+        metavar="Q,Q,...",
+        help="Of numbers counted in bins (--bins): quantiles, as 0.25,0.5,0.75; 0.5 is the median.",
+    ),
+)
+"""Where the estimate goes, and at which level, as `results`."""
 
 
 def _chart(estimate: Released, what: str, level: float) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.ball_options import BallOptions, ball_options
 from shufflesum.cli.budget_option import begin_in_budget, budget_option
 from shufflesum.cli.input_file import file_argument
@@ -15,37 +15,20 @@ from shufflesum.cli.label_options import (
     Chosen,
     LabelOptions,
     candidates_option,
-    chosen_column,
     column_for,
     label_column_options,
     label_options,
     read_words,
 )
-from shufflesum.cli.options import (
-    note_assumed_columns,
-    note_missing_header,
-    plan_options,
-    progress_bar,
-    table_options,
-    warnings_as_notes,
-)
+from shufflesum.cli.options import note_assumed_columns, plan_options, warnings_as_notes
 from shufflesum.cli.results import Results, result_options
+from shufflesum.cli.table_options import TableOptions, aggregate_table, clip_options, named_columns, table_options
 from shufflesum.domain import Ball, Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundsUsed
-from shufflesum.tables import (
-    Dialect,
-    Place,
-    Table,
-    check_shape,
-    column_names,
-    located,
-    open_table,
-    rows_of,
-    table_selection,
-)
+from shufflesum.tables import Place, Table, check_shape, rows_of
 
 __all__ = ["command"]
 
@@ -66,54 +49,25 @@ __all__ = ["command"]
     help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
 )
 @budget_option
-@click.option(
-    "--clip",
-    is_flag=True,
-    help="Move values to the nearest bound, or scale vectors down to --radius, instead of refusing the file.",
-)
-@click.option(
-    "--missing",
-    type=click.Choice(["refuse", "midpoint"]),
-    default="refuse",
-    show_default=True,
-    help="NaN and empty cells: refuse the file, or put the middle of the bounds there, which pulls the mean "
-    "towards that middle by the missing fraction.",
+@clip_options(
+    "Move values to the nearest bound, or scale vectors down to --radius,",
+    ", which pulls the mean towards that middle by the missing fraction",
 )
 @table_options
 @result_options
 def command(
     file: Place,
-    categories: str | None,
-    choices: str | None,
-    group_by: str | None,
-    words: str | None,
-    labels: str | None,
-    bins: str | None,
-    other: bool,
-    most: int | None,
-    buckets: int | None,
-    functions: int | None,
+    chosen: Chosen | None,
+    labelled: LabelOptions,
     candidates: Path | None,
-    radius: float | None,
-    center: Path | None,
+    ball: BallOptions,
     plan_file: Path | None,
     rounds_file: Path | None,
     budget_file: Path | None,
-    columns: list[str] | None,
-    header: bool | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    array: str | None,
-    user_column: str | None,
+    reading: TableOptions,
     clip: bool,
     missing: Any,
-    as_json: bool,
-    output: Path | None,
-    plot: Path | None,
-    report: Path | None,
-    confidence: float,
-    quantiles: tuple[float, ...],
+    results: Results,
     **plan_arguments: Any,
 ) -> None:
     """Aggregate the rows of FILE privately; each row is one user.
@@ -133,22 +87,18 @@ def command(
              shufflesum run updates.npy --radius 0.4 --clip --epsilon 2 --delta 1e-6
     """
     asked = None if candidates is None else read_words(candidates, "candidates")
-    results = Results(as_json, output, plot, report, confidence, quantiles, asked, draws_noise=True)
-    chosen = chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
-    options = LabelOptions(labels, bins, other, most, buckets, functions)
+    results = replace(results, asked=asked, draws_noise=True)
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
-        chosen = options.implied or (None if asked is None else ("words", None))
+        chosen = labelled.implied or (None if asked is None else ("words", None))
     given = {name: value for name, value in plan_arguments.items() if value is not None}
-    ball = BallOptions(radius, center)
-    ball.check(given, [*_columns_of(chosen), *options.given])
-    dialect = Dialect(separator, decimal, encoding)
-    with results.staged(file, plan_file, candidates, rounds_file, budget_file, center) as write, warnings_as_notes():
-        planned = None if plan_file is None else _planned(plan_file, given, options.given + ball.given)
-        domain = (chosen and options.domain(chosen[0])) if planned is None else planned.domain
+    ball.check(given, [*_columns_of(chosen), *labelled.given])
+    inputs = (file, plan_file, candidates, rounds_file, budget_file, ball.center)
+    with results.staged(*inputs) as write, warnings_as_notes():
+        planned = None if plan_file is None else _planned(plan_file, given, labelled.given + ball.given)
+        domain = (chosen and labelled.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
-        selection = {"columns": columns} if domain is None else table_selection(domain, column=column, columns=columns)
-        table = open_table(file, header=header, user_column=user_column, array=array, dialect=dialect, **selection)
-        plan = _plan_for(file, table, chosen, options, ball, given) if planned is None else planned
+        table = reading.open(file, domain, column)
+        plan = _plan_for(file, table, chosen, labelled, ball, given) if planned is None else planned
         _check_table(file, table, plan)
         if isinstance(plan.domain, Hashed) and asked is None:
             raise ParameterError(
@@ -159,22 +109,12 @@ def command(
         results.check_plan(plan)
         begin_in_budget(budget_file, plan)
         number = 1 if rounds_file is None else _next_round(rounds_file, plan, plan_file)
-        with progress_bar("rows", table.rows) as progress:
-            try:
-                estimate = aggregate_batches(
-                    rows_of(table, plan.domain),
-                    plan,
-                    clip=clip,
-                    missing=missing,
-                    progress=progress,
-                    round_number=number,
-                )
-            except DataError as error:
-                raise located(error, file, table) from None
+        rows = rows_of(table, plan.domain)
+        estimate = aggregate_table(file, table, rows, plan, clip=clip, missing=missing, round_number=number)
         names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
-    note_missing_header(column_names(table), file, header)
+    reading.note_missing_header(table, file)
     note_assumed_columns(table.names, file, plan.domain)
     results.show(found, names, table.names)
 
@@ -195,7 +135,7 @@ def _plan_for(
     file: Place,
     table: Table,
     chosen: Chosen | None,
-    options: LabelOptions,
+    labelled: LabelOptions,
     ball: BallOptions,
     given: dict[str, Any],
 ) -> Plan:
@@ -205,13 +145,12 @@ def _plan_for(
             raise ParameterError("missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan")
     if (within := ball.domain(table.shape)) is not None:
         return make_plan(users=table.rows, shape=within, one_process=True, **given)
-    names = table.names or ()
-    named = names if names and all(names) and len(set(names)) == len(names) else None
+    named = named_columns(table)
     if chosen is None:
         return make_plan(users=table.rows, shape=table.shape, columns=named, one_process=True, **given)
     numbers = Box.of(() if table.shape == (1,) else table.shape, (0, 1), named)
     column = table.label_name or (named[0] if named else None)  # what is counted in bins is a column of numbers
-    domain = options.domain(chosen[0], column, numbers)
+    domain = labelled.domain(chosen[0], column, numbers)
     check_shape(file, table.shape, domain)
     return make_plan(users=table.rows, shape=domain, one_process=True, **given)
 

@@ -10,15 +10,9 @@ import click
 
 from shufflesum.cli.configured import ConfiguredCommand
 from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.label_options import chosen_column, column_for, label_column_options
-from shufflesum.cli.options import (
-    console,
-    note_assumed_columns,
-    note_missing_header,
-    progress_bar,
-    table_options,
-    task_option,
-)
+from shufflesum.cli.label_options import Chosen, column_for, label_column_options
+from shufflesum.cli.options import console, note_assumed_columns, progress_bar, task_option
+from shufflesum.cli.table_options import TableOptions, table_options
 from shufflesum.domain import Domain, Rows
 from shufflesum.domain.ball import UpdateRows
 from shufflesum.domain.choices import ListRows
@@ -26,7 +20,7 @@ from shufflesum.domain.groups import GroupRows
 from shufflesum.domain.label_columns import Words, value_at
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError
-from shufflesum.tables import Dialect, Table, check_shape, column_names, open_table, rows_of, table_selection
+from shufflesum.tables import Table, check_shape, rows_of
 from shufflesum.wire import Task
 
 __all__ = ["command"]
@@ -68,17 +62,8 @@ def command(
     row: int | None,
     user: str | None,
     round_number: int | None,
-    categories: str | None,
-    choices: str | None,
-    group_by: str | None,
-    words: str | None,
-    columns: list[str] | None,
-    header: bool | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    array: str | None,
-    user_column: str | None,
+    chosen: Chosen | None,
+    reading: TableOptions,
     tokens_file: Path | None,
     contributions: Path | None,
     timeout: float,
@@ -104,16 +89,13 @@ def command(
         raise ParameterError("missing-argument", "--user names one person; give --row N with it")
     task = Task.load(task_file, verify=verify)
     domain = task.plan.domain
-    chosen = chosen_column(categories=categories, choices=choices, group_by=group_by, words=words)
-    selection = table_selection(domain, column=column_for(domain, chosen), columns=columns)
-    dialect = Dialect(separator, decimal, encoding)
-    table = open_table(file, header=header, array=array, user_column=user_column, dialect=dialect, **selection)
+    table = reading.open(file, domain, column_for(domain, chosen))
     check_shape(file, table.shape, domain)
-    note_missing_header(column_names(table), file, header)
+    reading.note_missing_header(table, file)
     note_assumed_columns(table.names, file, domain)
     tokens = None if tokens_file is None else _read_tokens(tokens_file, table.rows, row)
     labels = [label for users in table.users() for label in users.to_pylist()]
-    if user_column is None:
+    if reading.user_column is None:
         labels = [f"row {i}" for i in range(table.rows)]
     with Client(
         task, contributions=contributions, timeout=timeout, allow_plain_http=allow_plain_http, ca_file=ca

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,31 @@ import click
 from rich.markup import escape
 
 from shufflesum._clock import SYSTEM_CLOCK
+from shufflesum.cli.gathered import gathered
 from shufflesum.cli.label_options import candidates_option, read_words
 from shufflesum.cli.options import console, progress_bar, warnings_as_notes
 from shufflesum.cli.plan import wanted_options, wanted_plan
 from shufflesum.cli.printed import guarantee_of
 from shufflesum.cli.repeat import command_line
+from shufflesum.cli.table_options import TableOptions, named_columns, text_options
 from shufflesum.domain import Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.pages import require_pages, simulation_page
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.simulation import LABEL_LAWS, LAWS, Simulation, found, simulate, simulate_batches
-from shufflesum.tables import Dialect, StagedOutputs, Table, check_shape, open_table, rows_of, table_selection
+from shufflesum.tables import StagedOutputs, Table, check_shape, rows_of
 
 __all__ = ["command"]
 
 _PATH = click.Path(path_type=Path)
+
+
+def _reading(
+    header: bool | None, separator: str | None, decimal: str | None, encoding: str | None, array: str | None
+) -> TableOptions:
+    """How --data is written; its columns are those of the plan."""
+    return TableOptions(None, header, separator, decimal, encoding, array)
 
 
 @click.command("simulate", short_help="Made-up or public data through a plan: the error and the picture to expect.")
@@ -37,11 +47,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the made-up data; noise has none.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @click.option("--clip", is_flag=True, help="With --data: move values to the nearest bound.")
-@click.option("--header/--no-header", default=None, help="With --data: whether a CSV starts with names.  [found out]")
-@click.option("--separator", metavar="C", help="With --data: what separates columns of a CSV.  [found out]")
-@click.option("--decimal", metavar="C", help="With --data: what begins a fraction in a CSV.  [found out]")
-@click.option("--encoding", metavar="NAME", help="With --data: how a CSV writes letters.  [UTF-8]")
-@click.option("--array", help="With --data: the array of an .npz file that holds several.")
+@gathered("reading", _reading, *text_options("With --data: "))
 @candidates_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
 @click.option("--plot", type=_PATH, help=f"Draw the first try beside the truth: {', '.join(DRAWABLE)}.")
@@ -56,11 +62,7 @@ def command(
     seed: int,
     confidence: float,
     clip: bool,
-    header: bool | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    array: str | None,
+    reading: TableOptions,
     candidates: Path | None,
     as_json: bool,
     plot: Path | None,
@@ -78,7 +80,6 @@ def command(
              shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --label-law uniform
     """
     words = None if candidates is None else read_words(candidates, "candidates")
-    written: dict[str, Any] = {"header": header, "array": array, "dialect": Dialect(separator, decimal, encoding)}
     with StagedOutputs() as outputs, warnings_as_notes():
         if plot or report:
             require_plots()
@@ -88,7 +89,7 @@ def command(
         staged_report = outputs.stage(report, (".html",)) if report else None
         table = None
         if data is not None and plan_file is None:
-            table = _fill_in(data, arguments, written)
+            table = _fill_in(data, arguments, reading)
         plan = _plan(plan_file, arguments)
         if words is not None and not isinstance(plan.domain, Hashed):
             raise ParameterError("conflicting-arguments", "--candidates is for words; the plan lists its labels")
@@ -107,7 +108,7 @@ def command(
         else:
             if law is not None or label_law is not None:
                 raise ParameterError("conflicting-arguments", "--law and --label-law are for made-up data, not --data")
-            opened = table or open_table(data, **written, **table_selection(plan.domain))
+            opened = table or reading.open(data, plan.domain)
             _check(data, opened, plan)
             with progress_bar("rows", repeats * opened.rows) as progress:
                 tried = simulate_batches(
@@ -133,25 +134,25 @@ def command(
 def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
     if plan_file is None:
         return wanted_plan(None, **arguments)
-    for name, value in arguments.items():
-        if value not in (None, False):
-            raise ParameterError(
-                "conflicting-arguments",
-                f"--{name.replace('_', '-')} cannot be given with --plan, which fixes it already; leave one out",
-            )
+    grouped = [*arguments["labelled"].given, *arguments["ball"].given]
+    plain = {name: value for name, value in arguments.items() if name not in ("labelled", "ball")}
+    single = [f"--{name.replace('_', '-')}" for name, value in plain.items() if value not in (None, False)]
+    for option in single + grouped:
+        raise ParameterError(
+            "conflicting-arguments", f"{option} cannot be given with --plan, which fixes it already; leave one out"
+        )
     return Plan.load(plan_file)
 
 
-def _fill_in(data: Path, arguments: dict[str, Any], written: dict[str, Any]) -> Table | None:
+def _fill_in(data: Path, arguments: dict[str, Any], reading: TableOptions) -> Table | None:
     """For numbers, shape, names and users are those of the file unless others are given."""
-    labels = ("labels", "bins", "words", "most", "buckets", "functions")
-    if any(arguments[name] not in (None, False) for name in labels):
+    if arguments["labelled"].given or arguments["words"]:
         return None
-    table = open_table(data, columns=arguments["columns"], **written)
+    table = replace(reading, columns=arguments["columns"]).open(data)
     if arguments["dimension"] is None and arguments["shape"] is None:
         arguments["shape"] = ",".join(map(str, table.shape))
-    names = table.names or ()
-    if arguments["radius"] is None and len(table.shape) == 1 and names and all(names) and len(set(names)) == len(names):
+    names = named_columns(table)
+    if arguments["ball"].radius is None and len(table.shape) == 1 and names is not None:
         arguments["columns"] = list(names)
     if arguments["users"] is None:
         arguments["users"] = table.rows

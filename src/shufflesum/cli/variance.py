@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,23 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table as Shown
 
-from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.budget_option import begin_in_budget, budget_option
 from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.options import (
-    console,
-    note_missing_header,
-    plan_options,
-    progress_bar,
-    table_options,
-    warnings_as_notes,
-)
+from shufflesum.cli.options import console, plan_options, warnings_as_notes
 from shufflesum.cli.printed import guarantee_of
+from shufflesum.cli.table_options import (
+    TableOptions,
+    aggregate_table,
+    clip_options,
+    named_columns,
+    prepared,
+    table_options,
+)
 from shufflesum.domain import Box
-from shufflesum.errors import DataError
 from shufflesum.estimate.base import tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
-from shufflesum.tables import Dialect, Place, Table, column_names, located, open_table
+from shufflesum.tables import Place
 
 __all__ = ["command"]
 
@@ -39,14 +38,7 @@ __all__ = ["command"]
 @click.option("--epsilon", type=float, required=True, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, required=True, help="The guarantee's delta.")
 @plan_options
-@click.option("--clip", is_flag=True, help="Move values to the nearest bound instead of refusing the file.")
-@click.option(
-    "--missing",
-    type=click.Choice(["refuse", "midpoint"]),
-    default="refuse",
-    show_default=True,
-    help="NaN and empty cells: refuse the file, or put the middle of the bounds there.",
-)
+@clip_options("Move values to the nearest bound")
 @budget_option
 @table_options
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
@@ -56,13 +48,7 @@ def command(
     clip: bool,
     missing: Any,
     budget_file: Path | None,
-    columns: list[str] | None,
-    header: bool | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    array: str | None,
-    user_column: str | None,
+    reading: TableOptions,
     confidence: float,
     as_json: bool,
     **plan_arguments: Any,
@@ -78,17 +64,8 @@ def command(
     tail_of(confidence)
     given = {name: value for name, value in plan_arguments.items() if value is not None}
     with warnings_as_notes():
-        table = open_table(
-            file,
-            columns=columns,
-            header=header,
-            user_column=user_column,
-            array=array,
-            dialect=Dialect(separator, decimal, encoding),
-        )
-        names = table.names or ()
-        named = names if names and all(names) and len(set(names)) == len(names) else None
-        squares = Squares(Box.of(table.shape, given.pop("bounds", (0.0, 1.0)), named))
+        table = reading.open(file)
+        squares = Squares(Box.of(table.shape, given.pop("bounds", (0.0, 1.0)), named_columns(table)))
         domain = squares.domain
         plan = make_plan(
             users=table.rows,
@@ -99,21 +76,11 @@ def command(
             **given,
         )
         begin_in_budget(budget_file, plan)
-        with progress_bar("rows", table.rows) as progress, quiet_squares():
-            batches = _squared(table, squares, clip, missing)
-            try:
-                found = Moments(squares, aggregate_batches(batches, plan, progress=progress))
-            except DataError as error:
-                raise located(error, file, table) from None
-    note_missing_header(column_names(table), file, header)
-    _show(found, names, confidence, as_json)
-
-
-def _squared(table: Table, squares: Squares, clip: bool, missing: Any) -> Iterator[Any]:
-    first_row = 0
-    for batch in table.batches():
-        yield squares.rows(batch, first_row, clip=clip, missing=missing)
-        first_row += len(batch)
+        with quiet_squares():
+            rows = partial(squares.rows, clip=clip, missing=missing)
+            found = Moments(squares, aggregate_table(file, table, prepared(table, rows), plan))
+    reading.note_missing_header(table, file)
+    _show(found, table.names or (), confidence, as_json)
 
 
 def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -> None:
@@ -139,8 +106,8 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
     console.print(f"[bold]{found.users:,} users[/bold]; guarantee for one row: {guarantee_of(found.estimate.plan)}")
     shown = Shown(box=None, header_style="bold")
     shown.add_column("column")
-    for title in ("mean", "variance", f"{100 * level:g}% interval", "standard deviation", f"{100 * level:g}% interval"):
-        shown.add_column(title, justify="right")
+    for title in ("mean", "variance", f"{100 * level:g}% interval", "deviation", f"{100 * level:g}% interval"):
+        shown.add_column(title, justify="right", no_wrap=True)
     flat = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
     ends = {name: [np.asarray(end).reshape(-1) for end in pair] for name, pair in intervals.items()}
     for i in range(len(flat["mean"])):

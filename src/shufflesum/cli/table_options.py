@@ -1,0 +1,136 @@
+"""A file of users' rows: which of it is read and how, by options, and put through a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.cli.gathered import gathered
+from shufflesum.cli.options import columns_option, note_missing_header, progress_bar
+from shufflesum.domain import Domain
+from shufflesum.errors import DataError
+from shufflesum.plans import Plan
+from shufflesum.tables import Dialect, Place, Table, column_names, located, open_table, table_selection
+
+__all__ = [
+    "TableOptions",
+    "aggregate_table",
+    "clip_options",
+    "named_columns",
+    "prepared",
+    "table_options",
+    "text_options",
+]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options of `table_options`."""
+
+    columns: list[str] | None = None
+    header: bool | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    array: str | None = None
+    user_column: str | None = None
+
+    @property
+    def says_how_it_is_written(self) -> bool:
+        """Whether anything was said that a file of text, or of several arrays, needs."""
+        written = (self.header, self.array, self.separator, self.decimal, self.encoding)
+        return any(said is not None for said in written)
+
+    def arguments(self, domain: Domain | None = None, column: str | None = None) -> dict[str, Any]:
+        """What `open_table` and `open_users` take, for a plan of this domain with labels in this column."""
+        selection = {"columns": self.columns}
+        if domain is not None:
+            selection = table_selection(domain, column=column, columns=self.columns)
+        dialect = Dialect(self.separator, self.decimal, self.encoding)
+        return {
+            "header": self.header,
+            "user_column": self.user_column,
+            "array": self.array,
+            "dialect": dialect,
+            **selection,
+        }
+
+    def open(self, file: Place, domain: Domain | None = None, column: str | None = None) -> Table:
+        """The file as a table."""
+        return open_table(file, **self.arguments(domain, column))
+
+    def note_missing_header(self, table: Table, file: Place) -> None:
+        """Say that the first line of a CSV counts as a user, where that was only found out from its looks."""
+        note_missing_header(column_names(table), file, self.header)
+
+
+def text_options(before: str = "") -> tuple[Callable[[Any], Any], ...]:
+    """How a file of text is written, and which array of a file is meant; `before` begins each help text."""
+
+    def said(text: str) -> str:
+        return f"{before}{text[0].lower()}{text[1:]}" if before else text
+
+    return (
+        click.option("--header/--no-header", default=None, help=said("Whether a CSV starts with names.  [found out]")),
+        click.option(
+            "--separator", metavar="C", help=said("What separates columns of a CSV: , ; | or tab.  [found out]")
+        ),
+        click.option("--decimal", metavar="C", help=said("What begins a fraction in a CSV: . or ,  [found out]")),
+        click.option("--encoding", metavar="NAME", help=said("How a CSV writes letters, such as latin-1.  [UTF-8]")),
+        click.option("--array", help=said("The array of an .npz file that holds several.")),
+    )
+
+
+table_options = gathered(
+    "reading",
+    TableOptions,
+    columns_option("Columns of numbers to use: names or positions, separated by commas; ranges as 0:100."),
+    *text_options(),
+    click.option("--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one."),
+)
+"""Which columns and rows of a file are the users' arrays, and how a file of text is written, as `reading`."""
+
+
+def clip_options(clip: str, missing: str = "") -> Callable[[_F], _F]:
+    """What becomes of values out of bounds and of missing ones; `clip` says what is moved, `missing` what it costs."""
+
+    def decorate(function: _F) -> _F:
+        function = click.option(
+            "--missing",
+            type=click.Choice(["refuse", "midpoint"]),
+            default="refuse",
+            show_default=True,
+            help=f"NaN and empty cells: refuse the file, or put the middle of the bounds there{missing}.",
+        )(function)
+        return click.option("--clip", is_flag=True, help=f"{clip} instead of refusing the file.")(function)
+
+    return decorate
+
+
+def named_columns(table: Table) -> tuple[str, ...] | None:
+    """What a plan may call the columns: their names, where all have one and no two the same."""
+    names = table.names or ()
+    return names if names and all(names) and len(set(names)) == len(names) else None
+
+
+def prepared(table: Table, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
+    """Each batch of a table as a plan takes it; `rows` is told which row is the first."""
+    first_row = 0
+    for batch in table.batches():
+        yield rows(batch, first_row)
+        first_row += len(batch)
+
+
+def aggregate_table(file: Place, table: Table, batches: Iterable[Any], plan: Plan, **choices: Any) -> Any:
+    """The estimate of a plan, with a bar on the way; what is wrong in a row is said with its line."""
+    with progress_bar("rows", table.rows) as progress:
+        try:
+            return aggregate_batches(batches, plan, progress=progress, **choices)
+        except DataError as error:
+            raise located(error, file, table) from None
