@@ -54,6 +54,13 @@ class TwoPlans:
     def rows(self, values: Any, first_row: int = 0) -> NDArray[np.int64] | NDArray[np.float64]:
         """Users' values as the first plan takes them: numbers, or the cell of each column's bin."""
         array = real_array(values, DataError, "values").astype(np.float64, copy=False)
+        if (missing := np.isnan(array.reshape(len(array), -1)).any(axis=1)).any():
+            row = first_row + int(np.flatnonzero(missing)[0])
+            raise DataError(
+                "missing-value",
+                f"row {row}: a value is NaN (missing), and is in no bin; leave the row out, or fill it in",
+                row=row,
+            )
         if isinstance(self.first.domain, Categories):
             return array.reshape(len(array))
         bins = Categories(bins=self.edges)

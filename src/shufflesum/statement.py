@@ -103,7 +103,7 @@ def assumed(plan: Plan) -> str:
     )
     return f"""- The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}
 - Every user counts once in each round, and each device draws fresh, secret randomness.{_coin(plan)}
-- {_public(plan.domain)} and plan were chosen without looking at the data.
+- {_public(plan.domain)} and plan were chosen without looking at the data, but for what an earlier plan released and paid for.
 - {_accountant(plan)}"""
 
 

@@ -52,6 +52,11 @@ FILES = {
         gzip.compress(b"age,income\n31,2500.5\n44,1800\n")[:-12], refused=("damaged",), file="x.csv.gz"
     ),
     "no gzip at all": Case("age,income\n31,2500.5\n", refused=("damaged",), file="x.csv.gz"),
+    "gzip under another name": Case(
+        gzip.compress(b"age,income\n31,2500.5\n", mtime=0), refused=("not-text", "compressed", ".csv.gz")
+    ),
+    "a spreadsheet": Case(b"PK\x03\x04\x14\x00\x06\x00\xff\xfe,\n", refused=("not-text", "spreadsheet", "CSV")),
+    "a line for spreadsheets": Case("sep=;\nage;income\n31;2500.5\n", refused=("malformed", "line 1", "--separator")),
     "semicolons": Case("age;income\n31;2500.5\n44;1800\n", ROWS),
     "tabs": Case("age\tincome\n31\t2500.5\n44\t1800\n", ROWS),
     "tabs, commas in names": Case(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from shufflesum.errors import FileError
 from shufflesum.tables.dialect import FALSE, MISSING_WORDS, TRUE, is_number, open_text
-from shufflesum.tables.layout import Layout, not_text
+from shufflesum.tables.layout import Layout, another_kind, not_text
 
 __all__ = ["Expected", "explain", "line_of"]
 
@@ -38,9 +38,8 @@ def explain(layout: Layout, expected: Expected, good_rows: int) -> FileError:
         return not_text(layout.path, layout.encoding)
     except csv.Error as error:
         return FileError("malformed", f"{layout.path}: is no table of text: {error}")
-    return FileError(
-        "malformed", f"{layout.path}: cannot be read as a table of text, separated by {layout.separator!r}"
-    )
+    other = another_kind(layout.path) or f"cannot be read as a table of text, separated by {layout.separator!r}"
+    return FileError("malformed", f"{layout.path}: {other}")
 
 
 def line_of(layout: Layout, row: int) -> int:

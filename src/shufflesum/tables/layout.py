@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,14 +18,28 @@ from shufflesum.tables.dialect import (
     find_separator,
     first_lines,
     is_number,
+    open_bytes,
     rows_in,
 )
 from shufflesum.tables.places import Place
 
-__all__ = ["Layout", "find_layout", "not_text"]
+__all__ = ["Layout", "another_kind", "find_layout", "not_text"]
 
 _BLOCK_BYTES = 4 << 20
 _LARGEST_BLOCK_BYTES = 1 << 30
+_FOR_SPREADSHEETS = re.compile(r"sep=.\s*", re.IGNORECASE)
+_COMPRESSED = "is compressed; let its name end in .csv{}"
+_OTHER_KINDS = {
+    b"\x1f\x8b": _COMPRESSED.format(".gz"),
+    b"BZh": _COMPRESSED.format(".bz2"),
+    b"\x28\xb5\x2f\xfd": _COMPRESSED.format(".zst"),
+    b"\x04\x22\x4d\x18": _COMPRESSED.format(".lz4"),
+    b"PK\x03\x04": "is a spreadsheet or another archive; save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "is a spreadsheet; save it as CSV",
+    b"PAR1": "is a Parquet file; let its name end in .parquet",
+    b"ARROW1": "is an Arrow file; let its name end in .arrow",
+    b"\x93NUMPY": "is an array of NumPy; let its name end in .npy",
+}
 _WORDS = {*TRUE, *FALSE, *MISSING_WORDS} - {""}
 
 
@@ -57,6 +72,12 @@ def find_layout(
         lines = first_lines(path, dialect.encoding)
     except UnicodeError:
         raise not_text(path, dialect.encoding) from None
+    if lines and _FOR_SPREADSHEETS.fullmatch(lines[0]):
+        raise FileError(
+            "malformed",
+            f"{path}, line 1: says what separates columns, for spreadsheet programs; remove that line: it is found "
+            "out, or said with --separator",
+        )
     try:
         separator = dialect.separator or (find_separator(path, lines) if any(map(str.strip, lines)) else ",")
         reader = csv.reader(lines, delimiter=separator)
@@ -153,9 +174,18 @@ def _booleans(rows: Sequence[Sequence[str]], width: int) -> list[int]:
 
 def not_text(path: Place, encoding: str | None, where: str = "", value: str | None = None) -> FileError:
     """The refusal of bytes that are no letters."""
+    if other := another_kind(path):
+        return FileError("not-text", f"{path}: {other}")
     return FileError(
         "not-text",
         f"{path}{', ' if where else ''}{where}: is not {encoding or 'UTF-8'} text; save it again as CSV with the "
         "encoding UTF-8, or say which one it has, such as --encoding latin-1 or utf-16",
         value=value,
     )
+
+
+def another_kind(path: Place) -> str:
+    """What a file that is no text seems to be, by its first bytes, and what to do; nothing where they tell nothing."""
+    with open_bytes(path) as file:
+        start = file.read(8)
+    return next((said for begin, said in _OTHER_KINDS.items() if start.startswith(begin)), "")
