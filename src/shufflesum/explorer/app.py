@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -44,7 +43,7 @@ _HEADERS = {
 _ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-_PATIENCE = 0.8  # seconds that a page waits for what is there in a moment, before it says how far it is
+_PATIENCE = 0.8  # seconds that a page waits for a first answer, before it says how far it is
 
 
 def explorer_app(
@@ -133,15 +132,15 @@ class _Page:
         problem, found = "", None
         if asked:
             try:
-                question, until = Question.of(form), time.monotonic() + self._patience
-                answer = self._explorer.ask(question, until)
-                problem, found = answer.problem, None if answer.problem else self._answer(question, answer, form, until)
+                question = Question.of(form)
+                answer = self._explorer.ask(question, self._patience)
+                problem, found = answer.problem, None if answer.problem else self._answer(question, answer, form)
             except ShufflesumError as error:
                 problem = str(error)
         body = render("explorer.html", form=form, problem=problem, answer=found)
         return page("shufflesum: what would it cost?", body, stylesheet="style.css")
 
-    def _answer(self, question: Question, answer: Answer, form: Mapping[str, str], until: float) -> dict[str, object]:
+    def _answer(self, question: Question, answer: Answer, form: Mapping[str, str]) -> dict[str, object]:
         planned = answer.planned
         labelled = isinstance(question.shape, Categories)
         error = "Error of each label’s share" if labelled else "Error of each mean"
@@ -156,10 +155,11 @@ class _Page:
             here = None if planned is None else (float(getattr(planned.plan, symbol)), _each(planned.plan))
             rows = tuple((one.line, float(getattr(one, symbol)), one.error) for one in points)
             drawing = Drawing(rows, symbol.capitalize(), error, subtitle, here)
-            pictures.append(self._picture((question, symbol), drawing, 0.0 if planned is None else until))
+            pictures.append(self._picture((question, symbol), drawing))
         return {
             "planned": planned,
             "first": answer.first,
+            "soon": planned is None or any(drawn is None and not current for drawn, current in pictures),
             "finished": answer.finished and all(current for _, current in pictures),
             "done": answer.done,
             "total": answer.total,
@@ -169,13 +169,12 @@ class _Page:
             "query": urlencode({name: form[name] for name in DEFAULTS}),
         }
 
-    def _picture(self, kind: Hashable, wanted: Drawing, until: float) -> tuple[Markup | None, bool]:
+    def _picture(self, kind: Hashable, wanted: Drawing) -> tuple[Markup | None, bool]:
         if not any(error is not None for *_, error in wanted.rows):
             return None, True
-        svg, current = self._pictures.newest(kind, wanted, until)
-        return (
-            picture(svg, f"{wanted.error} against {wanted.axis.lower()}: {_in_words(wanted)}") if svg else None
-        ), current
+        svg, current = self._pictures.newest(kind, wanted)
+        alt = f"{wanted.error} against {wanted.axis.lower()}: {_in_words(wanted)}"
+        return picture(svg, alt) if svg else None, current
 
 
 def _each(plan: Plan) -> float:

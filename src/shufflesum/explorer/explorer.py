@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
@@ -93,18 +92,18 @@ class Explorer:
         self._first, self._search, self._lines = Lane(begin), Lane(begin_behind), Lane(begin_behind)
         self._first.want([Job(warm_up, (card,), _ignore, _ignore)])
 
-    def ask(self, question: Question, until: float = 0.0) -> Answer:
+    def ask(self, question: Question, patience: float = 0.0) -> Answer:
         """What is known now; the rest is begun.
 
-        A question near one that was answered is answered at once: its first answer is waited for, but not beyond
-        `until`, a time of `time.monotonic`.
+        A question near one that was answered is answered at once: its first answer is waited for, at most so many
+        seconds.
         """
         with self._changed:
             known = self._plans.get(question)
             if known is None:
                 known = self._begin(question)
             self._plans.move_to_end(question)
-            self._changed.wait_for(lambda: not known.expected, max(0.0, until - time.monotonic()))
+            self._changed.wait_for(lambda: not known.expected, patience)
             known.expected = False  # who asks again has waited: newer questions may have taken its turn
             if not known.final:
                 self._search.want([self._plan(question, known)])

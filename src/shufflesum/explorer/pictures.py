@@ -1,11 +1,10 @@
-"""The explorer's pictures, drawn beside the page: it shows the newest that is there, and waits a moment at most."""
+"""The explorer's pictures, drawn beside the page: it shows the newest that is there, and never waits for one."""
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Hashable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
@@ -54,32 +53,26 @@ class Pictures:
         self._lock = Lock()
         self._drawn: OrderedDict[Drawing, str] = OrderedDict()
         self._newest: OrderedDict[Hashable, str] = OrderedDict()
-        self._busy: dict[Hashable, Future[None]] = {}
+        self._busy: set[Hashable] = set()
         self._thread = ThreadPoolExecutor(1)
         self._thread.submit(Drawing(_WARM_UP, "", "", "").svg)  # the first takes seconds
 
-    def newest(self, kind: Hashable, wanted: Drawing, until: float = 0.0) -> tuple[str, bool]:
-        """The last picture of this kind, empty before the first, and whether it is the one that is wanted now.
-
-        That one is waited for, but not beyond `until`, a time of `time.monotonic`.
-        """
-        with self._lock:
-            if wanted not in self._drawn and kind not in self._busy:
-                self._busy[kind] = self._thread.submit(self._draw, kind, wanted)
-            drawing = self._busy.get(kind)
-        if drawing is not None:
-            wait([drawing], max(0.0, until - time.monotonic()))
+    def newest(self, kind: Hashable, wanted: Drawing) -> tuple[str, bool]:
+        """The last picture of this kind, empty before the first, and whether it is the one that is wanted now."""
         with self._lock:
             if wanted in self._drawn:
                 self._drawn.move_to_end(wanted)
                 return self._drawn[wanted], True
+            if kind not in self._busy:
+                self._busy.add(kind)
+                self._thread.submit(self._draw, kind, wanted)
             return self._newest.get(kind, ""), False
 
     def _draw(self, kind: Hashable, wanted: Drawing) -> None:
         svg = wanted.svg()
         with self._lock:
             self._drawn[wanted] = self._newest[kind] = svg
-            del self._busy[kind]
+            self._busy.remove(kind)
             for kept in (self._drawn, self._newest):
                 if len(kept) > _KEPT:
                     kept.popitem(last=False)
