@@ -18,6 +18,7 @@ from tests.forks import forked, wait_until
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, fake_upload
 
+from shufflesum import cli
 from shufflesum.service.logs import log, own_standard_error
 from shufflesum.wire import SEALED_BYTES
 
@@ -109,6 +110,22 @@ def test_what_others_write_is_reduced_to_what_names_nobody(tmp_path: Path) -> No
     assert (kept[1]["error"], kept[1]["where"]) == ("ValueError", "<string>:1")
     assert kept[3]["event"] == "done"
     assert "192.0.2" not in (tmp_path / "log").read_text()
+
+
+def interrupted_with_work_left() -> None:
+    sys.argv = ["shufflesum", "serve"]
+
+    def serving(**_: object) -> None:
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        raise KeyboardInterrupt
+
+    cli._group = serving  # type: ignore[assignment]
+    cli.main()
+
+
+def test_a_server_that_is_interrupted_waits_for_nothing(tmp_path: Path) -> None:
+    assert forked(tmp_path / "log", interrupted_with_work_left) == 130
+    assert only_json(tmp_path / "log")[-1]["problem"] == "stopped"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -122,7 +123,10 @@ def _serve(clock: Clock | None) -> None:
         code = 130
     except BaseException as error:
         log.error("server ends", problem="internal", error=type(error).__name__, where=place(error))
-    sys.exit(code)
+    finally:
+        # All that counts is in the store, and an interpreter that is interrupted while it ends can wait for its threads
+        # and processes for ever.
+        os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _value_of(error: ShufflesumError) -> str:

@@ -48,7 +48,7 @@ def elsewhere(source: random.Random, target: Target) -> bytes:
     path = source.choice([target.path, target.path + b"/uploads", target.path + b"/round", b"/healthz", b"/metrics"])
     kind = source.randrange(6)
     if kind == 0:
-        return b"/" + printable(source, 40).replace(b"#", b"").replace(b"?", b"").replace(b"%", b"")
+        return b"/~" + printable(source, 40).replace(b"#", b"").replace(b"?", b"").replace(b"%", b"")
     if kind == 1:
         return path + b"/" + source.choice([b"", b"..", b"%2e%2e/", b"x", b"%00", b"%ff", b"a" * 3000])
     if kind == 2:
