@@ -272,13 +272,15 @@ def test_the_analyzer_counts_what_the_second_client_sent(tmp_path: Path, name: s
             deployment.analyzer(*analyzer_options) as analyzer,
             deployment.shuffler(analyzer.url, *options) as shuffler,
         ):
-            task = httpx.get(f"{shuffler.url}/tasks/{deployment.task.id}").json()
+            task = httpx.get(f"{shuffler.url}/tasks/{deployment.task.id}", timeout=60).json()
             with SecondClient(task, without_guarantee=True) as client:
                 for number in range(1, collection.rounds + 1):
                     for row, token in zip(collection.rows, tokens, strict=True):
                         client.contribute(row, token)
                     wait_until(lambda done=number: shuffler.metric("shufflesum_batches_released_total") == done)
-            rounds = httpx.get(f"{analyzer.url}/tasks/{deployment.task.id}/estimate?table=1").json()["rounds"]
+            # The first estimate may have to be compiled.
+            answer = httpx.get(f"{analyzer.url}/tasks/{deployment.task.id}/estimate?table=1", timeout=60)
+    rounds = answer.json()["rounds"]
     assert [found["round"] for found in rounds] == list(range(1, collection.rounds + 1)) == list(client.sent)
     for found in rounds:
         sent = client.sent[found["round"]]
