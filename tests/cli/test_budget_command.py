@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,37 @@ def test_a_run_that_is_taken_up_costs_nothing_and_one_that_starts_over_costs_aga
     else:
         assert command(*RANDOMIZE, "-o", "reports").code == 0
     assert len(budget.entries) == 1
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_copy_of_an_interrupted_run_cannot_draw_the_rest_once_more(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
+        assert command(*RANDOMIZE, "-o", "reports").code != 0
+    shutil.copytree(".reports.partial", ".copy.partial")
+    assert command(*RANDOMIZE, "-o", "reports").code == 0
+    for arguments, problem in (((), "other-work"), (("--restart",), "budget-spent")):
+        assert not lacking(command(*RANDOMIZE, "-o", "copy", *arguments).err, f"[{problem}]")
+        assert not Path("copy").exists()
+    assert len(budget.entries) == 1
+
+
+def test_one_budget_is_entered_and_a_second_one_is_not_forgotten(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command("budget", "create", "other.json", "--epsilon", "1", "--delta", "4e-4")
+    assert not lacking(command(*RUN, "--budget", "other.json").err, "[conflicting-arguments]", "--budget")
+    monkeypatch.setenv("SHUFFLESUM_BUDGET", "budget.json:other.json")
+    assert not lacking(command(*RUN[:-2]).err, "[unreadable]", "budget.json:other.json")
+    assert budget.entries == ss.Budget.open("other.json").entries == ()
+    monkeypatch.setenv("SHUFFLESUM_BUDGET", "other.json")
+    assert command(*RUN[:-2]).code == 0
+    assert len(ss.Budget.open("other.json").entries) == 1
 
 
 SERVERS = {"shuffler": ("--analyzer", "http://127.0.0.1:1"), "analyzer": ("--key", "a.key")}

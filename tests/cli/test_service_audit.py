@@ -35,7 +35,10 @@ class NoNoise(Client):
         return randomizer
 
 
-def test_known_users_go_through_real_servers_and_the_audit_says_what_it_counted(tmp_path: Path) -> None:
+def test_known_users_go_through_real_servers_and_the_audit_says_what_it_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHUFFLESUM_BUDGET", str(tmp_path / "missing"))  # they are nobody, and spend nobody's budget
     (tmp_path / "plan.json").write_text(planned().to_json())
     result = CliRunner().invoke(command, ["--service", "--plan", str(tmp_path / "plan.json"), "--json"])
     assert result.exit_code == 0, result.output

@@ -23,7 +23,7 @@ from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError
 from shufflesum.protocol import Randomizer
 from shufflesum.randomness import RandomSource
-from shufflesum.tables import check_shape, located
+from shufflesum.tables import check_shape, local_path, located
 
 __all__ = ["randomize"]
 
@@ -63,6 +63,7 @@ def randomize(
     inputs = describe_inputs(users.paths)
     work = {
         "step": "randomize",
+        "output": str(local_path(output).absolute()),  # a copy of an interrupted run would draw the rest once more
         "inputs": inputs,
         "selection": users.selection,
         "clip": clip,

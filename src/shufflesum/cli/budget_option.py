@@ -4,18 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
+from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.wire import Task
 
 __all__ = ["begin_in_budget", "beginner", "budget_option", "enter_in_budget"]
 
+
+class _Once(click.Option):
+    """An option that is refused when it is given twice: click lets the last one count, and the other is forgotten."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser keep all that are given."""
+        self.multiple = True
+        super().add_to_parser(parser, ctx)
+        self.multiple = False
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """The one that is given; the environment and configuration files have no more."""
+        given = value if isinstance(value, list) else [value]
+        if len(given) > 1:
+            raise ParameterError(
+                "conflicting-arguments",
+                f"--budget is given {len(given)} times, and a plan is entered in one budget: that of the population "
+                "which these people are of; give it once",
+            )
+        return super().type_cast_value(ctx, given[0])
+
+
 budget_option = click.option(
     "--budget",
     "budget_file",
     type=click.Path(path_type=Path),
+    cls=_Once,
     envvar="SHUFFLESUM_BUDGET",
     show_envvar=True,
     help="Enter the plan in this budget first, and stop if it does not fit (shufflesum budget create).",

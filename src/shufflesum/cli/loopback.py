@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
 import subprocess
@@ -115,12 +116,15 @@ def _free_port() -> int:
 @contextmanager
 def _serving(folder: Path, role: str, arguments: list[str]) -> Iterator[Server]:
     log = folder / f"{role}.log"
+    # what is set for the servers of a deployment, a budget above all, is not for made-up users
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHUFFLESUM_")}
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-c", _SERVE, "serve", role, *arguments],
             stdout=file,
             stderr=file,
             stdin=subprocess.DEVNULL,
+            env=environment,
         )
     try:
         yield Server(process, log)
