@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
 from shufflesum.privacy.engine.renyi import Charge, Filter, total
+from shufflesum.protocol.tally import Tally
 from shufflesum.testing import unprotected_plan
 
 SMALL, LARGE = (ss.plan(users=500, shape=ss.Categories(3), epsilon=epsilon, delta=1e-5) for epsilon in (0.3, 0.9))
@@ -219,6 +221,39 @@ def test_what_could_still_be_asked_fits_and_little_more_would(path: Path) -> Non
     budget.begin(found)
     with refusal("budget-spent"):
         budget.begin(found)
+
+
+PEOPLE = np.arange(500) % 3 / 2
+DRAWN: dict[str, Any] = {
+    "a mean": lambda budget: ss.aggregate(PEOPLE, epsilon=0.9, delta=1e-5, budget=budget).plan,
+    "a plan of before": lambda budget: ss.aggregate(PEOPLE.astype(int), plan=LARGE, budget=budget).plan,
+    "a variance": lambda budget: ss.moments(PEOPLE, epsilon=0.9, delta=1e-5, budget=budget).estimate.plan,
+    "bounds": lambda budget: (
+        ss.suggest_bounds(1 + PEOPLE, epsilon=0.9, delta=1e-5, share=1, budget=budget).estimate.plan
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DRAWN)
+@pytest.mark.filterwarnings("ignore::shufflesum.ShufflesumWarning")
+def test_what_is_drawn_with_a_budget_is_in_its_file_before(
+    path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    seen, draw = [], Tally.__init__
+
+    def watched(self: Tally, *arguments: Any, **choices: Any) -> None:
+        seen.append([entry.plan for entry in Budget.open(path).entries])
+        draw(self, *arguments, **choices)
+
+    monkeypatch.setattr(Tally, "__init__", watched)
+    plan = DRAWN[what](Budget.create(path, EPSILON, DELTA))
+    assert seen
+    assert all(entered == [plan.id] for entered in seen)
+    path.unlink()
+    seen.clear()
+    with refusal("budget-spent"):
+        DRAWN[what](Budget.create(path, EPSILON / 10, DELTA))
+    assert not seen
 
 
 @pytest.mark.parametrize("accountant", ["none", "paper"])

@@ -7,7 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shufflesum._rounding import downwards, upwards
+from shufflesum._numbers import between
+from shufflesum._rounding import downwards, percent, upwards
 
 FIGURES = st.floats(min_value=0, max_value=1e15, allow_nan=False)
 
@@ -25,3 +26,12 @@ def test_rounding_is_no_coarser_than_asked(value: float, digits: int) -> None:
 
 def test_what_was_asked_for_is_shown_as_asked() -> None:
     assert [upwards(value) for value in (1.0, 0.95, 1e-6, 0.1, math.inf)] == ["1.0", "0.95", "1e-6", "0.1", "inf"]
+
+
+def test_a_level_is_shown_with_all_its_digits() -> None:
+    shown = [percent(level) for level in (0.95, 0.9, 0.57, 0.999, 0.99999, 0.99999999)]
+    assert shown == ["95", "90", "57", "99.9", "99.999", "99.999999"]
+
+
+def test_ends_of_an_interval_without_any_error_are_not_rounded() -> None:
+    assert between(1234567.0, 1234567.0, 0.0) == "1,234,567 to 1,234,567"

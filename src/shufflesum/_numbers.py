@@ -16,7 +16,7 @@ def number(value: float, error: float, rounding: str = ROUND_HALF_EVEN) -> str:
     if not math.isfinite(value):
         return "" if math.isnan(value) else ("no end" if value > 0 else "no beginning")
     if not math.isfinite(error) or error <= 0:
-        return f"{value:,.6g}"
+        return f"{value:,.{6 if rounding == ROUND_HALF_EVEN else 15}g}"
     place = min(math.floor(math.log10(error)) - 1, 0)
     rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(place), rounding, _EXACT)
     if place < _SMALLEST and rounded:

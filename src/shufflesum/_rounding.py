@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["downwards", "upwards"]
+__all__ = ["downwards", "percent", "upwards"]
 
 
 def upwards(value: float, digits: int = 3) -> str:
@@ -15,6 +15,11 @@ def upwards(value: float, digits: int = 3) -> str:
 def downwards(value: float, digits: int = 3) -> str:
     """A lower bound to so many significant digits, rounded down."""
     return _rounded(value, digits, ROUND_FLOOR)
+
+
+def percent(level: float) -> str:
+    """A confidence level in per cent, all its digits: 0.9999999 is not 100 %."""
+    return f"{(100 * Decimal(repr(float(level)))).normalize():f}"
 
 
 def _rounded(value: float, digits: int, rounding: str) -> str:

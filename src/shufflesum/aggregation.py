@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
+from shufflesum.budget import Budget
 from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of
 from shufflesum.domain._arrays import users_rows
 from shufflesum.domain.frames import FrameRows, split_column
@@ -43,6 +44,7 @@ def aggregate(
     workers: int | None = None,
     source: RandomSource | None = None,
     round_number: int = 1,
+    budget: Budget | None = None,
     **choices: Unpack[PlanChoices],
 ) -> Estimate:
     """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
@@ -57,7 +59,7 @@ def aggregate(
 
     A `plan` made before takes the place of epsilon, delta, shape and all of its own arguments. Its guarantee covers its
     rounds: a second look at the same users is `round_number` 2, which the plan must have (`shufflesum.RoundsUsed`
-    counts them).
+    counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit.
     """
     if plan is None:
         values = _grouped(arrays, group_by, shape)
@@ -72,6 +74,8 @@ def aggregate(
                 f"arrays has {len(rows)} rows, but the plan needs at least {plan.users} users; add rows, or plan for "
                 "fewer users",
             )
+    if budget is not None:
+        budget.begin(plan)
     size = max(1, _BATCH_VALUES // plan.domain.entries)
     part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
     batches = (part(start, start + size) for start in range(0, len(rows), size))

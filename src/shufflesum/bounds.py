@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
-from shufflesum._rounding import upwards
+from shufflesum._rounding import downwards, percent, upwards
 from shufflesum.aggregation import aggregate_batches
+from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
 from shufflesum.compositions import compose
 from shufflesum.domain import Box, Categories, Choices
@@ -80,9 +81,9 @@ class TwoPlans:
         least = min(column.within_lower for column in suggested)
         if least < 0.5:
             warnings.warn(
-                f"only {100 * least:.3g} % of the users lie certainly within the suggested bounds: the others are lost "
-                "in the noise; more users, a larger share of the budget (share, --share) or fewer, wider bins would "
-                "help",
+                f"only {downwards(100 * least)} % of the users lie certainly within the suggested bounds: the others "
+                "are lost in the noise; more users, a larger share of the budget (share, --share) or fewer, wider bins "
+                "would help",
                 UncertainBoundsWarning,
                 stacklevel=3,
             )
@@ -122,8 +123,8 @@ class FoundBounds:
         least = min(column.within_lower for column in self.columns)
         which = "the bounds" if len(self.columns) == 1 else "the bounds of each column"
         said = (
-            f"With {100 * self.columns[0].level:.6g} % confidence at least {100 * least:.3g} % of the users lie within "
-            f"{which}. They cost epsilon {upwards(first.epsilon)}, delta {upwards(first.delta)}"
+            f"With {percent(self.columns[0].level)} % confidence at least {downwards(100 * least)} % of the users lie "
+            f"within {which}. They cost epsilon {upwards(first.epsilon)}, delta {upwards(first.delta)}"
         )
         if self.main is None:
             return f"{said}, which is all there was."
@@ -144,6 +145,7 @@ def suggest_bounds(
     bins: Sequence[float] | None = None,
     workers: int | None = None,
     source: RandomSource | None = None,
+    budget: Budget | None = None,
     **choices: Unpack[PlanChoices],
 ) -> FoundBounds:
     """Bounds for `values`, of shape (users,) or (users, *shape), found privately, and a plan with what is left.
@@ -151,7 +153,8 @@ def suggest_bounds(
     Values are counted in `bins` (`WIDE_BINS`, which hold any number, unless others are given, as public). Bounds are
     edges of bins: of the users in bins that are certainly occupied they hold the part `cover`, in each column. Of all
     of (`epsilon`, `delta`) the part `share` is spent on that, and the main plan gets what is left by a certified
-    composition; `choices` are arguments of `shufflesum.plan` for it. `share=1` spends all on bounds.
+    composition; `choices` are arguments of `shufflesum.plan` for it. `share=1` spends all on bounds. In a `budget` the
+    first plan is begun before anything is drawn; the main one is when it is run (`aggregate` with the same budget).
     """
     check_cover(cover)
     tail_of(level)
@@ -164,6 +167,8 @@ def suggest_bounds(
     plans = plan_bounds(
         users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices
     )
+    if budget is not None:
+        budget.begin(plans.first)
     size = max(1, _BATCH_VALUES // max(1, math.prod(plans.shape)))
     part: Callable[[int, int], Any] = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
     batches = (plans.rows(part(start, start + size), start) for start in range(0, len(rows), size))

@@ -103,8 +103,8 @@ def of_guarantee(epsilon: float, delta: float, users: int) -> tuple[ShufflesumWa
     if epsilon > _LARGE_EPSILON:
         found.append(
             LargeEpsilonWarning(
-                f"epsilon {upwards(epsilon)} is above {_LARGE_EPSILON:g}: an outcome may become e^{epsilon:.3g} times "
-                "as likely by what one user holds, which is next to no promise: lower epsilon"
+                f"epsilon {upwards(epsilon)} is above {_LARGE_EPSILON:g}: an outcome may become e^{upwards(epsilon)} "
+                "times as likely by what one user holds, which is next to no promise: lower epsilon"
             )
         )
     return tuple(found)

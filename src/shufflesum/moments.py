@@ -15,6 +15,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from shufflesum.aggregation import aggregate_batches
+from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
 from shufflesum.domain import Box, Missing
 from shufflesum.domain._arrays import users_rows
@@ -158,6 +159,7 @@ def moments(
     missing: Missing = "refuse",
     workers: int | None = None,
     source: RandomSource | None = None,
+    budget: Budget | None = None,
     **choices: Unpack[PlanChoices],
 ) -> Moments:
     """The private mean and variance of `values`, of shape (users, *shape); other arguments as of `aggregate`."""
@@ -173,6 +175,8 @@ def moments(
     choices |= {"bounds": (domain.lower, domain.upper), "columns": domain.columns}
     choices.setdefault("one_process", True)
     plan = make_plan(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
+    if budget is not None:
+        budget.begin(plan)
     size = max(1, _BATCH_VALUES // domain.dimension)
     part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
     batches = (

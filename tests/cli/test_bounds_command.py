@@ -11,6 +11,10 @@ import pytest
 from tests.refusals import lacking
 
 import shufflesum as ss
+from shufflesum.bounds import FoundBounds
+from shufflesum.cli.bounds import _show
+from shufflesum.cli.variance import _held
+from shufflesum.estimate import SuggestedBounds
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -39,6 +43,7 @@ def people(folder: Path) -> str:
 def test_bounds_then_the_main_plan_on_the_same_file(people: str, command: Command) -> None:
     found = command("bounds", people, *PRIVACY, *SURE, "-o", "plan.json")
     assert not lacking(found.out, "age", "income", "users within", "wrote plan.json", "both together have epsilon 1")
+    assert not lacking(found.out, "99.999999% interval", "With 99.999999 % confidence")
     plan = ss.Plan.load("plan.json")
     assert plan.one_process
     assert 0.9 < plan.epsilon < 1
@@ -56,6 +61,14 @@ def test_bounds_for_programs(people: str, command: Command) -> None:
     assert (column["lower"], column["upper"]) in {(10, 100), (20, 100), (10, 50)}
     assert document["main"] is None
     assert document["first"]["guarantee"]["epsilon"] == document["epsilon"] == 1
+
+
+def test_what_is_certain_of_users_within_is_rounded_down(capsys: pytest.CaptureFixture[str]) -> None:
+    column = SuggestedBounds(0.0, 10.0, within=0.9999, within_lower=0.98961, within_upper=0.99961, level=0.95)
+    plan = ss.plan(users=500, shape=ss.Categories(bins=[0, 5, 10]), epsilon=1, delta=1e-5)
+    estimate = ss.aggregate(np.full(500, 3.0), plan=plan)
+    _show(FoundBounds((column,), estimate, None, 1.0, 1e-5, ()), (), as_json=False)
+    assert not lacking(capsys.readouterr().out, "98.9% to 100%", "at least 98.9 % of the users")
 
 
 def test_own_bins_are_the_edges_that_bounds_come_from(people: str, command: Command) -> None:
@@ -88,6 +101,8 @@ def test_quantiles_of_numbers_in_bins(people: str, command: Command) -> None:
         assert found["q"] == q
         assert found["lower"] <= np.quantile(truth, q, method="inverted_cdf") <= found["upper"]
     assert not lacking(command("run", people, *PRIVACY, *bins).out, "quantile", "0.25", "30 to 45", "45 to 55")
+    fine = ("--categories", "income", "--bins", "0,1000001.25,9000000", "--quantiles", "0.5")
+    assert not lacking(command("run", people, *PRIVACY, *fine).out, "0 to 1000001.25")
 
 
 @pytest.mark.parametrize(
@@ -112,6 +127,7 @@ def test_variances_of_columns(people: str, command: Command) -> None:
         assert lower <= value <= upper
     assert json.dumps(document["plan"]["domain"]["columns"]) == '["age", "age squared"]'
     assert not lacking(command("variance", people, *PRIVACY, *arguments).out, "age", "variance", "6,000 users")
+    assert _held(298.765432, 301.234567) == "298.76 to 301.24"
 
 
 def test_variance_refuses_values_out_of_bounds(people: str, command: Command) -> None:

@@ -6,7 +6,11 @@ False alarms: at most 1e-6 for each test that counts misses.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
 import pytest
@@ -120,6 +124,65 @@ def test_no_part_below_an_edge_is_missed_too_often(mechanism: str, target: str, 
     assert min(chances_of_holding(mechanism, target, q, 0.9)) >= 0.95
     # the twin: intervals of a lower level, by the same enumeration
     assert min(chances_of_holding(mechanism, target, q, 0.3)) < 0.95
+
+
+GAMMA = Fraction(1, 2)
+VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # on the edges of three bins, and between them
+
+
+def law_of_tables(mechanism: str, counts: tuple[int, ...], noise: int) -> dict[tuple[int, ...], Fraction]:
+    """Of all reports, one after the other: a user's own, replaced by a uniform one or kept, or uniform noise."""
+    third = Fraction(1, 3)
+    if mechanism == "add":
+        laws = [[Fraction(i == held) for i in range(3)] for held, users in enumerate(counts) for _ in range(users)]
+        laws += [[third] * 3] * noise
+    else:
+        own = [[(1 - GAMMA) * (i == held) + GAMMA * third for i in range(3)] for held in range(3)]
+        laws = [own[held] for held, users in enumerate(counts) for _ in range(users)]
+    tables: dict[tuple[int, ...], Fraction] = {(0, 0, 0): Fraction(1)}
+    for law_of_one in laws:
+        added = defaultdict[tuple[int, ...], Fraction](Fraction)
+        for table, chance in tables.items():
+            for i, one in enumerate(law_of_one):
+                if one:
+                    added[tuple(count + (i == j) for j, count in enumerate(table))] += chance * one
+        tables = added
+    return tables
+
+
+def least_coverage(mechanism: str, q: Fraction, level: float, users: int = 4, noise: int = 3) -> float:
+    """Of all that so many users can hold, ties and empty bins among it: how likely the quantile is held at least."""
+    edges = (0.0, 1.0, 2.0, 3.0)
+    plan = ss.plan(users=users, shape=Categories(bins=edges), epsilon=6, delta=0.3, mechanism=mechanism)  # type: ignore[arg-type]
+    if isinstance(plan.mechanism, Replace):
+        plan = replace(plan, mechanism=replace(plan.mechanism, noise_probability=float(GAMMA)))
+
+    @cache
+    def interval(table: tuple[int, ...]) -> tuple[float, float]:
+        found = Binned(plan, np.array(table), users, edges).quantile(float(q), level, "users")
+        return found.lower, found.upper
+
+    @cache
+    def tables(counts: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
+        return law_of_tables(mechanism, counts, noise)
+
+    least = Fraction(1)
+    for held in combinations_with_replacement(VALUES, users):
+        quantile = next(x for x in held if sum(y <= x for y in held) >= q * users)
+        counts = tuple(sum(min(int(x), 2) == i for x in held) for i in range(3))
+        chances = tables(counts).items()
+        holding = (chance for table, chance in chances if interval(table)[0] <= quantile <= interval(table)[1])
+        least = min(least, sum(holding, Fraction(0)))
+    return float(least)
+
+
+@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("q", [Fraction(1, 10), Fraction(1, 2), Fraction(3, 4)])
+def test_ties_empty_bins_and_values_on_edges_are_held_as_often_as_said(mechanism: str, q: Fraction) -> None:
+    """Exact: all data sets of four users, and all tables that each can lead to."""
+    assert least_coverage(mechanism, q, 0.9) >= 0.9
+    # the twin: intervals of a lower level, by the same enumeration
+    assert least_coverage(mechanism, q, 0.1) < 0.9
 
 
 def population_misses(runs: int, level: float, users: int, *, target: str) -> int:

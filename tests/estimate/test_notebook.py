@@ -145,6 +145,23 @@ def test_a_notebook_shows_a_small_escaped_table_without_scripts(kind: str) -> No
     assert "NO GUARANTEE: <i>so</i>" in Seen(replace(found, broken="<i>so</i>")._repr_html_()).text
 
 
+@pytest.mark.parametrize("kind", ["named", "counts", "groups"])
+def test_what_a_notebook_shows_of_an_interval_holds_all_of_it(kind: str) -> None:
+    """Ends far from 0, and not of few digits."""
+    found = estimate(kind)
+    if kind != "counts":
+        domain = found.plan.domain.with_bounds((50_000.0, 50_010.0))
+        found = replace(found, plan=replace(found.plan, domain=domain))
+    ends = found.count_interval() if kind == "counts" else found.confidence_interval()
+    lower, upper = (end[np.isfinite(end)].reshape(-1) for end in map(np.asarray, ends))
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found._repr_html_().split("<tr")]
+    from_to = [row[3:5] if kind == "counts" else row[-2:] for row in rows]
+    shown = np.array([[float(text.replace(",", "")) for text in pair] for pair in from_to if any(pair)])
+    assert len(shown) == len(lower)
+    assert np.all((shown[:, 0] <= lower) & (upper <= shown[:, 1]))
+    assert np.all(shown[:, 1] - shown[:, 0] <= 1.2 * (upper - lower))
+
+
 def test_a_notebook_shows_names_as_they_are_and_says_what_is_left_out() -> None:
     assert "<script>alert(1)</script>" in Seen(estimate("named")._repr_html_()).text
     assert "no & <b>maybe</b>" in Seen(estimate("counts")._repr_html_()).text

@@ -57,3 +57,15 @@ def test_holders_are_all_that_would_not_surprise() -> None:
     for heads in range(41):
         possible = [held for held in range(41) if not any(unlikely(*coins(held), heads, 0.1))]
         assert held_ends(coins, 40, heads, 0.1) == (min(possible), max(possible))
+
+
+def test_rounding_counts_against_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its real size nobody would notice: a tenth, of both laws."""
+    one, other = PAIRS[0]
+    few = np.cumsum(law(one, other))
+    monkeypatch.setattr("shufflesum.mechanisms.coins.slack", lambda _: 0.1)
+    for heads, exact in enumerate(few):
+        found, _ = unlikely(one, other, heads, exact * 1.22)
+        assert found or exact > 0.9
+        assert not unlikely(one, other, heads, exact * 1.2)[0]
+    assert binomial_ends(50, 0.3, 0.05)[0] <= binom.ppf(0.05 / 1.1, 50, 0.3)

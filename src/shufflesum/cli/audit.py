@@ -165,7 +165,7 @@ def _print_card(result: AuditResult) -> None:
     spent = "" if batches.epsilon_lower else " (too few to show anything at this delta)"
     lines = {
         "plan": f"{plan.users:,} users, each sends {plan.mechanism.describe(plan.domain)}",
-        "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.10g}:",
+        "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.15g}:",
         "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
         "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence},",
         "  ": "if they are independent, of one law for equal data (docs/privacy.md, lower bounds)",

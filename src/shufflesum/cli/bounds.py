@@ -11,6 +11,7 @@ import click
 from rich.markup import escape
 from rich.table import Table as Shown
 
+from shufflesum._rounding import downwards, percent, upwards
 from shufflesum.bounds import FoundBounds, plan_bounds
 from shufflesum.cli.budget_option import begin_in_budget, budget_option
 from shufflesum.cli.input_file import file_argument
@@ -105,7 +106,7 @@ def _show(found: FoundBounds, names: tuple[str, ...], as_json: bool) -> None:
         return
     shown = Shown(box=None, header_style="bold")
     shown.add_column("column")
-    for title in ("lower", "upper", "users within", f"{100 * found.columns[0].level:g}% interval"):
+    for title in ("lower", "upper", "users within", f"{percent(found.columns[0].level)}% interval"):
         shown.add_column(title, justify="right")
     for i, column in enumerate(found.columns):
         shown.add_row(
@@ -113,7 +114,7 @@ def _show(found: FoundBounds, names: tuple[str, ...], as_json: bool) -> None:
             f"{column.lower:.15g}",
             f"{column.upper:.15g}",
             f"{100 * column.within:.1f}%",
-            f"{100 * column.within_lower:.1f}% to {100 * column.within_upper:.1f}%",
+            f"{downwards(100 * column.within_lower)}% to {upwards(100 * column.within_upper)}%",
         )
     console.print(shown)
     console.print(found.statement, markup=False)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from shufflesum._numbers import between, number
-from shufflesum._rounding import upwards
+from shufflesum._rounding import percent, upwards
 from shufflesum.cli.options import console
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
 from shufflesum.plans import Plan
@@ -91,7 +91,7 @@ def print_table(
     columns = [np.asarray(column, dtype=np.float64).reshape(-1) for column in (mean, standard_error, *interval, total)]
     size = len(columns[0])
     named = names is not None and len(names) == size
-    table = _table("column" if named else "coordinate", "mean", "standard error", f"{100 * level:g}% interval", "sum")
+    table = _table("column" if named else "coordinate", "mean", "standard error", f"{percent(level)}% interval", "sum")
     shown = range(size) if size <= _SHOWN else [round(i * (size - 1) / (_SOME - 1)) for i in range(_SOME)]
     for i in shown:
         label = escape(names[i]) if names and named else str(i)
@@ -108,7 +108,7 @@ def print_counts(estimate: CountEstimate | WordCounts, level: float, *, hint: st
     counts, size = estimate.counts, len(estimate.counts)
     errors = estimate.count_standard_error
     lower, upper = estimate.count_interval(level)
-    table = _table("label", "count", "standard error", f"{100 * level:g}% interval", "share")
+    table = _table("label", "count", "standard error", f"{percent(level)}% interval", "share")
     shown: NDArray[np.intp] = np.arange(size) if size <= _SHOWN else np.argsort(-counts, kind="stable")[:_SOME]
     for i in shown.tolist():
         table.add_row(
@@ -133,7 +133,7 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
     listed = min(groups, _SHOWN)
     each = entries if groups * entries <= 2 * _SHOWN else min(entries, 2 * _SHOWN // listed)
     many = entries > 1
-    table = _table("group", "users", "+-", *(["entry"] if many else []), "mean", "+-", f"{100 * level:g}% interval")
+    table = _table("group", "users", "+-", *(["entry"] if many else []), "mean", "+-", f"{percent(level)}% interval")
     for group in range(listed):
         spread = estimate.count_standard_error[group]
         users = number(estimate.counts[group], spread), number(spread, spread)
@@ -159,18 +159,14 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
 
 def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
     """Quantiles of numbers in bins; their intervals reach from edge to edge."""
-    table = _table("quantile", "value", f"{100 * level:g}% interval")
+    table = _table("quantile", "value", f"{percent(level)}% interval")
     for each in quantiles:
-        table.add_row(f"{each.q:g}", f"{each.value:.5g}", _interval(each.lower, each.upper))
+        table.add_row(f"{each.q:g}", f"{each.value:.5g}", f"{each.lower:.15g} to {each.upper:.15g}")
     console.print(table)
 
 
 def _by_group(values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
     return np.asarray(values, dtype=np.float64).reshape(groups, -1)
-
-
-def _interval(lower: float, upper: float) -> str:
-    return f"{lower:.5g} to {upper:.5g}"
 
 
 def _table(first: str, *others: str) -> RichTable:

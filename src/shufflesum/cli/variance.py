@@ -12,6 +12,8 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table as Shown
 
+from shufflesum._numbers import between
+from shufflesum._rounding import percent
 from shufflesum.cli.budget_option import begin_in_budget, budget_option
 from shufflesum.cli.input_file import file_argument
 from shufflesum.cli.options import console, plan_options, warnings_as_notes
@@ -106,7 +108,8 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
     console.print(f"[bold]{found.users:,} users[/bold]; guarantee for one row: {guarantee_of(found.estimate.plan)}")
     shown = Shown(box=None, header_style="bold")
     shown.add_column("column")
-    for title in ("mean", "variance", f"{100 * level:g}% interval", "deviation", f"{100 * level:g}% interval"):
+    interval = f"{percent(level)}% interval"
+    for title in ("mean", "variance", interval, "deviation", interval):
         shown.add_column(title, justify="right", no_wrap=True)
     flat = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
     ends = {name: [np.asarray(end).reshape(-1) for end in pair] for name, pair in intervals.items()}
@@ -117,7 +120,12 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
             *(
                 text
                 for name in ("variance", "standard_deviation")
-                for text in (f"{flat[name][i]:.5g}", f"{ends[name][0][i]:.5g} to {ends[name][1][i]:.5g}")
+                for text in (f"{flat[name][i]:.5g}", _held(*(float(end[i]) for end in ends[name])))
             ),
         )
     console.print(shown)
+
+
+def _held(lower: float, upper: float) -> str:
+    """An interval of no standard error, to two digits of a fourth of it."""
+    return between(lower, upper, (upper - lower) / 4)

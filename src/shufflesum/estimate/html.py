@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._html import Cells, box, evenly
+from shufflesum._numbers import number
 from shufflesum.estimate.base import Released
 from shufflesum.estimate.contents import columns_of
 from shufflesum.estimate.hashed import HashedEstimate
@@ -28,6 +30,7 @@ _HEADS = {  # of what files have, in this order, as far as a kind of estimate ha
     "lower": "from",
     "upper": "to (95 %)",
 }
+_ENDS = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}
 
 
 def estimate_html(estimate: Released) -> str:
@@ -67,13 +70,15 @@ def _cells(columns: dict[str, NDArray[Any]], shown: list[int]) -> Cells:
     kept = [name for name in _HEADS if name in columns and name not in left_out]
     heads = [name.replace("index_", "axis ") for name in first] + [_HEADS[name] for name in kept]
     rows = [
-        [*(str(columns[name][place]) for name in first), *(_figure(name, columns[name][place]) for name in kept)]
+        [*(str(columns[name][place]) for name in first), *(_figure(name, columns, place) for name in kept)]
         for place in shown
     ]
     return heads, rows
 
 
-def _figure(name: str, value: Any) -> str:
+def _figure(name: str, columns: dict[str, NDArray[Any]], place: int) -> str:
+    """As many digits as the standard error allows; ends are rounded outwards."""
+    value = columns[name][place]
     if isinstance(value, str):
         return str(value)
     if not np.isfinite(value):
@@ -82,4 +87,5 @@ def _figure(name: str, value: Any) -> str:
         return f"{value:.2g}"
     if name == "frequency":
         return f"{100 * value:.2f} %"
-    return f"{value:,.1f}" if name.startswith("count") else f"{value:.5g}"
+    error = columns["count_standard_error" if name.startswith("count") else "standard_error"][place]
+    return number(value, error, _ENDS.get(name.removeprefix("count_"), ROUND_HALF_EVEN))

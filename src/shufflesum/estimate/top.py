@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shufflesum._checks import check_size
+from shufflesum._rounding import percent
 from shufflesum.domain import Label
 from shufflesum.estimate.base import Floats
 
@@ -96,7 +97,7 @@ def _statement(rows: Sequence[TopRow], names: Sequence[str], level: float) -> st
         said.append(f"{named}{more} {_is(len(members))} certainly among the {k} most frequent, in an order not certain")
     if open_ones:
         said.append(f"{open_ones} of the {k} may have to give way to labels not listed")
-    return f"With a confidence of {100 * level:.6g} %, all together: {'; '.join(said)}."
+    return f"With a confidence of {percent(level)} %, all together: {'; '.join(said)}."
 
 
 def _is(number: int) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.privacy.engine.laws import binomial_window
+from shufflesum.privacy.engine.laws import binomial_window, slack
 
 __all__ = ["Coins", "binomial_ends", "held_ends", "unlikely"]
 
@@ -69,4 +69,5 @@ def _law(coins: Coins, tail: float) -> _Law:
         return _Law(round(trials * probability), np.ones(1), 0.0)
     odds = probability / (1 - probability)
     lowest, terms, total, outside = binomial_window(trials, probability, odds, 1e-3 * max(tail, 1e-290))
-    return _Law(lowest, terms / total, outside / total)
+    raised = (1.0 + slack(len(terms))) / total  # by what rounding, here and in sums, may take away
+    return _Law(lowest, raised * terms, raised * outside)

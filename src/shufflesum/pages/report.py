@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from shufflesum._rounding import upwards
+from shufflesum._rounding import percent, upwards
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import HashedEstimate, Released
 from shufflesum.pages.pictures import estimate_svg
@@ -65,7 +65,7 @@ def report_page(
             }
             for estimate in reversed(estimates)
         ],
-        level=f"{100 * level:g}",
+        level=percent(level),
         words=plan_words(plan),
         command=command,
         again=_DRAWN if fresh_noise else _SENT,
@@ -89,7 +89,7 @@ def _figures(estimate: Released) -> list[tuple[str, str]]:
 
 def _picture(estimate: Released, level: float) -> Markup:
     later = f" of round {estimate.round_number}" if estimate.round_number > 1 else ""
-    words = f"Private estimate{later} with its {100 * level:g} % intervals"
+    words = f"Private estimate{later} with its {percent(level)} % intervals"
     return picture(estimate_svg(estimate, title="", level=level), f"{words}; the table below has its numbers")
 
 

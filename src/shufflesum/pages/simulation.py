@@ -9,6 +9,7 @@ from importlib.metadata import version
 import numpy as np
 
 from shufflesum._numbers import number
+from shufflesum._rounding import downwards
 from shufflesum.estimate import CountEstimate, GroupEstimate, Released, WordCounts
 from shufflesum.pages.pictures import estimate_svg
 from shufflesum.pages.plan import plan_words, question, statement_html
@@ -59,7 +60,7 @@ def _by_entry(simulation: Simulation, most: int = 100) -> Table:
                 number(truth[place], said),
                 number(said, said),
                 number(seen, said),
-                "" if np.isnan(held) else f"{100 * held:.4g} %",
+                "" if np.isnan(held) else f"{downwards(100 * float(held), 4)} %",
             ]
         )
     heads = [Column("Entry", words=True), *map(Column, ("Truth", "Error bars say", "Observed", "Intervals that held"))]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._numbers import between, number
+from shufflesum._rounding import percent
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
 from shufflesum.pages.render import render
 from shufflesum.plots.names import entry_names
@@ -55,7 +56,7 @@ def estimate_table(estimate: Released, level: float = 0.95, most: int = _MOST) -
 
     Of many means evenly spaced ones are shown, of many counts and groups the largest; the note says so.
     """
-    interval = f"{100 * level:g} % interval"
+    interval = f"{percent(level)} % interval"
     match estimate:
         case CountEstimate() | WordCounts():
             return _counts(estimate, level, interval, most)

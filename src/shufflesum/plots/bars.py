@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shufflesum._rounding import percent
 from shufflesum.plots._altair import alt
 from shufflesum.plots.look import BLACK, BLUE, HEIGHT, SKY, WIDTH, Rows, as_data, config, heading
 from shufflesum.plots.names import drawn_names
@@ -54,7 +55,7 @@ def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str 
     look = alt.Axis(labelAngle=0, labelLimit=_LABEL_WIDTH, labelOverlap=False, ticks=False, grid=False, domain=False)
     channels = {across: named("label:N", sort=names, title=None, axis=look)}
     base = alt.Chart().encode(**channels)
-    estimate = f"Private estimate with its {100 * level:.4g} % interval"
+    estimate = f"Private estimate with its {percent(level)} % interval"
     color = alt.Color(
         "series:N",
         scale=alt.Scale(domain=["estimate", "truth"] if with_truth else ["estimate"], range=[BLUE, BLACK]),

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._rounding import percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, WordCounts
 from shufflesum.plots._altair import alt
@@ -204,7 +205,7 @@ def _named(chart: alt.Chart, series: str) -> alt.Chart:
 def _legend(level: float, with_truth: bool, symbol_size: int) -> tuple[alt.Color, alt.StrokeDash]:
     """Colour and dash by series; equal domains make Vega-Lite merge them into one legend."""
     series = ["mean", "truth"] if with_truth else ["mean"]
-    estimate = f"Private estimate with its {100 * level:.4g} % interval"
+    estimate = f"Private estimate with its {percent(level)} % interval"
     legend = alt.Legend(
         title=None,
         orient="top",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._rounding import percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import GroupEstimate
 from shufflesum.plots._altair import alt
@@ -71,12 +72,12 @@ def group_chart(
     if mean.ndim == 3 and min(mean.shape[1:]) > 1 and _FEW < mean[0].size <= _MOST_PIXELS:
         plots = _heat_maps(names, sizes, panels)
         columns = 5 if truth is None else 4
-        notes.append(f"Above each group its size, and half the width of its {100 * level:.4g} % intervals, on average")
+        notes.append(f"Above each group its size, and half the width of its {percent(level)} % intervals, on average")
     else:
         plots = _lines(names, sizes, panels)
         columns = 3
         notes.append(
-            f"With {100 * level:.4g} % intervals; above each group its size"
+            f"With {percent(level)} % intervals; above each group its size"
             + ("; black: the truth" if truth is not None else "")
         )
     return alt.ConcatChart(

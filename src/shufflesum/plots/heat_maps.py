@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._rounding import percent, upwards
 from shufflesum.plots._altair import alt
 from shufflesum.plots.look import BLUE, as_data, config, heading
 
@@ -29,9 +30,9 @@ def heat_maps(panels: Mapping[str, NDArray[np.float64]], level: float, title: st
     known = half_width[np.isfinite(half_width)]
     least, most = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     if most - least <= _EVEN * most:  # a single colour says less than a number
-        notes.append(f"{100 * level:.4g} % intervals: ± {most:.3g} everywhere")
+        notes.append(f"{percent(level)} % intervals: ± {upwards(most)} everywhere")
     else:
-        name = f"Half of the {100 * level:.4g} % interval"
+        name = f"Half of the {percent(level)} % interval"
         charts.append(_heat_map(half_width, name, alt.Scale(range=["#FFFFFF", BLUE], zero=True)))
     resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
     return alt.HConcatChart(hconcat=charts, spacing=36, resolve=resolve, title=heading(title, notes), config=config())

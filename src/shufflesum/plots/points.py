@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shufflesum._rounding import percent
 from shufflesum.plots._altair import alt
 from shufflesum.plots.look import BLACK, BLUE, WIDTH, Rows, as_data, config, heading
 from shufflesum.plots.units import needs_log, symlog_axis
@@ -35,7 +36,7 @@ def panels_chart(
     lying = max(len(row["label"]) for row in rows) > _SHORT or max(len(panel.rows) for panel in panels) > _FEW
     titled = panels[-1:] if lying else panels  # below each other one axis says it for all
     drawn = [_panel(panel, axis if panel in titled else None, lying, len(panels)) for panel in panels]
-    notes = [*subtitle, f"{100 * level:.4g} % intervals" + ("; black: the truth" if "truth" in rows[0] else "")]
+    notes = [*subtitle, f"{percent(level)} % intervals" + ("; black: the truth" if "truth" in rows[0] else "")]
     if len(panels) > 1:
         notes[-1] += "; each panel has a scale of its own"
     if any(logarithmic for _, logarithmic in drawn):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._rounding import percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
 from shufflesum.plots._altair import alt
@@ -36,7 +37,7 @@ def rounds_chart(
     ordered = sorted(estimates, key=lambda each: each.round_number)
     found = [_values(estimate, level) for estimate in ordered]
     names, places, whole = _entries(ordered[-1], found[-1][0].size)
-    notes = [*([subtitle] if subtitle else []), f"{100 * level:.4g} % intervals; each plot has a scale of its own"]
+    notes = [*([subtitle] if subtitle else []), f"{percent(level)} % intervals; each plot has a scale of its own"]
     if len(places) < whole:
         notes.append(f"{len(places)} of {whole:,} are shown")
     axis = "Users" if isinstance(ordered[-1], CountEstimate | WordCounts) else "Mean"

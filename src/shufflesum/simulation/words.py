@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shufflesum._rounding import upwards
+from shufflesum._rounding import downwards, percent, upwards
 from shufflesum.domain import Groups
 from shufflesum.simulation.tries import Simulation
 
@@ -22,7 +22,7 @@ def found(simulation: Simulation) -> dict[str, str]:
         f"error to expect, worst data{equal}": worst + (unit if simulation.worst is not None else ""),
         "error that the error bars say": _error(simulation.predicted) + unit,
         "error observed": f"{_error(simulation.observed)}{sure}{unit}, {_times(simulation.repeats)}",
-        f"{100 * simulation.level:g} % intervals that held": _held(simulation),
+        f"{percent(simulation.level)} % intervals that held": _held(simulation),
         "a user would send": _sent(simulation),
     }
 
@@ -39,7 +39,7 @@ def _held(simulation: Simulation) -> str:
     if not simulation.intervals:
         return "there were none: too few users everywhere"
     sure = "" if math.isnan(simulation.coverage_error) else f" ± {100 * simulation.coverage_error:.2g}"
-    return f"{100 * simulation.coverage:.4g}{sure} % of {simulation.intervals:,}"
+    return f"{downwards(100 * simulation.coverage, 4)}{sure} % of {simulation.intervals:,}"
 
 
 def _sent(simulation: Simulation) -> str:
