@@ -84,7 +84,7 @@ def test_a_matrix_is_heat_maps_on_one_scale_of_means() -> None:
     assert domains == [[0.0, 29.0], [0.0, 29.0], None]
     even = estimate_chart(Estimate(mean), title="t").to_dict()
     assert [panel["title"]["text"] for panel in even["hconcat"]] == ["Private estimate"]
-    assert even["title"]["subtitle"] == ["95 % intervals: ± 0.95 everywhere"]
+    assert even["title"]["subtitle"] == ["95 % intervals: ± 0.950 everywhere"]
 
 
 def test_a_row_or_a_tensor_is_drawn_in_flattened_order() -> None:

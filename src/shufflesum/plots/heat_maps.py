@@ -30,6 +30,7 @@ def heat_maps(panels: Mapping[str, NDArray[np.float64]], level: float, title: st
     known = half_width[np.isfinite(half_width)]
     least, most = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     if most - least <= _EVEN * most:  # a single colour says less than a number
+        most *= 1 - 1e-12  # half of a difference is rounded: what was 0.95 stays so
         notes.append(f"{percent(level)} % intervals: ± {upwards(most)} everywhere")
     else:
         name = f"Half of the {percent(level)} % interval"
