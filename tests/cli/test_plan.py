@@ -132,6 +132,14 @@ def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command,
     assert worse > target
 
 
+def test_an_acceptable_error_is_given_by_column_or_for_all(command: Command) -> None:
+    asked = ("plan", "--users", "3000", "--delta", "1e-6", "--digits", "3", "--json", "--bounds")
+    named = command(*asked, "age=0:120", "--acceptable-error", "age=2").document
+    one = command(*asked, "0", "120", "--dimension", "1", "--acceptable-error", "2").document
+    assert named["guarantee"] == one["guarantee"]
+    assert one["expected_error"]["total"] <= 4
+
+
 def test_a_plan_for_matrices_runs_on_a_file_of_matrices(command: Command, folder: Path) -> None:
     np.save(folder / "matrices.npy", np.full((600, 2, 3), 0.5))
     made = command(
@@ -168,6 +176,9 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
     ("arguments", "said"),
     [
         (("--dimension", "3", "--delta", "1e-6"), ("[missing-argument]", "--users", "--epsilon")),
+        (("--dimension", "3", "--delta", "1e-6", "--acceptable-error", "a"), ("[wrong-type]", "NAME=X")),
+        (("--delta", "1e-6", "--acceptable-error", "a=1", "--acceptable-error", "a=2"), ("[wrong-type]", "NAME=X")),
+        (("--delta", "1e-6", "--acceptable-error", "a=1", "--acceptable-error", "2"), ("[wrong-type]", "NAME=X")),
         ((*TARGET, "--target-error", "0.1"), ("[conflicting-arguments]", "users", "epsilon")),
         (
             ("--users", "10", "--dimension", "3", "--delta", "1e-6", "--target-error", "1e-30"),

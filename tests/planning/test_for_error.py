@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from tests.refusals import refusal
 
+import shufflesum as ss
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import plan_for_error
 
@@ -14,6 +16,48 @@ def test_a_target_error_at_a_spread_needs_fewer_users() -> None:
     cautious, narrow = plan_for_error(1e-2, **target), plan_for_error(1e-2, **target, spread=0.05)
     assert narrow.users < 0.8 * cautious.users
     assert narrow.error_at_spread(0.05).total <= 1e-2
+
+
+def test_an_acceptable_error_of_each_column_is_kept_by_all_and_just_reached_by_one() -> None:
+    bounds = {"age": (0.0, 120.0), "income": (0.0, 200_000.0)}
+    asked: dict[str, Any] = {"shape": 2, "columns": list(bounds), "bounds": bounds, "users": 3000, "delta": 1e-6}
+    found = plan_for_error(acceptable_error={"income": 1e9, "age": 2.0}, **asked, digits=3)
+    part = math.sqrt(found.error_in_widths.total / 2)
+    assert 0.98 * 2.0 <= 120 * part <= 2.0
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"shape": 4, "bounds": (0, 10), "digits": 3},
+        {"shape": ss.Categories(["yes", "no", "unsure"])},
+        pytest.param({"shape": ss.Groups(["at", "de"], 2), "bounds": (0, 10)}, marks=pytest.mark.long),
+    ],
+    ids=["numbers", "labels", "groups"],
+)
+def test_one_acceptable_error_for_all_is_that_of_each(held: dict[str, Any]) -> None:
+    found = plan_for_error(acceptable_error=0.05, epsilon=1.0, delta=1e-6, **held)
+    assert 0.98 * 0.05 <= math.sqrt(found.expected_error.total / found.dimension) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({}, "conflicting-arguments"),
+        ({"target_error": 0.1, "acceptable_error": 0.1}, "conflicting-arguments"),
+        ({"acceptable_error": 0.1, "spread": 0.1}, "conflicting-arguments"),
+        ({"acceptable_error": 0.0}, "out-of-range"),
+        ({"acceptable_error": {"age": -1.0}, "columns": ["age"]}, "out-of-range"),
+        ({"acceptable_error": "x"}, "wrong-type"),
+        ({"acceptable_error": {"age": 1.0}}, "unknown-column"),
+        ({"acceptable_error": {"agee": 1.0}, "columns": ["age"]}, "unknown-column"),
+        ({"acceptable_error": {}, "columns": ["age"]}, "unknown-column"),
+    ],
+    ids=str,
+)
+def test_an_acceptable_error_that_cannot_be_meant_is_refused(asked: dict[str, Any], problem: str) -> None:
+    with refusal(problem, error=ParameterError):
+        plan_for_error(**asked, shape=1, epsilon=1.0, delta=1e-6)
 
 
 @pytest.mark.parametrize(

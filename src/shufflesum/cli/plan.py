@@ -52,19 +52,46 @@ def wanted_options(function: _F) -> _F:
     return function
 
 
+def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> float | dict[str, float] | None:
+    """`X` for all means, or `NAME=X` for each."""
+    if not texts:
+        return None
+    named = [text.rpartition("=")[::2] for text in texts]
+    names = [name for name, _ in named]
+    try:
+        errors = [float(error) for _, error in named]
+    except ValueError:
+        errors = []
+    if not errors or len(set(names)) < len(names) or ("" in names and len(names) > 1):
+        raise ParameterError(
+            "wrong-type",
+            f"--acceptable-error is {' and '.join(texts)}; give one number for all, or NAME=X once for each column",
+        )
+    return errors[0] if names == [""] else dict(zip(names, errors, strict=True))
+
+
 @click.command("plan", short_help="Choose reports, levels and noise for a privacy target.")
 @wanted_options
+@click.option(
+    "--acceptable-error",
+    multiple=True,
+    callback=_errors,
+    metavar="X",
+    help="Standard error of each mean in its unit, NAME=X for a column, or of each label's share, such as 0.01: finds "
+    "the least --users, or --epsilon, whichever is left out, within 0.5%.",
+)
 @click.option(
     "--target-error",
     type=float,
     metavar="X",
-    help="Squared error of the mean, summed over coordinates, of frequencies summed over labels, of one word's "
-    "frequency: finds the least --users, or --epsilon, within 0.5%.",
+    help="Instead: squared error of the mean, summed over coordinates, in squared units of the values, of frequencies "
+    "summed over labels, of one word's frequency.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan file (.json).")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the predicted error by number of reports.")
 def command(
+    acceptable_error: float | dict[str, float] | None,
     target_error: float | None,
     as_json: bool,
     output: Path | None,
@@ -76,6 +103,7 @@ def command(
     \b
     Example: shufflesum plan --users 50000 --dimension 100 --epsilon 1 --delta 1e-6 -o plan.json
              shufflesum plan --users 50000 --bounds age=0:120 --bounds income=0:500000 --epsilon 1 --delta 1e-6
+             shufflesum plan --users 5000 --bounds age=0:120 --acceptable-error age=0.5 --delta 1e-6
              shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
              shufflesum plan --users 50000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 -o plan.json
              shufflesum plan --users 6000 --dimension 7850 --radius 0.4 --rounds 30 --epsilon 2 --delta 1e-6
@@ -88,7 +116,8 @@ def command(
         if plot:
             require_plots()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        plan = wanted_plan(target_error, **arguments)
+        errors = {"target_error": target_error, "acceptable_error": acceptable_error}
+        plan = wanted_plan({name: error for name, error in errors.items() if error is not None}, **arguments)
         if staged:
             outputs.write(staged, plan.to_json())
         if staged_plot:
@@ -103,17 +132,17 @@ def command(
 
 
 def wanted_plan(
-    target_error: float | None, *, users: int | None, epsilon: float | None, delta: float | None, **arguments: Any
+    error: dict[str, Any], *, users: int | None, epsilon: float | None, delta: float | None, **arguments: Any
 ) -> Plan:
-    """The plan that the options of `wanted_options` ask for."""
+    """The plan that the options of `wanted_options` ask for, for an `error` if there is one."""
     if delta is None:
         raise ParameterError("missing-argument", "--delta is missing; give --epsilon and --delta")
     given = wanted_choices(**arguments) | {"delta": delta}
-    if target_error is not None:
-        return plan_for_error(target_error, users=users, epsilon=epsilon, **given)
+    if error:
+        return plan_for_error(**error, users=users, epsilon=epsilon, **given)
     if users is None or epsilon is None:
         raise ParameterError(
-            "missing-argument", "--users and --epsilon are needed; one of them may be left out with --target-error"
+            "missing-argument", "--users and --epsilon are needed; one of them may be left out with --acceptable-error"
         )
     return make_plan(users=users, epsilon=epsilon, **given)
 

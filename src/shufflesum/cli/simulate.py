@@ -133,7 +133,7 @@ def command(
 
 def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
     if plan_file is None:
-        return wanted_plan(None, **arguments)
+        return wanted_plan({}, **arguments)
     grouped = [*arguments["labelled"].given, *arguments["ball"].given]
     plain = {name: value for name, value in arguments.items() if name not in ("labelled", "ball")}
     single = [f"--{name.replace('_', '-')}" for name, value in plain.items() if value not in (None, False)]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any, Unpack
+
+import numpy as np
 
 from shufflesum._checks import check_number
 from shufflesum._search import bracket
-from shufflesum.domain import Box
+from shufflesum.domain import Box, Domain, Groups
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
     BoxIsBetterWarning,
     PlanChoices,
     Shape,
     UninformativePlanWarning,
+    domain_of,
     plan,
     predicted_error,
     warn_if_uninformative,
@@ -25,8 +29,9 @@ __all__ = ["plan_for_error"]
 
 
 def plan_for_error(
-    target_error: float,
+    target_error: float | None = None,
     *,
+    acceptable_error: float | Mapping[str, float] | None = None,
     shape: Shape,
     delta: float,
     users: int | None = None,
@@ -35,13 +40,22 @@ def plan_for_error(
 ) -> Plan:
     """The plan with the smallest number of users, or the smallest epsilon, whichever is left out, for an error.
 
-    `target_error` is the predicted squared error of the mean, summed over coordinates, in the user's units. The answer
-    is within half a percent of the smallest. With a `spread` it is that error at this spread. The other arguments are
-    those of `plan`.
+    `acceptable_error` is the largest standard error that is predicted for each mean (for the worst data, in its own
+    unit) or for each label's share: one for all, or {"age": 0.5, "income": 300}. `target_error` is instead the squared
+    error of the mean, summed over coordinates, in the user's units; with a `spread` it is that error at this spread.
+    The answer is within half a percent of the smallest. The other arguments are those of `plan`.
     """
-    check_number("target_error", target_error)
-    if not 0 < target_error < math.inf:
-        raise ParameterError("out-of-range", f"target_error is {target_error}; it must be positive and finite")
+    if (target_error is None) == (acceptable_error is None):
+        raise ParameterError(
+            "conflicting-arguments", "give either acceptable_error, of each mean, or target_error, squared and summed"
+        )
+    if target_error is None:
+        assert acceptable_error is not None
+        if choices.get("spread") is not None:
+            raise ParameterError("conflicting-arguments", "spread goes with target_error, not with acceptable_error")
+        domain = domain_of(shape, choices.get("bounds"), choices.get("columns"))
+        target_error = _squared_and_summed(acceptable_error, domain)
+    _check_error("target_error", target_error)
     if (users is None) == (epsilon is None):
         raise ParameterError(
             "conflicting-arguments",
@@ -88,3 +102,32 @@ def plan_for_error(
         )
     warn_if_uninformative(found[enough])
     return found[enough]
+
+
+def _check_error(name: str, error: float) -> None:
+    check_number(name, error)
+    if not 0 < error < math.inf:
+        raise ParameterError("out-of-range", f"{name} is {error}; it must be positive and finite")
+
+
+def _squared_and_summed(acceptable: float | Mapping[str, float], domain: Domain) -> float:
+    """The largest target at which no error is above the acceptable one; all are the same part of their widths."""
+    box = domain.box if isinstance(domain, Groups) else domain
+    if isinstance(acceptable, Mapping):
+        columns = box.columns if isinstance(box, Box) else None
+        if columns is None or set(acceptable) != set(columns):
+            named = "have no names" if columns is None else f"are {str(list(columns))[:200]}"
+            raise ParameterError(
+                "unknown-column",
+                f"acceptable_error is given for {str(list(acceptable))[:200]}, but the numbers {named}; give one for "
+                "each of them, by the same names, or one for all",
+            )
+        each = [acceptable[name] for name in columns]
+    else:
+        each = [acceptable]
+    for error in each:
+        _check_error("acceptable_error", error)
+    if not isinstance(box, Box):
+        return each[0] ** 2 * domain.dimension
+    part = float(np.min(np.array(each) / box.width))
+    return part**2 * float(np.sum(box.width**2)) * domain.dimension / box.dimension
