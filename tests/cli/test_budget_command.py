@@ -216,7 +216,9 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
 
 
 def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) -> None:
-    assert not lacking(command("budget", "show", "budget.json").out, "epsilon 1.0", "0 % spent")
+    assert not lacking(
+        command("budget", "show", "budget.json").out, "epsilon 1.0", "0 % spent", "budget ask budget.json"
+    )
     command(*RUN)
     done = command("budget", "show", "budget.json", "--plot", "budget.svg")
     assert not lacking(done.out, "epsilon 1.0", budget.entries[0].plan[:8], "1 of 1", "wrote budget.svg")

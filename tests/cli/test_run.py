@@ -223,6 +223,16 @@ def test_people_read_names_and_what_was_written(command: Command, folder: Path, 
         assert expected in done.out
 
 
+def test_people_read_that_nothing_was_sent(command: Command, folder: Path, crowd: Floats) -> None:
+    write_table(folder / "x.csv", crowd, "a,b,c")
+    done = command("run", "x.csv", *PRIVACY, "--digits", 2)
+    for expected in (
+        "in one process, as if each sent the 1s among 2 binary digits of each of 3 numbers, and about",
+        "this process saw the data",
+    ):
+        assert expected in done.out
+
+
 # What the options do
 
 

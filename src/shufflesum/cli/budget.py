@@ -100,6 +100,10 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
             )
             shown.add_row(*row, *(f"{_percent(part)} %" for part in (noise, laid_open)))
         console.print(shown)
+    if not budget.closed:
+        if entries:
+            console.print("epsilons do not simply add up: spent is the larger sum, of noise or of laid open")
+        console.print(f"what still fits: shufflesum budget ask {file} --users N --dimension D", markup=False)
     if plot:
         console.print(f"wrote {plot}", markup=False)
 

@@ -43,11 +43,13 @@ def fallback(plan: Plan) -> str:
 def print_estimate(estimate: Released, level: float, names: tuple[str, ...] | None = None) -> None:
     """A few lines and a small table."""
     plan = estimate.plan
-    console.print(f"[bold]{estimate.users:,} users[/bold], each sending {plan.mechanism.describe(plan.domain)}")
+    sending = "in one process, as if each sent" if plan.one_process else "each sending"
+    which = f", round {estimate.round_number} of {plan.rounds}" if plan.rounds > 1 else ""
+    console.print(f"[bold]{estimate.users:,} users[/bold]{which}, {sending} {plan.mechanism.describe(plan.domain)}")
     if estimate.broken is None:
+        left = "this process saw the data" if plan.one_process else f"if the shuffler colludes: {fallback(plan)}"
         console.print(
-            f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); "
-            f"if the shuffler colludes: {fallback(plan)}"
+            f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); {left}"
         )
     else:
         console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")

@@ -227,13 +227,14 @@ class Add(Mechanism):
 
     def describe(self, domain: Domain) -> str:
         """What a user sends."""
-        room = "" if self.cap is None else f" (at most {self.cap:,}) and blanks"
-        noise = f"about {self.noise_reports(domain):,.3g} further reports that are pure noise{room}"
+        noise = f"about {self.noise_reports(domain):,.3g} further reports that are pure noise"
+        noise = f"and {noise}" if self.cap is None else f"{noise} (at most {self.cap:,}) and blanks"
         if isinstance(domain, Choices):
             return f"up to {domain.most} chosen labels, {noise}"
         where = f" and the group, one of {len(domain.labels):,}," if isinstance(domain, Groups) else ","
-        digits = "binary digit" if self.digits == 1 else f"{self.digits} binary digits"
-        own = f"the {digits} of all {_box(domain).dimension:,} coordinates that are 1"
+        digits = "the binary digit" if self.digits == 1 else f"{self.digits} binary digits"
+        dimension = _box(domain).dimension
+        own = f"the 1s among {digits} of {'one number' if dimension == 1 else f'each of {dimension:,} numbers'}"
         return f"{own}{where} {noise}"
 
 
