@@ -115,7 +115,7 @@ def test_light_and_compiled_clients_are_counted_in_one_batch(
                 client._randomizer_for(1, compiled=True)
                 for name, row in zip(names[LIGHT:], held[LIGHT:], strict=True):
                     client.upload(row, user=name)
-            wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
+            wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1, 120)
             document = fetch_estimate(deployment.task, analyzer.url)
     (estimate,) = estimates_in(deployment.task, document).values()
     assert (estimate.users, estimate.rejected) == (USERS, 0)
