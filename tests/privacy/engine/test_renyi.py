@@ -116,7 +116,7 @@ def test_moments_are_those_of_the_pair() -> None:
     exact = math.log(truth**3 * (1 - truth) ** -2 + (1 - truth) ** 3 * truth**-2)
     found = charge_of(pair_of((4, 0.0)), within)
     assert exact <= found.moment <= exact * (1 + 1e-9)
-    assert found.apart == 0
+    assert 0 < found.apart < 1e-14 * within.apart_limit  # for masses that vanish
     mu = 0.3
     assert math.isclose(gaussian_charge(mu, 0.0, within).moment, 3.0 * mu**2, rel_tol=1e-12)
 
