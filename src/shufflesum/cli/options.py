@@ -54,7 +54,9 @@ PLACE = _PlaceType()
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
-console = Console(highlight=False, soft_wrap=True)
+_ONE_LINE = 10_000
+# Rows of a table wrap on a narrow terminal; in a pipe or a log, which has no width, each is one line.
+console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _ONE_LINE)
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 

@@ -173,7 +173,7 @@ def _by_group(values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
 
 def _table(first: str, *others: str) -> RichTable:
     table = RichTable(box=None, header_style="bold")
-    table.add_column(first, overflow="fold")
+    table.add_column(first)
     for title in others:
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right")
     return table

@@ -12,7 +12,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table as Shown
 
-from shufflesum._numbers import between
+from shufflesum._numbers import between, number
 from shufflesum._rounding import percent
 from shufflesum.cli.budget_option import begin_in_budget, budget_option
 from shufflesum.cli.input_file import file_argument
@@ -110,22 +110,23 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
     shown.add_column("column")
     interval = f"{percent(level)}% interval"
     for title in ("mean", "variance", interval, "deviation", interval):
-        shown.add_column(title, justify="right", no_wrap=True)
+        shown.add_column(title, justify="right")
     flat = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
     ends = {name: [np.asarray(end).reshape(-1) for end in pair] for name, pair in intervals.items()}
     for i in range(len(flat["mean"])):
         shown.add_row(
             escape(names[i]) if names else str(i),
-            f"{flat['mean'][i]:.5g}",
+            _held(flat["mean"][i], *(end[i] for end in ends["mean"]))[0],
             *(
                 text
                 for name in ("variance", "standard_deviation")
-                for text in (f"{flat[name][i]:.5g}", _held(*(float(end[i]) for end in ends[name])))
+                for text in _held(flat[name][i], *(end[i] for end in ends[name]))
             ),
         )
     console.print(shown)
 
 
-def _held(lower: float, upper: float) -> str:
-    """An interval of no standard error, to two digits of a fourth of it."""
-    return between(lower, upper, (upper - lower) / 4)
+def _held(value: float, lower: float, upper: float) -> tuple[str, str]:
+    """A value and its interval, to the digits that a quarter of the interval, about a standard error, allows."""
+    error = (upper - lower) / 4
+    return number(value, error), between(lower, upper, error)
