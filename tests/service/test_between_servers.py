@@ -51,7 +51,7 @@ def without_secret(deployment: Deployment, role: str, *options: str) -> ServerPr
 
 
 def post_batch(deployment: Deployment, url: str, context: ssl.SSLContext, **headers: str) -> httpx.Response:
-    with httpx.Client(verify=context, trust_env=False) as http:
+    with httpx.Client(verify=context, trust_env=False, timeout=60) as http:
         path = f"{url}/tasks/{deployment.task.id}/batches/{secrets.token_hex(16)}"
         return http.post(
             path,
@@ -93,7 +93,7 @@ def test_a_certificate_takes_the_place_of_the_secret(tmp_path: Path) -> None:
             problem(shown(others, "shuffler.example.org"))
         assert post_batch(deployment, url, shown(ours, "shuffler.example.org")).status_code == 201
         # Readers need no certificate.
-        with httpx.Client(verify=shown(None), trust_env=False) as reader:
+        with httpx.Client(verify=shown(None), trust_env=False, timeout=60) as reader:
             assert reader.get(f"{url}/healthz").status_code == 200
             assert reader.get(f"{url}/tasks/{deployment.task.id}/estimate").status_code in (200, 409)
 

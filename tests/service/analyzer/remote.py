@@ -102,7 +102,7 @@ def running(task: Task, address: str, **options: Any) -> Iterator[Remote]:
             assert thread.is_alive()
             time.sleep(0.005)
         port = web.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http:
             yield Remote(task, http)
     finally:
         web.should_exit = True
