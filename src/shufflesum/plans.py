@@ -79,10 +79,19 @@ class Plan:
         sent = (
             "nothing is sent"
             if self.one_process
-            else f"{self.reports:,} reports of {self.bytes_per_user['raw']:,} bytes"
+            else f"{self.reports:,} reports, {self.bytes_per_user['raw']:,} bytes in all"
         )
+        numbers = self.domain.box if isinstance(self.domain, Groups) else self.domain
+        within = ""
+        if isinstance(numbers, Box):
+            ends = (
+                f"{numbers.lower[0]:.12g} to {numbers.upper[0]:.12g}"
+                if numbers.bounds.uniform
+                else "of each number its own"
+            )
+            within = f", bounds {ends}"
         facts = [
-            f"collects: {type(self.domain).__name__} of shape {self.shape}, from at least {self.users:,} users",
+            f"collects: {type(self.domain).__name__} of shape {self.shape}{within}, from at least {self.users:,} users",
             f"each user and round: {self.mechanism.describe(self.domain)} ({sent})",
             f"guarantee for one user: {self.guarantee.in_words} ({self.accountant} accountant)",
             f"expected squared error of all entries: {self.expected_error.total:.4g}",

@@ -171,9 +171,10 @@ def test_a_notebook_shows_names_as_they_are_and_says_what_is_left_out() -> None:
 
 
 def test_a_notebook_shows_plans() -> None:
-    plan = ss.plan(users=100, shape=2, epsilon=11.0, delta=0.05, rounds=2, honest_fraction=0.9)
+    plan = ss.plan(users=100, shape=2, bounds=(0, 24), epsilon=11.0, delta=0.05, rounds=2, honest_fraction=0.9)
     text = Seen(plan._repr_html_()).text
-    for words in (plan.id[:12], "at least 100 users", "over 2 rounds if 90 users are honest", "1/users", "above 10"):
+    said = ("at least 100 users", "over 2 rounds if 90 users are honest", "1/users", "above 10", "bounds 0 to 24")
+    for words in (plan.id[:12], f"{4 * plan.reports:,} bytes in all", *said):
         assert words in text
 
 
