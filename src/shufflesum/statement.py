@@ -44,8 +44,7 @@ def statement(plan: Plan) -> str:
 ## Who sees what
 
 {_device(plan)}
-{_shuffler(plan)}
-- **The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted.
+{_others(plan)}
 
 ## What is guaranteed
 
@@ -101,7 +100,12 @@ def assumed(plan: Plan) -> str:
         if plan.honest_fraction == 1
         else f"The guarantee counts on {plan.honest_users:,} users following the protocol."
     )
-    return f"""- The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}
+    trusted = (
+        "The process that holds the data hands on nothing but its results."
+        if plan.one_process
+        else "The shuffler mixes and does not work together with the analyzer."
+    )
+    return f"""- {trusted} Batches do not overlap. {honest}
 - Every user counts once in each round, and each device draws fresh, secret randomness.{_coin(plan)}
 - {_public(plan.domain)} and plan were chosen without looking at the data, but for what an earlier plan released and paid for.
 - {_accountant(plan)}"""
@@ -246,14 +250,19 @@ def _device(plan: Plan) -> str:
     return textwrap.fill(text, 120, subsequent_indent="  ")
 
 
-def _shuffler(plan: Plan) -> str:
+def _others(plan: Plan) -> str:
+    if plan.one_process:
+        return "- **Everybody it shares its results with** sees what has the noise in it already, and is not trusted."
     text = (
         "- **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing "
         f"below {plan.users:,} users."
     )
-    if plan.local_epsilon is None and not plan.one_process:
+    if plan.local_epsilon is None:
         text += " It must not read them: they come to it sealed, and only the analyzer can open them."
-    return textwrap.fill(text, 120, subsequent_indent="  ")
+    analyzer = (
+        "- **The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted."
+    )
+    return f"{textwrap.fill(text, 120, subsequent_indent='  ')}\n{analyzer}"
 
 
 def _large_delta(plan: Plan) -> str:
@@ -277,6 +286,8 @@ def _accountant(plan: Plan) -> str:
 
 def if_they_collude(plan: Plan) -> str:
     """What is left to a user if shuffler and analyzer work together."""
+    if plan.one_process:
+        return "They are one process, which holds the data and is trusted with it."
     if plan.local_epsilon is None or math.isinf(plan.local_epsilon):
         return "Nothing is left: whoever can link reports to their sender reads the sender's data."
     each = upwards(plan.local_epsilon / (plan.reports * plan.rounds))

@@ -159,6 +159,15 @@ def test_a_delta_that_lays_somebody_open_is_called_so(command: Command) -> None:
     assert "laid open" not in statement(ss.plan(users=1000, shape=2, epsilon=1.0, delta=1e-6))
 
 
+def test_a_statement_of_one_process_names_no_shuffler_that_would_be_trusted() -> None:
+    asked: dict[str, Any] = {"users": 500, "shape": 3, "epsilon": 2.0, "delta": 1e-6, "digits": 2}
+    sent, alone = statement(ss.plan(**asked)), statement(ss.plan(**asked, one_process=True))
+    for words in ("**The shuffler**", "**The analyzer**", "The shuffler mixes"):
+        assert words in sent
+        assert words not in alone
+    assert "hands on nothing but its results" in alone
+
+
 def test_the_picture_is_drawn(command: Command, folder: Path) -> None:
     assert command("plan", *TARGET, "--plot", "parts.svg").code == 0
     text = (folder / "parts.svg").read_text()
