@@ -163,11 +163,11 @@ def test_nothing_is_written_to_an_address(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     np.save("u.npy", grid_rows(20, PLAN)[0])
     for output in ("s3://hospital/reports", Path("s3://hospital/reports")):
-        with refusal("unwritable", "address", error=FileError):
+        with refusal("unwritable", "s3://hospital/reports: is an address", error=FileError):
             randomize(open_users("u.npy"), output, TARGET)
     randomize(open_users("u.npy"), "reports", TARGET)
-    with refusal("unwritable", "address", error=FileError):
-        shuffle("reports", "s3://hospital/shuffled")
+    with refusal("unwritable", "s3://hospital/shuffled: is an address", error=FileError):
+        shuffle("reports", "s3://someone:password@hospital/shuffled?token=password")
     with refusal("unwritable", "address", error=FileError):
         shuffle("reports", "shuffled", released="s3://hospital/released.json")
     assert sorted(os.listdir()) == [".reports.finished", "reports", "u.npy"]

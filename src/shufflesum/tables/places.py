@@ -170,11 +170,13 @@ def unread(path: Place) -> Problem:
 
 def local_path(path: str | os.PathLike[str]) -> Path:
     """A path to write to; an address is refused as such."""
-    if _COLLAPSED.match(os.fspath(path)):
+    if _COLLAPSED.match(text := os.fspath(path)):
+        whole = text if "://" in text else text.replace(":/", "://", 1)  # a path has lost a stroke
         raise FileError(
             "unwritable",
-            f"{path}: is an address, and nothing is written there: only on a disk does a file or folder appear whole "
-            "or not at all. Write to this machine, then copy what is finished, of a folder its _shufflesum.json last",
+            f"{place(whole)}: is an address, and nothing is written there: only on a disk does a file or folder appear "
+            "whole or not at all. Write to this machine, then copy what is finished, of a folder its _shufflesum.json "
+            "last",
         )
     return Path(path)
 
