@@ -60,8 +60,8 @@ class AddMeans:
         # Cornish and Fisher's expansion. Noise that is skewed to the right puts the truth farther to the left.
         even = (z**2 - 1) * skewness / 6
         odd = z + np.maximum((z**3 - 3 * z) * excess / 24, 0) + z * skewness**2 / 36
-        mean = self.mean
-        return mean - deviation * (odd + even), mean + deviation * np.maximum(odd - even, 0)
+        mean, half_step = self.mean, self.mechanism.weights[0] / (2 * self.users)  # a sum of whole numbers: continuity
+        return mean - deviation * (odd + even) - half_step, mean + deviation * np.maximum(odd - even, 0) + half_step
 
     def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
         """Noise is independent from coordinate to coordinate, and so are the coins that round.
