@@ -116,7 +116,9 @@ def test_the_top_is_told_in_words() -> None:
     assert (top.rows[2].count, top.rows[2].lower, top.rows[2].upper) == (estimate.counts[2], low[2], high[2])
     everything = estimate.top(6)
     assert all(row.certain for row in everything.rows)
-    assert "no place of 1 is certain" in count_estimate(Categories(2), [5, 5], 10).top(1).statement
+    close = count_estimate(Categories(2), [5, 5], 10)
+    assert "no place of 1 is certain" in close.top(1).statement
+    assert 'the order of "0", "1" is not certain' in close.top(2).statement, "all are among all: that says nothing"
     for k in (0, 7):
         with refusal("out-of-range", error=ParameterError):
             estimate.top(k)

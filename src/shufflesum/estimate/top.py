@@ -78,10 +78,10 @@ def top_of(
             strict=True,
         )
     )
-    return Top(rows, level, _statement(rows, [names[index] for index in order.tolist()], level))
+    return Top(rows, level, _statement(rows, [names[index] for index in order.tolist()], level, whole=k == len(counts)))
 
 
-def _statement(rows: Sequence[TopRow], names: Sequence[str], level: float) -> str:
+def _statement(rows: Sequence[TopRow], names: Sequence[str], level: float, *, whole: bool) -> str:
     places = [row.place for row in rows if row.place_certain]
     members = [name for row, name in zip(rows, names, strict=True) if row.certain and not row.place_certain]
     open_ones = sum(not row.certain for row in rows)
@@ -94,7 +94,8 @@ def _statement(rows: Sequence[TopRow], names: Sequence[str], level: float) -> st
     if members:
         named = ", ".join(f'"{label}"' for label in members[:10])
         more = f" and {len(members) - 10} more" if len(members) > 10 else ""
-        said.append(f"{named}{more} {_is(len(members))} certainly among the {k} most frequent, in an order not certain")
+        among = f"{_is(len(members))} certainly among the {k} most frequent, in an order not certain"
+        said.append(f"the order of {named}{more} is not certain" if whole else f"{named}{more} {among}")
     if open_ones:
         said.append(f"{open_ones} of the {k} may have to give way to labels not listed")
     return f"With a confidence of {percent(level)} %, all together: {'; '.join(said)}."
