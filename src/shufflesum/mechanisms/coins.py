@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,7 +13,11 @@ from numpy.typing import NDArray
 
 from shufflesum.privacy.engine.laws import binomial_window, slack
 
-__all__ = ["Coins", "binomial_ends", "held_ends", "unlikely"]
+__all__ = ["Coins", "binomial_ends", "held_ends", "rare_beyond", "unlikely"]
+
+_Floats = NDArray[np.float64]
+_NEARLY_NORMAL = 30.0  # a count of a smaller variance gets Chernoff's bounds, which hold for any
+_STEPS = 60  # of a bisection over frequencies
 
 Coins: TypeAlias = tuple[int, float]
 """How many are tossed, and with which chance each shows heads."""
@@ -57,6 +63,42 @@ def held_ends(coins: Callable[[int], tuple[Coins, Coins]], users: int, heads: in
     least = bisect_left(everybody, True, key=lambda held: not unlikely(*coins(held), heads, tail)[1])
     without = bisect_left(everybody, True, key=lambda rest: not unlikely(*coins(users - rest), heads, tail)[0])
     return min(least, users), max(users - without, 0)
+
+
+def rare_beyond(
+    counts: NDArray[np.int64],
+    means: _Floats,
+    coins: int,
+    law: Callable[[_Floats], tuple[_Floats, _Floats, _Floats]],
+    tail: float,
+    sign: float,
+) -> _Floats:
+    """By bisection, away from each estimate: the frequency from which on the count seen has less than this chance.
+
+    `law` has the mean, variance and third cumulant of a count at each frequency: the sum of so many independent coins,
+    nearly normal up to its skewness where its variance allows, and else bounded as any such sum is (Chernoff).
+    """
+    z = -NormalDist().inv_cdf(max(tail, 1e-300))
+    inside, outside = np.clip(means, 0.0, 1.0), np.full(len(counts), 0.0 if sign < 0 else 1.0)
+    for _ in range(_STEPS):
+        middle = (inside + outside) / 2
+        expected, variance, third = law(middle)
+        distance = sign * (expected - counts) - 0.5  # a count stands for half a report to either side
+        # skewed towards the count seen, far ones are likelier
+        skewed = z * np.sqrt(variance) + np.maximum(-sign * third / np.maximum(variance, 1e-300), 0) * (z**2 - 1) / 6
+        bound = _chernoff(counts / coins, expected / coins, sign)
+        rare = np.where(variance >= _NEARLY_NORMAL, distance > skewed, coins * bound < math.log(tail))
+        inside, outside = np.where(rare, inside, middle), np.where(rare, middle, outside)
+    return np.where(sign * (outside - means) > 0, outside, means)
+
+
+def _chernoff(seen: _Floats, mean: _Floats, sign: float) -> _Floats:
+    """The logarithm of a bound on the chance of a count as far from its mean, for each coin: a relative entropy."""
+    mean = np.clip(mean, 1e-300, 1 - 1e-16)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = np.where(seen > 0, seen * np.log(seen / mean), 0.0)
+        entropy += np.where(seen < 1, (1 - seen) * np.log((1 - seen) / (1 - mean)), 0.0)
+    return np.where(sign * (mean - seen) > 0, -np.maximum(entropy, 0), 0.0)
 
 
 def _variance(coins: Coins) -> float:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
 from shufflesum._checks import check_choice
-from shufflesum.mechanisms.coins import Coins, binomial_ends
+from shufflesum.mechanisms.coins import Coins, binomial_ends, rare_beyond
 from shufflesum.mechanisms.linear import Combined, reach
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 
@@ -47,14 +46,25 @@ class Frequencies:
         return np.full(len(self.table), self._noise) + self._spread(target)
 
     def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
-        """What is left of a count where noise is as large, or as small, as it is with this chance at most: exact."""
-        spread = self._spread(target)
+        """What is left of a count where noise is as large, or as small, as it is with this chance at most: exact.
+
+        Of a population, also all frequencies at which users drawn from it and noise bring such a count often enough.
+        """
+        check_choice("target", target, ("users", "population"))
         low, high = binomial_ends(self.trials, self.probability, tail)
         lower, upper = (self.table - high) / self.users, (self.table - low) / self.users
         if target == "users":
             return lower, upper
-        reach, mean = -NormalDist().inv_cdf(max(tail, 1e-300)) * np.sqrt(spread), self.mean
-        return mean - np.hypot(mean - lower, reach), mean + np.hypot(upper - mean, reach)
+        noise, p = self._noise * self.users**2, self.probability
+
+        def law(frequency: Floats) -> tuple[Floats, Floats, Floats]:
+            drawn = self.users * frequency * (1 - frequency)
+            third = drawn * (1 - 2 * frequency) + noise * (1 - 2 * p)
+            return self.users * frequency + self.trials * p, drawn + noise, third
+
+        coins = self.users + self.trials
+        far_below, far_above = (rare_beyond(self.table, self.mean, coins, law, tail, sign) for sign in (-1.0, 1.0))
+        return np.minimum(lower, far_below), np.maximum(upper, far_above)
 
     def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
         """Noise is independent from cell to cell, or else a known number of reports, each in a uniform cell.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,16 +16,13 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_choice
 from shufflesum.cells import BLANK
 from shufflesum.domain import Categories
-from shufflesum.mechanisms.coins import Coins, held_ends
+from shufflesum.mechanisms.coins import Coins, held_ends, rare_beyond
 from shufflesum.mechanisms.linear import Combined, quantile, reach
 from shufflesum.mechanisms.mechanism import ExpectedError, Floats, Table, Target
 from shufflesum.randomness import RandomSource
 from shufflesum.randomness.trials import uniform_or_blank
 
 __all__ = ["ReplaceFrequencies", "ReplaceLabelsEncoder", "labels_error", "most_frequent_error"]
-
-_NEARLY_NORMAL = 30.0  # a count of a smaller variance gets Chernoff's bounds, which hold for any
-_STEPS = 60  # of a bisection over frequencies
 
 
 class ReplaceLabelsEncoder:
@@ -164,28 +160,9 @@ class ReplaceFrequencies:
         return variance, third
 
     def _end(self, tail: float, target: Target, sign: float) -> Floats:
-        """By bisection, away from the estimate: where the count seen becomes too rare."""
-        z = -NormalDist().inv_cdf(max(tail, 1e-300))
-        inside, outside = np.clip(self.mean, 0.0, 1.0), np.full(len(self.table), 0.0 if sign < 0 else 1.0)
-        for _ in range(_STEPS):
-            middle = (inside + outside) / 2
-            expected = self.users * self._other + self._scale * middle
-            distance = sign * (expected - self.table) - 0.5  # a count stands for half a report to either side
-            variance, third = self._cumulants(middle, target)
-            # skewed towards the count seen, far ones are likelier
-            skewed = (
-                z * np.sqrt(variance) + np.maximum(-sign * third / np.maximum(variance, 1e-300), 0) * (z**2 - 1) / 6
-            )
-            rare = np.where(
-                variance >= _NEARLY_NORMAL, distance > skewed, self._chernoff(expected, sign) < math.log(tail)
-            )
-            inside, outside = np.where(rare, inside, middle), np.where(rare, middle, outside)
-        return np.where(sign * (outside - self.mean) > 0, outside, self.mean)
+        """Where the count seen becomes too rare."""
 
-    def _chernoff(self, expected: Floats, sign: float) -> Floats:
-        """The logarithm of a bound on the chance of a count as far from its mean, n times a relative entropy."""
-        seen, mean = self.table / self.users, np.clip(expected / self.users, 1e-300, 1 - 1e-16)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            entropy = np.where(seen > 0, seen * np.log(seen / mean), 0.0)
-            entropy += np.where(seen < 1, (1 - seen) * np.log((1 - seen) / (1 - mean)), 0.0)
-        return np.where(sign * (mean - seen) > 0, -self.users * np.maximum(entropy, 0), 0.0)
+        def law(frequency: Floats) -> tuple[Floats, Floats, Floats]:
+            return self.users * self._other + self._scale * frequency, *self._cumulants(frequency, target)
+
+        return rare_beyond(self.table, self.mean, self.users, law, tail, sign)
