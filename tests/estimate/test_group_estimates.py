@@ -140,3 +140,21 @@ def test_groups_of_structured_arrays_come_back_whole() -> None:
         span.confidence_interval(target="population")
     with refusal("unknown-choice", error=ParameterError):
         span.confidence_interval(target="all")  # type: ignore[arg-type]
+
+
+def coverage_by_few_noise_reports(trials: int, asked: float) -> float:
+    """All of 20 users in a group at the upper bound, as many noise reports of either kind: every outcome enumerated."""
+    noise, chances = np.arange(trials + 1) - trials / 2, binom.pmf(np.arange(trials + 1), trials, 0.5)
+    sums, sizes = np.meshgrid(20 + noise, 20 + noise)
+    variance = np.full_like(sums, trials / 4)
+    lower, upper = fieller(sums, sizes, variance, trials / 4, np.ones_like(sums), (1 - asked) / 2)
+    return float(np.outer(chances, chances)[(lower <= 1) & (upper >= 1)].sum())
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99])
+def test_half_a_report_is_for_continuity(level: float) -> None:
+    assert all(coverage_by_few_noise_reports(trials, level) >= level for trials in (4, 12, 43, 110))
+
+
+def test_means_of_groups_at_a_lower_level_would_be_found_out() -> None:
+    assert min(coverage_by_few_noise_reports(trials, 0.4) for trials in (4, 12, 43, 110)) < 0.5

@@ -270,12 +270,12 @@ def fieller(
 
     z is the normal quantile, moved outwards on both sides by what the third and fourth cumulants of the noise can add
     (Cornish and Fisher): noise consists of reports that move T - u C by at most `scale` each, which bounds its
-    skewness by scale / sqrt(V), its excess by scale^2 / V.
+    skewness by scale / sqrt(V), its excess by scale^2 / V; by half a report at least, for continuity.
     """
     z = quantile(tail)
     with np.errstate(divide="ignore", invalid="ignore"):
         skewness = np.where(variance > 0, scale / np.sqrt(variance), 0.0)
-        square = (z + outwards(z, skewness)) ** 2
+        square = (z + np.maximum(outwards(z, skewness), skewness / 2)) ** 2
         a = sizes**2 - square * size_variance
         half = np.sqrt(square * (sums**2 * size_variance + a * variance))
         seen = (sizes > 0) & (a > 0)
