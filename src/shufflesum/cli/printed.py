@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from shufflesum._numbers import between, number
-from shufflesum._rounding import percent, upwards
+from shufflesum._rounding import between, number, percent, upwards
 from shufflesum.cli.options import console
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
 from shufflesum.plans import Plan

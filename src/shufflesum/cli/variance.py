@@ -12,8 +12,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table as Shown
 
-from shufflesum._numbers import between, number
-from shufflesum._rounding import percent
+from shufflesum._rounding import between, number, percent
 from shufflesum.cli.budget_option import begin_in_budget, budget_option
 from shufflesum.cli.input_file import file_argument
 from shufflesum.cli.options import console, plan_options, warnings_as_notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shufflesum._numbers import between, number
+from shufflesum._rounding import between, number
 from shufflesum.pages.pictures import estimate_svg
 from shufflesum.pages.plan import plan_words, question, statement_html
 from shufflesum.pages.render import asset, markdown, page, picture, render, require_pages, stylesheet

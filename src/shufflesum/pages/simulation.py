@@ -8,8 +8,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from shufflesum._numbers import number
-from shufflesum._rounding import downwards
+from shufflesum._rounding import downwards, number
 from shufflesum.estimate import CountEstimate, GroupEstimate, Released, WordCounts
 from shufflesum.pages.pictures import estimate_svg
 from shufflesum.pages.plan import plan_words, question, statement_html

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._numbers import between, number
-from shufflesum._rounding import percent
+from shufflesum._rounding import between, number, percent
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
 from shufflesum.pages.render import render
 from shufflesum.plots.names import entry_names
