@@ -107,17 +107,18 @@ def _serve(clock: Clock | None) -> None:
     except ImportError:
         return  # the command says which extra is missing
     own_standard_error()
-    code: str | int | None = 1
+    begun, code = True, 1
     try:
-        code = _group(standalone_mode=False, obj=clock)
-    except SystemExit as ended:
-        code = ended.code
+        ended = _group(standalone_mode=False, obj=clock)
+        code = ended if isinstance(ended, int) else 0
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else int(left.code is not None)
     except ShufflesumError as error:
         log.error("server ends", problem=error.problem, error=str(error))
         code = 2
     except click.ClickException as error:
+        begun, code = False, error.exit_code
         log.error("server ends", problem="bad-arguments", error=error.format_message())
-        code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         log.error("server ends", problem="stopped")
         code = 130
@@ -126,7 +127,9 @@ def _serve(clock: Clock | None) -> None:
     finally:
         # All that counts is in the store, and an interpreter that is interrupted while it ends can wait for its threads
         # and processes for ever.
-        os._exit(code if isinstance(code, int) else int(code is not None))
+        if begun:
+            os._exit(code)
+    sys.exit(code)
 
 
 def _value_of(error: ShufflesumError) -> str:
