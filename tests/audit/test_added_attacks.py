@@ -62,7 +62,7 @@ class NoiseOnlyOnZeros(AddEncoder):
 
 
 @pytest.mark.parametrize(
-    "name", ["few coordinates", "rounds, some dishonest", pytest.param("symmetric", marks=pytest.mark.slow)]
+    "name", [pytest.param(name, marks=() if name == "few coordinates" else pytest.mark.slow) for name in SETTINGS]
 )
 def test_a_fifth_less_noise_is_caught_within_the_default_time_and_the_honest_are_cleared(name: str) -> None:
     """The lower bound for the honest one is within 5 % of what is certified; false alarms once in a million audits."""

@@ -43,7 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 EVERY_SETTING = [
     pytest.param(
-        name, marks=pytest.mark.slow if name in ("every coordinate, two values", "one report, many values") else ()
+        name, marks=pytest.mark.slow if name not in ("every coordinate, four values", "honest part, rounds") else ()
     )
     for name in SETTINGS
 ]
@@ -214,14 +214,29 @@ def test_rare_noise_is_missed_first_in_all_reports_together() -> None:
 @pytest.mark.parametrize(
     ("sabotage", "settings", "finding"),
     [
-        (NoiseOnTheLowerHalf, {"users": 1_000, "shape": 5, "levels": 4, "coordinates": 5}, "value"),
+        pytest.param(
+            NoiseOnTheLowerHalf,
+            {"users": 1_000, "shape": 5, "levels": 4, "coordinates": 5},
+            "value",
+            marks=pytest.mark.slow,
+        ),
         (
             NoNoiseOnTheLastCoordinate,
             {"users": 5_000, "shape": 40, "levels": 3, "coordinates": 40},
             "coordinate 39 with",
         ),
-        (LopsidedCoordinates, {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 2}, "coordinate"),
-        (CuriousCoordinates, {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 1}, "coordinate"),
+        pytest.param(
+            LopsidedCoordinates,
+            {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 2},
+            "coordinate",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            CuriousCoordinates,
+            {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 1},
+            "coordinate",
+            marks=pytest.mark.slow,
+        ),
         (Overwritten, {"users": 1_000, "shape": 4, "levels": 2, "coordinates": 4}, "name no cell of the plan"),
         (
             NowAndThenABlank,
@@ -274,7 +289,7 @@ def test_batches_alone_prove_a_positive_bound_where_little_is_hidden() -> None:
     ("shape", "bounds"),
     [
         (ss.Symmetric(3), (-1.0, 2.5)),
-        (ss.Span([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), (0.1, 0.7)),
+        pytest.param(ss.Span([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), (0.1, 0.7), marks=pytest.mark.slow),
         ((2, 2), (np.array([[0.0, -5.0], [0.3, 1e-3]]), np.array([[0.1, 5.0], [1e6, 2e-3]]))),
     ],
 )

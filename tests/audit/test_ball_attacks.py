@@ -33,7 +33,9 @@ def run(plan: ss.Plan, randomize: Any = None) -> AuditResult:
     return audit(plan, randomize=randomize, trials=20, seconds=8)
 
 
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "vector" else pytest.mark.slow) for name in DOMAINS]
+)
 def test_the_honest_coin_passes_with_a_lower_bound_near_what_is_certified(name: str) -> None:
     """False alarms once in a million audits."""
     plan = planned(name)
@@ -147,7 +149,13 @@ def test_the_coin_that_others_are_spoilt_from_passes_itself() -> None:
 SABOTAGE = [Fixed, Half, SharedByUsers, SharedByTwoUsers, Nearest, NearestOfNoise, LessNoise, UnboundedNorm]
 
 
-@pytest.mark.parametrize("sabotage", [*SABOTAGE, SharedByCoordinates])
+@pytest.mark.parametrize(
+    "sabotage",
+    [  # the others are much like those of test_sabotage.py
+        pytest.param(each, marks=() if each in (NearestOfNoise, LessNoise, UnboundedNorm) else pytest.mark.slow)
+        for each in (*SABOTAGE, SharedByCoordinates)
+    ],
+)
 def test_a_bad_coin_is_caught(sabotage: type[Coin]) -> None:
     plan = planned("vector")
     result = run(plan, sabotage(plan))
@@ -156,6 +164,7 @@ def test_a_bad_coin_is_caught(sabotage: type[Coin]) -> None:
         assert result.crossed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sabotage", [Fixed, SharedByUsers, Nearest])
 @pytest.mark.parametrize("name", ["few", "layers"])
 def test_the_same_in_other_shapes(name: str, sabotage: type[Coin]) -> None:

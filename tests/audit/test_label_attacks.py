@@ -37,7 +37,7 @@ def run(plan: ss.Plan, randomize: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "groups" else ()) for name in DOMAINS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("choices", "groups") else ()) for name in DOMAINS]
 )
 def test_the_honest_pass_with_a_lower_bound_near_what_is_certified(name: str) -> None:
     """False alarms once in a million audits."""
@@ -89,12 +89,9 @@ class SlotsNeverUsed(LessNoise):
     ("name", "sabotage"),
     [
         ("categories", LessNoise),
-        ("two labels", LessNoise),
-        ("choices", LessNoise),
-        ("words", LessNoise),
         ("categories", OneCellWithoutNoise),
-        ("categories", SlotsNeverUsed),
-        ("words", SlotsNeverUsed),
+        *(pytest.param(name, LessNoise, marks=pytest.mark.slow) for name in ("two labels", "choices", "words")),
+        *(pytest.param(name, SlotsNeverUsed, marks=pytest.mark.slow) for name in ("categories", "words")),
     ],
 )
 def test_sabotage_is_caught(name: str, sabotage: type[LessNoise]) -> None:
