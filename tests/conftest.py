@@ -55,7 +55,7 @@ TIERS = {
 }
 """What takes long, or starts servers, Spark (an example does), a browser, processes or commands; all else is quick."""
 
-QUICK_SECONDS = 3.0
+QUICK_SECONDS = 5.0
 
 
 @pytest.fixture(params=["compiled", pytest.param("uncompiled", marks=pytest.mark.slow)])

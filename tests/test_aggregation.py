@@ -19,6 +19,7 @@ def crowd() -> Any:
     return np.random.default_rng(0).random((4000, 2, 3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])
 def test_any_shape_comes_back_with_its_mean(shape: tuple[int, ...]) -> None:
     arrays = np.random.default_rng(1).uniform(-5, 5, (4000, *shape))

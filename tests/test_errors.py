@@ -74,6 +74,7 @@ def test_every_error_is_made_with_a_problem_and_a_message() -> None:
     assert [place for place, call in made if len(call.args) + len(call.keywords) < 2] == []
 
 
+@pytest.mark.long
 def test_every_problem_in_the_code_is_one_of_the_list_or_of_those_a_server_answers_with() -> None:
     listed = {*get_args(Problem), *PROBLEMS}
     made = {place: call.args[0].value for place, call in made_in_the_code() if isinstance(call.args[0], ast.Constant)}

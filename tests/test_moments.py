@@ -53,6 +53,7 @@ def test_intervals_of_variances_hold_on_six_laws_long(mechanism: str) -> None:
     assert count < too_many_misses(trials, 0.9)
 
 
+@pytest.mark.long
 def test_intervals_that_are_too_short_would_be_found_out() -> None:
     count, trials = missed(plan_of(mechanism="add"), 25, 0.9, asked=0.3)
     assert count >= too_many_misses(trials, 0.9)

@@ -104,6 +104,7 @@ def test_a_truth_of_another_shape_is_refused() -> None:
         estimate_chart(Estimate(np.zeros(4)), truth=np.zeros(3), title="t")
 
 
+@pytest.mark.long
 def test_every_format_is_written_and_html_needs_no_network(tmp_path: Path) -> None:
     chart = estimate_chart(Estimate(np.arange(30.0)), truth=np.arange(30.0), title="Some words")
     for suffix in DRAWABLE:

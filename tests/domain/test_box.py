@@ -197,6 +197,7 @@ def test_span_coefficients_out_of_bounds_are_refused_or_clipped() -> None:
     np.testing.assert_array_equal(domain.prepare([[1.0, 1.01]], clip=True), [[0.5, 1.0]])
 
 
+@pytest.mark.long
 def test_span_variance_is_what_simulation_finds() -> None:
     """Sample variances of 40,000 normal draws stray by 5.5 standard deviations with probability below 1e-6.
 

@@ -50,6 +50,7 @@ def misses(plan: Plan, runs: int, level: float, q: float) -> tuple[int, int]:
     return missed, runs * len(SIX_LAWS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("q", [0.1, 0.5])
 def test_intervals_of_quantiles_hold_on_six_laws(q: float) -> None:
     missed, trials = misses(plan_for("add"), 20, 0.9, q)

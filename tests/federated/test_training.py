@@ -55,6 +55,7 @@ def test_a_round_moves_the_model_by_the_mean_update(plan: ss.Plan, tmp_path: Pat
     np.testing.assert_allclose(vector_of(after), before + estimate.mean, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.long
 def test_an_update_that_is_too_long_is_shortened_never_refused(plan: ss.Plan, tmp_path: Path) -> None:
     server = training(plan, tmp_path)
     number = server.begin()

@@ -163,6 +163,7 @@ def test_groups_too_small_for_a_mean_are_named() -> None:
     assert table.rows[1][3] == "5.00"
 
 
+@pytest.mark.long
 def test_only_pictures_whose_colours_are_numbers_keep_them_in_the_dark() -> None:
     for shape, kept in (((5, 5), True), (25, False)):
         plan = unprotected_plan(users=4, shape=shape, levels=1)

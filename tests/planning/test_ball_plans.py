@@ -153,6 +153,7 @@ def test_the_fewest_users_for_an_error_are_found() -> None:
     assert 0.49 < found.expected_error.total <= 0.5
 
 
+@pytest.mark.long
 def test_aggregate_plans_sends_and_estimates_in_one_call() -> None:
     rows = np.random.default_rng(0).normal(size=(600, 4, 5)) / 10
     estimate = ss.aggregate(rows, shape=ss.Ball((4, 5), radius=1.0), epsilon=4.0, delta=1e-6)

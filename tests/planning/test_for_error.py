@@ -18,6 +18,7 @@ def test_a_target_error_at_a_spread_needs_fewer_users() -> None:
     assert narrow.error_at_spread(0.05).total <= 1e-2
 
 
+@pytest.mark.long
 def test_an_acceptable_error_of_each_column_is_kept_by_all_and_just_reached_by_one() -> None:
     bounds = {"age": (0.0, 120.0), "income": (0.0, 200_000.0)}
     asked: dict[str, Any] = {"shape": 2, "columns": list(bounds), "bounds": bounds, "users": 3000, "delta": 1e-6}

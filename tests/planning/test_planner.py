@@ -75,6 +75,7 @@ def test_bad_parameters_are_refused_by_name(change: dict[str, Any], refused: tup
         ss.plan(**BASE | change)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -203,6 +204,7 @@ def test_numbers_of_numpy_plan_the_same() -> None:
     assert numpy.to_json() == plain.to_json()
 
 
+@pytest.mark.long
 def test_the_planners_choice_is_no_worse_than_any_small_choice_by_hand() -> None:
     chosen = ss.plan(**BASE).expected_error.total
     for coordinates in (1, 2, 4):

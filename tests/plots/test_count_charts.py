@@ -91,6 +91,7 @@ def test_single_numbers_of_groups_are_bars_and_too_few_users_are_named() -> None
     assert rows_of(spec)[1]["value"] is rows_of(spec)[1]["upper"] is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shape", "kinds"),
     [(50, ["area", "line", "line"]), ((2, 3, 4), ["area", "line", "line"])],

@@ -73,6 +73,7 @@ def test_vectors_of_a_ball_are_made_up_within_it() -> None:
     assert tried.coverage >= tried.level - SLACK
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DOMAINS)
 def test_the_same_seed_gives_the_same_users_and_another_others(kind: str) -> None:
     domain = planned(DOMAINS[kind]).domain
@@ -125,6 +126,7 @@ def test_progress_counts_the_rows_of_all_tries() -> None:
     assert seen[-1] == 1500
 
 
+@pytest.mark.long
 def test_figures_name_what_a_user_would_send() -> None:
     tried = simulate(planned(2), repeats=1)
     assert isinstance(tried, Simulation)

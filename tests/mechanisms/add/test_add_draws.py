@@ -111,6 +111,7 @@ def test_one_row_at_a_time_or_all_at_once_is_the_same_law() -> None:
     assert chi_square(histogram(counts, TIGHT), law(TIGHT.trials, TIGHT.probabilities, most=2)) > FALSE_ALARM
 
 
+@pytest.mark.long
 def test_random_rounding_keeps_the_mean_to_the_last_bits_it_looks_at() -> None:
     """Chi-square of the four neighbours of 0 and 1 in 2^-15: ties are settled by further bits."""
     mechanism, tiny = Add(4, (1,) * 4, (0.5,) * 4, None), 0.4 * 2.0**-15 / 15

@@ -305,6 +305,7 @@ def scale_near(bound: Callable[[int], float], delta: float) -> int:
     return scales[found]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dimension", "digits", "epsilon", "delta"),
     [

@@ -105,6 +105,7 @@ def test_a_block_without_mixed_directions_would_be_caught(case: Mixed, monkeypat
     assert Fraction(bounds.upper().delta(epsilon)) < truth * Fraction(0.998)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "numbers",
     [

@@ -256,6 +256,7 @@ def test_upper_and_lower_bounds_ask_for_nearly_the_same_noise(
     assert cells(enough).delta_lower(epsilon) <= cells(enough).delta_upper(epsilon) < least
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dimension", "digits", "epsilon"), [(1, 4, 1.0), (100, 3, 1.0), (784, 4, 1.0), (20, 2, 4.0)])
 def test_groups_of_arrays_ask_for_nearly_the_same_noise_from_both_sides(
     dimension: int, digits: int, epsilon: float

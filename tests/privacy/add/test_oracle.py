@@ -94,6 +94,7 @@ def test_a_capped_user_keeps_the_shape_of_the_law_below_the_cap() -> None:
     assert capped == {table: chance / kept for table, chance in free.items() if sum(table) <= 2}
 
 
+@pytest.mark.long
 def test_two_rounds_without_a_cap_are_twice_the_coordinates() -> None:
     once, twice = setting(2, 1, (1, 1), "1/4", "1/2"), setting(2, 2, (1, 1), "1/4", "1/2")
     weights = WEIGHTS[2:4]

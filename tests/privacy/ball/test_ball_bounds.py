@@ -67,6 +67,7 @@ def exceeded(upper: Callable[[float], float], truth: Sequence[float]) -> list[fl
     return [e for e, delta in zip(EPSILONS, truth, strict=True) if delta > upper(e) * (1 + 1e-9) + ROUNDED]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tiny", TINY)
 def test_no_neighbours_on_a_grid_are_above_the_certified_delta(tiny: Tiny) -> None:
     assert exceeded(ball_of(tiny).delta_upper, enumerated(tiny)) == []
@@ -168,6 +169,7 @@ def test_bits_and_rounds_are_further_coordinates() -> None:
     assert Ball(1000, 64, 0.2, 2.0, rounds=4).epsilon_upper(1e-6) == Ball(1000, 256, 0.2, 2.0).epsilon_upper(1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "ball",
     [
@@ -190,6 +192,7 @@ def test_explicit_neighbours_come_near_the_certificate(ball: Ball) -> None:
     assert sabotaged.epsilon_upper(1e-6) < lower
 
 
+@pytest.mark.long
 def test_more_of_what_hides_never_costs_privacy() -> None:
     base = Ball(500, 256, 0.3, 2.5)
     better = [

@@ -173,6 +173,7 @@ def test_dp_accounting_reads_the_same_from_the_export() -> None:
             assert delta <= ball.delta_upper(epsilon) * 1.02 + 1e-9
 
 
+@pytest.mark.long
 def test_rounds_compose_in_dp_accounting_as_they_do_here() -> None:
     pytest.importorskip("dp_accounting")
     single = Ball(1000, 1024, 0.15, 3.0).to_dp_accounting(value_discretization_interval=1e-4)

@@ -52,6 +52,7 @@ def test_wider_cells_cost_little_and_stay_above_every_data_set() -> None:
     assert np.all(found <= worst(round(0.98 * users), gamma, EPSILONS[:4]))
 
 
+@pytest.mark.long
 def test_sampling_a_long_law_costs_little_and_never_undercuts_the_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
     users, gamma = 200_000, 0.1
     epsilons = np.linspace(0.0, 8.0, 60) / math.sqrt(users * gamma / 2)

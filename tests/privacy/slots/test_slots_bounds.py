@@ -70,6 +70,7 @@ def test_the_enumerated_delta_lies_between_the_bounds(users: int, labels: int, s
             assert bounds.delta_lower(epsilon) == pytest.approx(float(delta), rel=1e-5, abs=1e-20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("users", "labels", "slots"), [numbers for numbers in TINY if numbers[1] > 1])
 def test_a_bound_for_noise_in_one_cell_instead_of_two_would_be_caught(users: int, labels: int, slots: int) -> None:
     for chance in CHANCES[:2]:
@@ -214,6 +215,7 @@ def test_noise_reports_of_a_user_are_what_was_worked_out_beforehand(
     assert users * slots * chance / labels == pytest.approx(noise_per_cell_guess(epsilon, delta), rel=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cells", [2, 10, 1000, 10**6, MOST_CELLS])
 @pytest.mark.parametrize("noise_per_cell", [20.0, 300.0, 5e4, 1e6])
 def test_upper_and_lower_bounds_ask_for_nearly_the_same_noise(cells: int, noise_per_cell: float) -> None:

@@ -29,6 +29,7 @@ def exact_delta(trials: int, chance: Fraction, cells: int, weight: Fraction) -> 
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("outside", "width"), [(1e-24, 5e-5), (0.2, 5e-5), (1e-2, 5e-5), (1e-24, 0.3), (0.1, 0.3)])
 @pytest.mark.parametrize(("trials", "chance", "cells"), SETTINGS)
 def test_a_cut_and_coarse_mixture_still_bounds_from_both_sides(
