@@ -1,0 +1,97 @@
+"""The file of a budget: never begun anew, never guessed, and whatever is wrong with it refuses everything."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.damage import damaged_bytes
+from tests.refusals import refusal
+
+import shufflesum as ss
+from shufflesum._documents import encode_checked
+from shufflesum.budget import Budget
+from shufflesum.errors import FileError
+
+SMALL = ss.plan(users=500, shape=ss.Categories(3), epsilon=0.3, delta=1e-5)
+EPSILON, DELTA = 1.5, 1e-3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "budget.json"
+
+
+def test_a_file_is_never_begun_anew_and_never_guessed(path: Path) -> None:
+    with refusal("unreadable", "budget.json"):
+        Budget.open(path)
+    budget = Budget.create(path, EPSILON, DELTA)
+    with refusal("exists"):
+        Budget.create(path, EPSILON, DELTA)
+    path.unlink()
+    for act in (lambda: budget.begin(SMALL), lambda: budget.spent, lambda: budget.fits(SMALL)):
+        with refusal("unreadable"):
+            act()
+    assert not path.exists()
+
+
+def test_a_damaged_file_refuses_everything(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    budget.begin(SMALL)
+    whole = path.read_bytes()
+    source = random.Random(1)
+    for damaged in [*(damaged_bytes(source, whole) for _ in range(60)), b"", whole[:-1], whole + b" "]:
+        path.write_bytes(damaged)
+        for act in (lambda: budget.begin(SMALL), lambda: Budget.open(path), lambda: budget.spent):
+            with refusal(("damaged", "other-format"), error=FileError):
+                act()
+        assert path.read_bytes() == damaged
+    path.write_bytes(whole)
+    assert len(Budget.open(path).entries) == 1
+
+
+ENTRY = {"plan": "x", "epsilon": 1.0, "delta": 0.1, "users": 9, "rounds": 2, "begun": 1, "runs": [], "entered": ""}
+ENTRY |= {"collection": None, "moment": 0.1, "apart": 0.0}
+
+
+def test_what_the_next_test_damages_is_whole(path: Path) -> None:
+    content = {"epsilon": EPSILON, "delta": DELTA, "order": 3.0, "closed": False, "entries": [ENTRY]}
+    path.write_text(encode_checked("shufflesum-budget-1", content))
+    assert Budget.open(path).entries[0].plan == "x"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": -1.0},
+        {"order": 1.0},
+        {"entries": [{"plan": "x"}]},
+        {"entries": [ENTRY | {"begun": -1}]},
+        {"entries": [ENTRY | {"begun": 3}]},
+        {"entries": [ENTRY | {"runs": ["a", "b"]}]},
+        {"entries": [ENTRY | {"begun": 2, "runs": ["a", "a"]}]},
+        {"entries": [ENTRY | {"apart": -1e-9}]},
+        {"closed": "no"},
+        {"more": 1},
+    ],
+)
+def test_what_no_budget_can_say_is_damage_too(path: Path, change: dict[str, Any]) -> None:
+    content = {"epsilon": EPSILON, "delta": DELTA, "order": 3.0, "closed": False, "entries": []} | change
+    path.write_text(encode_checked("shufflesum-budget-1", content))
+    with refusal("damaged"):
+        Budget.open(path)
+
+
+def test_a_disk_that_fails_enters_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched, refusal("unwritable", "No space", error=FileError):
+        patched.setattr(os, "replace", fail)
+        budget.begin(SMALL)
+    assert budget.entries == ()
