@@ -32,13 +32,16 @@ clients/browser/node_modules/.installed: clients/browser/package-lock.json
 	cd clients/browser && npm ci --ignore-scripts --no-fund --no-audit
 	touch $@
 
+# Types are checked beside the tests, which wait for servers now and then; what fails first is seen first.
+test test-fast test-slow coverage: export NUMBA_CACHE_DIR := $(CURDIR)/.venv/kernels
+
 test: .venv/.dev-installed        ## lint, strict types, layering, tests
-	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
-	$(BIN)/pytest -n 3  # one more than cores, as many tests wait for servers
+	$(MAKE) --no-print-directory lint & linting=$$!; \
+	$(BIN)/python -m tests.compiled && $(BIN)/pytest -n 3 --dist worksteal && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
 
 test-fast: .venv/.dev-installed   ## the same without servers, clusters, processes and long statistics
-	$(BIN)/python -m tests.compiled & compiling=$$!; $(MAKE) --no-print-directory lint && wait $$compiling
-	$(BIN)/pytest -n 2 -m "$(FAST)"
+	$(MAKE) --no-print-directory lint & linting=$$!; \
+	$(BIN)/python -m tests.compiled && $(BIN)/pytest -n 2 --dist worksteal -m "$(FAST)" && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
 
 coverage: .venv/.dev-installed    ## which lines the tests in one process reach (not those inside compiled kernels)
 	$(BIN)/pytest -n 2 -m "$(IN_PROCESS)" --cov --cov-report=term-missing:skip-covered

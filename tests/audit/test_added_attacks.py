@@ -61,9 +61,8 @@ class NoiseOnlyOnZeros(AddEncoder):
         return once.reshape(-1)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "few coordinates" else pytest.mark.slow) for name in SETTINGS]
-)
+@pytest.mark.slow  # a tenth less, and the honest, are in test_sabotage.py, too
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_fifth_less_noise_is_caught_within_the_default_time_and_the_honest_are_cleared(name: str) -> None:
     """The lower bound for the honest one is within 5 % of what is certified; false alarms once in a million audits."""
     plan = planned(name)
@@ -75,7 +74,7 @@ def test_a_fifth_less_noise_is_caught_within_the_default_time_and_the_honest_are
     assert not caught.passed
 
 
-@pytest.mark.parametrize("sabotage", [NoNoiseInOneCell, NoiseOnlyOnZeros])
+@pytest.mark.parametrize("sabotage", [pytest.param(NoNoiseInOneCell, marks=pytest.mark.slow), NoiseOnlyOnZeros])
 def test_noise_in_the_wrong_place_is_found(sabotage: type[AddEncoder]) -> None:
     plan = planned("few coordinates")
     result = audit(plan, randomize=randomizer(plan, sabotage).randomize, trials=0, seconds=5.0)

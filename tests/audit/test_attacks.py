@@ -268,7 +268,7 @@ def test_defects_that_no_honest_noise_resembles_are_proved_by_telling_batches_ap
     assert result.crossed
 
 
-@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("levels", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_without_noise_telling_batches_apart_is_enough(levels: int) -> None:
     plan = planned(users=300, shape=2, levels=levels, coordinates=2)
     broken = audited(sabotaged(plan, NoNoise, 7), samples=1, trials=400)
@@ -288,7 +288,7 @@ def test_batches_alone_prove_a_positive_bound_where_little_is_hidden() -> None:
 @pytest.mark.parametrize(
     ("shape", "bounds"),
     [
-        (ss.Symmetric(3), (-1.0, 2.5)),
+        pytest.param(ss.Symmetric(3), (-1.0, 2.5), marks=pytest.mark.slow),
         pytest.param(ss.Span([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), (0.1, 0.7), marks=pytest.mark.slow),
         ((2, 2), (np.array([[0.0, -5.0], [0.3, 1e-3]]), np.array([[0.1, 5.0], [1e6, 2e-3]]))),
     ],

@@ -152,7 +152,7 @@ SABOTAGE = [Fixed, Half, SharedByUsers, SharedByTwoUsers, Nearest, NearestOfNois
 @pytest.mark.parametrize(
     "sabotage",
     [  # the others are much like those of test_sabotage.py
-        pytest.param(each, marks=() if each in (NearestOfNoise, LessNoise, UnboundedNorm) else pytest.mark.slow)
+        pytest.param(each, marks=() if each is UnboundedNorm else pytest.mark.slow)
         for each in (*SABOTAGE, SharedByCoordinates)
     ],
 )
@@ -172,6 +172,7 @@ def test_the_same_in_other_shapes(name: str, sabotage: type[Coin]) -> None:
     assert not run(plan, sabotage(plan)).passed
 
 
+@pytest.mark.slow
 def test_a_seed_in_place_of_secure_bits_is_caught_where_it_repeats() -> None:
     plan = planned("vector")
     assert not run(plan, lambda rows: Randomizer(plan, source=SeededSource(1)).randomize(rows)).passed

@@ -37,7 +37,7 @@ def run(plan: ss.Plan, randomize: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("choices", "groups") else ()) for name in DOMAINS]
+    "name", [pytest.param(name, marks=() if name in ("categories", "words") else pytest.mark.slow) for name in DOMAINS]
 )
 def test_the_honest_pass_with_a_lower_bound_near_what_is_certified(name: str) -> None:
     """False alarms once in a million audits."""
@@ -88,9 +88,11 @@ class SlotsNeverUsed(LessNoise):
 @pytest.mark.parametrize(
     ("name", "sabotage"),
     [
-        ("categories", LessNoise),
         ("categories", OneCellWithoutNoise),
-        *(pytest.param(name, LessNoise, marks=pytest.mark.slow) for name in ("two labels", "choices", "words")),
+        *(
+            pytest.param(name, LessNoise, marks=pytest.mark.slow)
+            for name in ("categories", "two labels", "choices", "words")
+        ),
         *(pytest.param(name, SlotsNeverUsed, marks=pytest.mark.slow) for name in ("categories", "words")),
     ],
 )
@@ -100,6 +102,7 @@ def test_sabotage_is_caught(name: str, sabotage: type[LessNoise]) -> None:
     assert not result.passed
 
 
+@pytest.mark.slow  # nor on its key: test_sabotage.py
 def test_a_hash_that_does_not_depend_on_the_function_is_caught() -> None:
     plan = planned("words")
     honest, domain = Randomizer(plan), plan.domain

@@ -75,6 +75,7 @@ def test_the_card_says_norm_error_bits_and_what_the_dishonest_can_do(command: Co
     assert "16 coordinates" in (folder / "parts.svg").read_text()
 
 
+@pytest.mark.slow  # the same search without the command: planning/test_ball_plans.py
 def test_a_target_error_finds_the_users_it_needs(command: Command) -> None:
     asked = ("plan", *TARGET, "--dimension", "64", "--radius", "2", "--json")
     found = command(*asked, "--target-error", "0.01").document

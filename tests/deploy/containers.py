@@ -167,10 +167,14 @@ class Composed:
 
 
 def _kernels() -> Path:
-    """Machine code, kept between tests: each would else compile it anew, as each new container does."""
+    """Machine code, kept between tests: each would else compile it anew, as each new container does.
+
+    `make test` keeps its own there, too: what is compiled for either is compiled for both.
+    """
     path = Path(sys.prefix) / "kernels"
     path.mkdir(exist_ok=True)
-    os.chown(path, int(image().user), int(image().user))
+    for folder in (path, *filter(Path.is_dir, path.iterdir())):
+        os.chown(folder, int(image().user), int(image().user))
     assert image().environment["NUMBA_CACHE_DIR"] == "/tmp/kernels"
     return path
 

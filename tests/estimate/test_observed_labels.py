@@ -58,8 +58,14 @@ def test_the_most_frequent_of_10000_words_are_found() -> None:
     assert np.mean(found) >= 0.97
 
 
-@pytest.mark.parametrize("mechanism", ["add", pytest.param("replace", marks=pytest.mark.long)])
-@pytest.mark.parametrize("users", [1, 30, 3000])
+@pytest.mark.parametrize(
+    ("mechanism", "users"),
+    [
+        *(("add", users) for users in (1, 30, 3000)),
+        *(pytest.param("replace", users, marks=pytest.mark.slow) for users in (1, 3000)),
+        pytest.param("replace", 30, marks=pytest.mark.long),
+    ],
+)
 def test_intervals_hold_the_truth_on_rare_and_common_labels_from_one_user_on(mechanism: Any, users: int) -> None:
     """400 batches of five labels: as many misses as the level allows, or fewer, but for chance (1e-6)."""
     with warnings.catch_warnings():

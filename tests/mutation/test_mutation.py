@@ -47,7 +47,7 @@ def test_every_survivor_that_is_explained_is_still_a_mutant() -> None:
         assert any(name.startswith(entry["mutant"]) for name in names[Path(entry["mutant"].split(":")[0])]), entry
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 def test_a_gate_that_lets_too_few_users_through_is_noticed_and_a_harmless_change_is_not() -> None:
     found = {mutant.after: mutant for mutant in mutants_of(ROOT, GATE)}
     tests = ("test_release_gate.py",)
