@@ -1,4 +1,4 @@
-"""Refusals of arguments that cannot be right, in the same words everywhere."""
+"""Refusals of arguments that cannot be right, in the same words everywhere, and how messages name a value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 
 from shufflesum.errors import ParameterError
 
-__all__ = ["check_choice", "check_number", "check_size"]
+__all__ = ["check_choice", "check_number", "check_size", "shown"]
+
+_SHOWN = 60
 
 
 def check_size(name: str, value: int, least: int, most: int) -> None:
@@ -29,3 +31,9 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Refuse a word that is not one of the allowed ones, naming them."""
     if value not in allowed:
         raise ParameterError("unknown-choice", f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+
+
+def shown(value: object) -> str:
+    """A value as messages name it: as Python writes it, and not all of a long one."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -10,7 +10,7 @@ import pytest
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum.cli.bounds_option import joined_bounds
+from shufflesum.cli.options.bounds import joined_bounds
 from shufflesum.domain import Groups, as_box
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shufflesum as ss
-from shufflesum.cli.configured import CONFIGURED, ConfiguredCommand, command_named, hidden, settings
+from shufflesum.cli.options.configured import CONFIGURED, ConfiguredCommand, command_named, hidden, settings
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

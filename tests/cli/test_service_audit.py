@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 import shufflesum as ss
 from shufflesum.audit.findings import Sums, judged
-from shufflesum.cli import service_audit
 from shufflesum.cli.audit import command
-from shufflesum.cli.loopback import Deployment, Server
-from shufflesum.cli.service_audit import audit_service
+from shufflesum.cli.loopback import audit as service_audit
+from shufflesum.cli.loopback.audit import audit_service
+from shufflesum.cli.loopback.servers import Deployment, Server
 from shufflesum.service.client import Client
 from shufflesum.testing import UnprotectedTask
 from shufflesum.wire import Upload, generate_private_key

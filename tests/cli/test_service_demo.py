@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from shufflesum.cli.service_demo import run_service_demo
+from shufflesum.cli.loopback.demo import run_service_demo
 from shufflesum.wire import SEALED_BYTES
 
 

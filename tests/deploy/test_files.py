@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_config import SAMPLES
 from tests.deploy.containers import COMPOSE, REPOSITORY, image
 
-from shufflesum.cli.configured import command_named, settings
+from shufflesum.cli.options.configured import command_named, settings
 
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ROLES = ("shuffler", "analyzer")

@@ -12,7 +12,7 @@ import pytest
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.cli.card import card
+from shufflesum.cli.output.card import card
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.planning import BoxIsBetterWarning, alternatives, box_is_better, plan_for_error
 from shufflesum.plans import Plan

@@ -60,7 +60,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from shufflesum.cli.bounds_option import joined_bounds  # not for help
+        from shufflesum.cli.options.bounds import joined_bounds  # not for help
 
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, joined_bounds(rest)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shufflesum.cli.batch_options import check_engine, engine_options, load_target, target_options
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.label_options import candidates_option, read_words
-from shufflesum.cli.options import PLACE, console, progress_bar, warnings_as_notes
-from shufflesum.cli.results import Results, result_options
+from shufflesum.cli.options.batch import check_engine, engine_options, load_target, target_options
+from shufflesum.cli.options.common import PLACE
+from shufflesum.cli.options.configured import ConfiguredCommand
+from shufflesum.cli.options.labels import candidates_option, read_words
+from shufflesum.cli.output.results import Results, result_options
+from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import Released
 from shufflesum.plans import Plan

@@ -12,7 +12,8 @@ import click
 
 from shufflesum._rounding import downwards, upwards
 from shufflesum.audit import AuditResult, audit
-from shufflesum.cli.options import console, plan_options, progress_bar, warnings_as_notes
+from shufflesum.cli.options.common import plan_options
+from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -96,7 +97,7 @@ def command(
 def _audit_service(
     plan_file: Path | None, plan_arguments: dict[str, Any], confidence: float, seconds: float, as_json: bool
 ) -> None:
-    from shufflesum.cli.service_audit import audit_service
+    from shufflesum.cli.loopback.audit import audit_service
 
     given = {name for name, value in plan_arguments.items() if value is not None}
     simple = given <= {"users", "epsilon", "delta", "rounds"}

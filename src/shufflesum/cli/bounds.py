@@ -13,11 +13,11 @@ from rich.table import Table as Shown
 
 from shufflesum._rounding import downwards, percent, upwards
 from shufflesum.bounds import FoundBounds, plan_bounds
-from shufflesum.cli.budget_option import begin_in_budget, budget_option
-from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.label_options import bin_edges
-from shufflesum.cli.options import console, warnings_as_notes
-from shufflesum.cli.table_options import TableOptions, aggregate_table, named_columns, prepared, table_options
+from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.input_file import file_argument
+from shufflesum.cli.options.labels import bin_edges
+from shufflesum.cli.options.table import TableOptions, aggregate_table, named_columns, prepared, table_options
+from shufflesum.cli.output.terminal import console, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import check_cover
 from shufflesum.estimate.base import tail_of

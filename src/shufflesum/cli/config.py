@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from shufflesum.cli.configured import CONFIGURED, command_named, hidden, option_name, settings
+from shufflesum.cli.options.configured import CONFIGURED, command_named, hidden, option_name, settings
 from shufflesum.errors import ParameterError
 
 __all__ = ["command"]

@@ -10,9 +10,9 @@ from click.core import ParameterSource
 
 from shufflesum._rounding import upwards
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.cli.options import console, progress_bar, warnings_as_notes
-from shufflesum.cli.printed import print_estimate
-from shufflesum.cli.service_demo import run_service_demo
+from shufflesum.cli.loopback.demo import run_service_demo
+from shufflesum.cli.output.printed import print_estimate
+from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart

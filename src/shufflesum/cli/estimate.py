@@ -11,12 +11,13 @@ import click
 
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.label_options import candidates_option, read_words
-from shufflesum.cli.options import console, task_option
-from shufflesum.cli.printed import fallback, guarantee_of, print_counts, print_groups, print_table
-from shufflesum.cli.repeat import command_line
-from shufflesum.cli.results import REPORT_HELP
+from shufflesum.cli.options.common import task_option
+from shufflesum.cli.options.configured import ConfiguredCommand
+from shufflesum.cli.options.labels import candidates_option, read_words
+from shufflesum.cli.output.printed import fallback, guarantee_of, print_counts, print_groups, print_table
+from shufflesum.cli.output.repeat import command_line
+from shufflesum.cli.output.results import REPORT_HELP
+from shufflesum.cli.output.terminal import console
 from shufflesum.domain import Hashed
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts

@@ -9,8 +9,8 @@ import webbrowser
 import click
 from rich.text import Text
 
-from shufflesum.cli.card import card
-from shufflesum.cli.options import console
+from shufflesum.cli.output.card import card
+from shufflesum.cli.output.terminal import console
 from shufflesum.errors import ParameterError
 from shufflesum.pages import require_pages
 from shufflesum.plans import Plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.options import console
+from shufflesum.cli.output.terminal import console
 from shufflesum.wire import generate_private_key, write_key_pair
 
 __all__ = ["command"]

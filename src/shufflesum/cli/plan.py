@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import click
 
 from shufflesum._rounding import upwards
-from shufflesum.cli.ball_options import BallOptions, ball_options
-from shufflesum.cli.card import card
-from shufflesum.cli.label_options import LabelOptions, label_options
-from shufflesum.cli.options import columns_option, console, plan_options, warnings_as_notes
+from shufflesum.cli.options.ball import BallOptions, ball_options
+from shufflesum.cli.options.common import columns_option, plan_options
+from shufflesum.cli.options.labels import LabelOptions, label_options
+from shufflesum.cli.output.card import card
+from shufflesum.cli.output.terminal import console, warnings_as_notes
 from shufflesum.domain import Box, Categories, Choices, Groups, Hashed
 from shufflesum.errors import ParameterError
 from shufflesum.planning import Shape, alternatives, plan_for_error

@@ -11,7 +11,7 @@ import click
 
 from shufflesum._rounding import downwards, upwards
 from shufflesum._search import GRID
-from shufflesum.cli.options import console
+from shufflesum.cli.output.terminal import console
 from shufflesum.domain import EveryCoordinate
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import Accounting, Add

@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shufflesum.cli.batch_options import check_engine, engine_options, load_target, taking_up, target_options
-from shufflesum.cli.budget_option import beginner, budget_option
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.label_options import Chosen, column_for, label_column_options
-from shufflesum.cli.options import (
-    console,
-    note_assumed_columns,
-    note_missing_header,
-    progress_bar,
-    warnings_as_notes,
-)
-from shufflesum.cli.table_options import TableOptions, clip_options, table_options
+from shufflesum.cli.options.batch import check_engine, engine_options, load_target, taking_up, target_options
+from shufflesum.cli.options.budget import beginner, budget_option
+from shufflesum.cli.options.common import note_assumed_columns, note_missing_header
+from shufflesum.cli.options.configured import ConfiguredCommand
+from shufflesum.cli.options.input_file import file_argument
+from shufflesum.cli.options.labels import Chosen, column_for, label_column_options
+from shufflesum.cli.options.table import TableOptions, clip_options, table_options
+from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.tables import Place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.options import console, progress_bar
+from shufflesum.cli.output.terminal import console, progress_bar
 from shufflesum.errors import ParameterError
 from shufflesum.experiments.data import load, synthetic
 from shufflesum.experiments.federated.comparison import Federated, compare

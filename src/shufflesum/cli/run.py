@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from shufflesum.cli.ball_options import BallOptions, ball_options
-from shufflesum.cli.budget_option import begin_in_budget, budget_option
-from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.label_options import (
+from shufflesum.cli.options.ball import BallOptions, ball_options
+from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.common import note_assumed_columns, plan_options
+from shufflesum.cli.options.input_file import file_argument
+from shufflesum.cli.options.labels import (
     Chosen,
     LabelOptions,
     candidates_option,
@@ -20,9 +21,9 @@ from shufflesum.cli.label_options import (
     label_options,
     read_words,
 )
-from shufflesum.cli.options import note_assumed_columns, plan_options, warnings_as_notes
-from shufflesum.cli.results import Results, result_options
-from shufflesum.cli.table_options import TableOptions, aggregate_table, clip_options, named_columns, table_options
+from shufflesum.cli.options.table import TableOptions, aggregate_table, clip_options, named_columns, table_options
+from shufflesum.cli.output.results import Results, result_options
+from shufflesum.cli.output.terminal import warnings_as_notes
 from shufflesum.domain import Ball, Box, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.label_options import Chosen, column_for, label_column_options
-from shufflesum.cli.options import console, note_assumed_columns, progress_bar, task_option
-from shufflesum.cli.table_options import TableOptions, table_options
+from shufflesum.cli.options.common import note_assumed_columns, task_option
+from shufflesum.cli.options.configured import ConfiguredCommand
+from shufflesum.cli.options.input_file import file_argument
+from shufflesum.cli.options.labels import Chosen, column_for, label_column_options
+from shufflesum.cli.options.table import TableOptions, table_options
+from shufflesum.cli.output.terminal import console, progress_bar
 from shufflesum.domain import Domain, Rows
 from shufflesum.domain.ball import UpdateRows
 from shufflesum.domain.choices import ListRows

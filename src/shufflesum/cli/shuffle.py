@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from shufflesum.cli.batch_options import check_engine, engine_options, taking_up
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.options import PLACE, console, progress_bar, warnings_as_notes
+from shufflesum.cli.options.batch import check_engine, engine_options, taking_up
+from shufflesum.cli.options.common import PLACE
+from shufflesum.cli.options.configured import ConfiguredCommand
+from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.tables import Place
 from shufflesum.wire import Task

@@ -11,13 +11,13 @@ import click
 from rich.markup import escape
 
 from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum.cli.gathered import gathered
-from shufflesum.cli.label_options import candidates_option, read_words
-from shufflesum.cli.options import console, progress_bar, warnings_as_notes
+from shufflesum.cli.options.gathered import gathered
+from shufflesum.cli.options.labels import candidates_option, read_words
+from shufflesum.cli.options.table import TableOptions, named_columns, text_options
+from shufflesum.cli.output.printed import guarantee_of
+from shufflesum.cli.output.repeat import command_line
+from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.cli.plan import wanted_options, wanted_plan
-from shufflesum.cli.printed import guarantee_of
-from shufflesum.cli.repeat import command_line
-from shufflesum.cli.table_options import TableOptions, named_columns, text_options
 from shufflesum.domain import Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.pages import require_pages, simulation_page

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.options import task_option
+from shufflesum.cli.options.common import task_option
+from shufflesum.cli.options.configured import ConfiguredCommand
 from shufflesum.errors import ShufflesumError
 from shufflesum.service import require_service
 from shufflesum.service.client.status import fetch_status

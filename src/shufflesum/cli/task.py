@@ -12,9 +12,9 @@ import click
 
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
-from shufflesum.cli.budget_option import budget_option, enter_in_budget
-from shufflesum.cli.options import console
-from shufflesum.cli.printed import fallback
+from shufflesum.cli.options.budget import budget_option, enter_in_budget
+from shufflesum.cli.output.printed import fallback
+from shufflesum.cli.output.terminal import console
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
 from shufflesum.tables import StagedOutputs

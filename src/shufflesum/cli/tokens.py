@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.options import console
+from shufflesum.cli.output.terminal import console
 from shufflesum.service.shuffler.tokens import write_tokens
 
 __all__ = ["command"]

@@ -13,11 +13,10 @@ from rich.markup import escape
 from rich.table import Table as Shown
 
 from shufflesum._rounding import between, number, percent
-from shufflesum.cli.budget_option import begin_in_budget, budget_option
-from shufflesum.cli.input_file import file_argument
-from shufflesum.cli.options import console, plan_options, warnings_as_notes
-from shufflesum.cli.printed import guarantee_of
-from shufflesum.cli.table_options import (
+from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.common import plan_options
+from shufflesum.cli.options.input_file import file_argument
+from shufflesum.cli.options.table import (
     TableOptions,
     aggregate_table,
     clip_options,
@@ -25,6 +24,8 @@ from shufflesum.cli.table_options import (
     prepared,
     table_options,
 )
+from shufflesum.cli.output.printed import guarantee_of
+from shufflesum.cli.output.terminal import console, warnings_as_notes
 from shufflesum.domain import Box
 from shufflesum.estimate.base import tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares

@@ -15,11 +15,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_number, check_size
+from shufflesum._checks import check_number, check_size, shown
 from shufflesum._compiled import kernel
 from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, real_array, users_rows
 from shufflesum.domain.box import Missing
-from shufflesum.domain.label_columns import shown
 from shufflesum.domain.layers import Layers, Update, as_numpy
 from shufflesum.domain.neighbours import InBall, Neighbours
 from shufflesum.domain.rotation import SEED_BYTES, padded_size, signs

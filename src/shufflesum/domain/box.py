@@ -9,10 +9,10 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from shufflesum._checks import shown
 from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, users_rows
 from shufflesum.domain.bounds import Bounds, BoundsLike
 from shufflesum.domain.frames import FrameRows, entry_names
-from shufflesum.domain.label_columns import shown
 from shufflesum.domain.neighbours import EveryCoordinate, Neighbours
 from shufflesum.domain.structure import Structure, structure_from_json, structure_of
 from shufflesum.errors import DataError, ParameterError, PlanError

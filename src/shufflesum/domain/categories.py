@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._checks import shown
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain._arrays import Rows, real_array, users_rows
 from shufflesum.domain.box import Missing
-from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json, shown, value_at
+from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json, value_at
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import MISSING, UNKNOWN, Label, Labels
 from shufflesum.domain.neighbours import Neighbours, OneCell

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_size
+from shufflesum._checks import check_size, shown
 from shufflesum.cells import BLANK
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import check_cells, refuse_midpoint
@@ -23,7 +23,6 @@ from shufflesum.domain.label_columns import (
     column_from_json,
     is_missing,
     list_rows,
-    shown,
     value_at,
 )
 from shufflesum.domain.label_frames import frame_lists, label_rows

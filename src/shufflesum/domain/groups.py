@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._checks import shown
 from shufflesum.domain._arrays import Floats, Rows
 from shufflesum.domain.bounds import BoundsLike
 from shufflesum.domain.box import Box, Missing
 from shufflesum.domain.categories import check_cells
-from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json, shown
+from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.domain.labels import Label, Labels
 from shufflesum.domain.neighbours import Neighbours, TwoGroups

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_size
+from shufflesum._checks import check_size, shown
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import refuse_midpoint
@@ -26,7 +26,6 @@ from shufflesum.domain.label_columns import (
     checked_column,
     column_from_json,
     no_label,
-    shown,
     text_of,
     value_at,
 )

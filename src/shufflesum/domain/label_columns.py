@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._checks import shown
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 __all__ = [
@@ -30,13 +31,11 @@ __all__ = [
     "no_label",
     "object_blocks",
     "object_rows",
-    "shown",
     "text_of",
     "value_at",
 ]
 
 _AT_ONCE = 1 << 16
-_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +101,6 @@ def _decoded(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         raise TypeError from None
-
-
-def shown(value: object) -> str:
-    """A value as messages name it."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def value_at(rows: LabelRows, row: int) -> object:

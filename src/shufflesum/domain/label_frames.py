@@ -12,16 +12,9 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._checks import shown
 from shufflesum.domain.frames import library_of, table_columns
-from shufflesum.domain.label_columns import (
-    LabelRows,
-    Words,
-    array_rows,
-    list_rows,
-    object_blocks,
-    object_rows,
-    shown,
-)
+from shufflesum.domain.label_columns import LabelRows, Words, array_rows, list_rows, object_blocks, object_rows
 from shufflesum.errors import DataError
 
 __all__ = ["Lists", "frame_lists", "label_rows"]

@@ -10,17 +10,9 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._checks import shown
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain.label_columns import (
-    LabelRows,
-    Words,
-    is_missing,
-    no_label,
-    object_rows,
-    shown,
-    text_of,
-    value_at,
-)
+from shufflesum.domain.label_columns import LabelRows, Words, is_missing, no_label, object_rows, text_of, value_at
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.errors import DataError, ParameterError, PlanError
 

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum._checks import shown
 from shufflesum.domain._arrays import Floats, check_dimension, checked_shape, describe_entry, real_array
-from shufflesum.domain.label_columns import shown
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 __all__ = ["Layers", "Update", "as_numpy"]

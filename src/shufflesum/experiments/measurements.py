@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,29 +11,14 @@ import msgspec
 
 from shufflesum.errors import FileError
 from shufflesum.experiments.data import Heartbeats
+from shufflesum.experiments.kept import read_kept, write_kept
 from shufflesum.experiments.trials import Encoding, Errors
-from shufflesum.tables import StagedOutputs
 
-__all__ = ["FILE_NAME", "Measurements", "Named", "writing"]
+__all__ = ["FILE_NAME", "Measurements", "Named"]
 
 FILE_NAME = "measurements.json"
 _FORMAT = "shufflesum measurements 1"
 _SAVE_EVERY = 1.0  # seconds
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Whatever goes wrong while writing ends as an error that names the place and says that nothing was lost."""
-    try:
-        yield
-    except FileError:
-        raise
-    except OSError as problem:
-        raise FileError(
-            "unwritable",
-            f"{path}: cannot be written: {problem.strerror or problem}; earlier measurements were kept: check the "
-            "disk, then give the same command again",
-        ) from problem
 
 
 class Named(Protocol):
@@ -66,34 +49,10 @@ class Measurements:
     @staticmethod
     def open(folder: Path, data: Heartbeats, encoding: Encoding, seed: int) -> Measurements:
         """Start a new folder, or go on with one; what cannot be gone on with is refused and left as it is."""
-        path = folder / FILE_NAME
-        fingerprint = data.fingerprint
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                # Hidden files are what a killed run may leave of an unfinished save; they are never read.
-                if any(not entry.name.startswith(".") for entry in folder.iterdir()):
-                    raise FileError(
-                        "exists",
-                        f"{folder}: is not empty and holds no {FILE_NAME} to go on with; choose another folder with -o",
-                    )
-                return Measurements(path, _File(_FORMAT, data.name, fingerprint, encoding, seed, {}))
-            text = path.read_bytes()
-        except FileError:
-            raise
-        except OSError as problem:
-            raise FileError(
-                "unwritable",
-                f"{folder}: cannot be used for measurements: {problem.strerror}; choose another folder with -o",
-            ) from problem
-        try:
-            content = msgspec.json.decode(text, type=_File)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-            raise FileError(
-                "damaged",
-                f"{path}: is damaged or was cut short ({problem}); it was left as it is, and so were the figures "
-                "beside it: mend or remove it, or choose another folder with -o",
-            ) from problem
+        path, fingerprint = folder / FILE_NAME, data.fingerprint
+        content = read_kept(path, _File)
+        if content is None:
+            return Measurements(path, _File(_FORMAT, data.name, fingerprint, encoding, seed, {}))
         for what, found, expected in (
             ("format", content.format, _FORMAT),
             ("data", content.fingerprint, fingerprint),
@@ -121,7 +80,5 @@ class Measurements:
 
     def save(self) -> None:
         """Write everything; the file is the old one or the new one, whatever happens."""
-        text = msgspec.json.format(msgspec.json.encode(self.content), indent=1)
-        with writing(self.path), StagedOutputs() as outputs:
-            outputs.stage(self.path, (".json",)).write_bytes(text)
+        write_kept(self.path, self.content)
         self._saved = time.monotonic()

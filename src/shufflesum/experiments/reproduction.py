@@ -15,7 +15,8 @@ from shufflesum.experiments import comparisons, figures, panels, portraits
 from shufflesum.experiments.data import Heartbeats
 from shufflesum.experiments.experiment import Experiment
 from shufflesum.experiments.figures import Figure
-from shufflesum.experiments.measurements import Measurements, writing
+from shufflesum.experiments.kept import writing
+from shufflesum.experiments.measurements import Measurements
 from shufflesum.experiments.page import PAPER, About, Heading, page
 from shufflesum.experiments.rows import Row, columns
 from shufflesum.experiments.summary import in_short

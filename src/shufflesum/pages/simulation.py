@@ -37,6 +37,7 @@ def simulation_page(simulation: Simulation, *, title: str, made: datetime, comma
         each=table_html(_by_entry(simulation)),
         words=plan_words(plan),
         command=command,
+        again="Noise is drawn anew each time; made-up data is the same for the same seed.",
         statement=None if plan.accountant == "none" else statement_html(plan),
         version=version("shufflesum"),
         made=f"{made:%Y-%m-%d %H:%M} UTC",

@@ -11,8 +11,7 @@ import msgspec
 from shufflesum.errors import FileError
 from shufflesum.experiments.federated.data import Pictures
 from shufflesum.experiments.federated.runs import Run
-from shufflesum.experiments.measurements import writing
-from shufflesum.tables import StagedOutputs
+from shufflesum.experiments.kept import read_kept, write_kept
 
 __all__ = ["FILE_NAME", "Curves"]
 
@@ -39,24 +38,9 @@ class Curves:
     def open(folder: Path, pictures: Pictures) -> Curves:
         """Start a new folder, or go on with one; what cannot be gone on with is refused and left as it is."""
         path = folder / FILE_NAME
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                if any(not entry.name.startswith(".") for entry in folder.iterdir()):
-                    raise FileError(
-                        "exists",
-                        f"{folder}: is not empty and holds no {FILE_NAME} to go on with; choose another folder with -o",
-                    )
-                return Curves(path, _File(_FORMAT, pictures.name, pictures.fingerprint, {}))
-            text = path.read_bytes()
-        try:
-            content = msgspec.json.decode(text, type=_File)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-            raise FileError(
-                "damaged",
-                f"{path}: is damaged or was cut short ({problem}); it was left as it is: mend or remove it, or choose "
-                "another folder with -o",
-            ) from problem
+        content = read_kept(path, _File)
+        if content is None:
+            return Curves(path, _File(_FORMAT, pictures.name, pictures.fingerprint, {}))
         if (content.format, content.fingerprint) != (_FORMAT, pictures.fingerprint):
             raise FileError(
                 "other-measurements",
@@ -73,6 +57,4 @@ class Curves:
         """Keep one training's curve."""
         with self._lock:
             self.content.curves[run.key] = curve
-            text = msgspec.json.format(msgspec.json.encode(self.content), indent=1)
-            with writing(self.path), StagedOutputs() as outputs:
-                outputs.stage(self.path, (".json",)).write_bytes(text)
+            write_kept(self.path, self.content)

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum.cli.gathered import gathered
-from shufflesum.cli.options import console
-from shufflesum.cli.printed import guarantee_of, print_estimate, print_quantiles, shown_whole
-from shufflesum.cli.repeat import command_line
+from shufflesum.cli.options.gathered import gathered
+from shufflesum.cli.output.printed import guarantee_of, print_estimate, print_quantiles, shown_whole
+from shufflesum.cli.output.repeat import command_line
+from shufflesum.cli.output.terminal import console
 from shufflesum.domain import Categories, Hashed
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, HashedEstimate, Quantile, Released, WordCounts

@@ -7,20 +7,20 @@ from urllib.parse import urlsplit
 
 import click
 
-from shufflesum.cli.budget_option import enter_in_budget
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.server_options import clock_of, load_task, server_options
+from shufflesum.cli.options.budget import enter_in_budget
+from shufflesum.cli.options.configured import ConfiguredCommand
+from shufflesum.cli.options.servers import Serving, clock_of, serving_options
 from shufflesum.errors import ParameterError
 from shufflesum.service import require_service
 from shufflesum.wire import Opener, load_private_key
 
-__all__ = ["command"]
+__all__ = ["analyzer"]
 
 
 @click.command(
     "analyzer", cls=ConfiguredCommand, short_help="Take batches from the shuffler and answer with estimates."
 )
-@server_options
+@serving_options
 @click.option(
     "--key",
     "key_file",
@@ -56,17 +56,9 @@ __all__ = ["command"]
     help="The name in that certificate.  [the host in the task's shuffler address]",
 )
 @click.pass_context
-def command(
+def analyzer(
     context: click.Context,
-    task_file: Path,
-    budget_file: Path | None,
-    store: str,
-    secret_file: Path | None,
-    host: str,
-    port: int,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    connections_per_address: int,
+    serving: Serving,
     key_file: Path,
     processes: int | None,
     without_guarantee: bool,
@@ -85,31 +77,30 @@ def command(
     require_service()
     from shufflesum.service.analyzer.server import AnalyzerServer
     from shufflesum.service.http.limits import Limits
-    from shufflesum.service.http.secret import SecretFile
-    from shufflesum.service.http.server import ServerOptions, run_server
+    from shufflesum.service.http.server import run_server
     from shufflesum.service.logs import log
     from shufflesum.service.stores.tables import open_tables
 
-    options = ServerOptions(host, port, tls_cert, tls_key, peer_ca)
+    listening = serving.listening(peer_ca)
     if peer_name is not None and peer_ca is None:
         raise ParameterError(
             "missing-argument", "--peer-name is a name in a certificate; give its authority (--peer-ca)"
         )
-    secret = None if secret_file is None else SecretFile(secret_file)
-    task = load_task(task_file, "analyzer")
-    enter_in_budget(budget_file, task)
+    secret = serving.secret()
+    task = serving.load_task("analyzer")
+    enter_in_budget(serving.budget_file, task)
     server = AnalyzerServer(
         task,
         Opener(load_private_key(key_file), processes=processes),
-        open_tables(store, task),
+        open_tables(serving.store, task),
         secret=secret,
         peer=None if peer_ca is None else peer_name or urlsplit(task.shuffler).hostname,
         without_guarantee=without_guarantee,
         page=page == "on",
-        limits=Limits(connections_per_address),
+        limits=Limits(serving.connections_per_address),
         clock=clock_of(context),
     )
     log.info("analyzer starts", task=task.id, rounds=task.rounds)
     if task.expired_at(clock_of(context).now()):
         log.warning("task has expired already, no new rounds are to be expected")
-    run_server(server.app(), options, role="analyzer")
+    run_server(server.app(), listening, role="analyzer")

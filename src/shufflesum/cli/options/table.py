@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.cli.gathered import gathered
-from shufflesum.cli.options import columns_option, note_missing_header, progress_bar
+from shufflesum.cli.options.common import columns_option, note_missing_header
+from shufflesum.cli.options.gathered import gathered
+from shufflesum.cli.output.terminal import progress_bar
 from shufflesum.domain import Domain
 from shufflesum.errors import DataError
 from shufflesum.plans import Plan

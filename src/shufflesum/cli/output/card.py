@@ -8,7 +8,7 @@ import textwrap
 from rich.markup import escape
 
 from shufflesum._rounding import upwards
-from shufflesum.cli.printed import fallback
+from shufflesum.cli.output.printed import fallback
 from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Replace

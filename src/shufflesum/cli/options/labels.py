@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.gathered import gathered
+from shufflesum.cli.options.gathered import gathered
 from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Label
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.tables import option_of

@@ -17,7 +17,7 @@ import numpy as np
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum.audit.crowds import alike
 from shufflesum.audit.findings import Sums, Tested, Watch, judged
-from shufflesum.cli.loopback import Deployment, deployed
+from shufflesum.cli.loopback.servers import Deployment, deployed
 from shufflesum.errors import PrivacyError
 from shufflesum.mechanisms import Attack
 from shufflesum.plans import Plan

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import click
 
-from shufflesum.cli.options import PLACE
+from shufflesum.cli.options.common import PLACE
 from shufflesum.errors import FileError
 from shufflesum.tables import Place
 

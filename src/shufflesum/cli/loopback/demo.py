@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
-from shufflesum.cli.loopback import Server, deployed
+from shufflesum.cli.loopback.servers import Server, deployed
 from shufflesum.planning import plan as make_plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client, fetch_estimate

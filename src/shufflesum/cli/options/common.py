@@ -1,32 +1,24 @@
-"""Options, and ways of printing, that several commands share."""
+"""Options for any file, task or plan, and what is said of a file's columns."""
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from shufflesum.cli.bounds_option import bounds_option
+from shufflesum.cli.options.bounds import bounds_option
 from shufflesum.domain import Box, Domain, Groups
 from shufflesum.tables import TEXT, Place, place, suffix_of
 
 __all__ = [
     "PLACE",
     "columns_option",
-    "console",
     "note_assumed_columns",
     "note_missing_header",
     "plan_options",
-    "progress_bar",
     "task_option",
-    "warnings_as_notes",
 ]
 
 task_option = click.option(
@@ -53,11 +45,6 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic only sin
 PLACE = _PlaceType()
 
 _F = TypeVar("_F", bound=Callable[..., object])
-
-_ONE_LINE = 10_000
-# Rows of a table wrap on a narrow terminal; in a pipe or a log, which has no width, each is one line.
-console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _ONE_LINE)
-_notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def plan_options(function: _F) -> _F:
@@ -127,23 +114,3 @@ def _column_names(_: click.Context, __: click.Parameter, text: str | None) -> li
     if text is None:
         return None
     return [name.strip() for name in text.split(",")] if text.strip() else []
-
-
-@contextmanager
-def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, silence in a pipe; yields the function that moves it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    # Not `_notes.is_terminal`: FORCE_COLOR asks for colours, not for a bar in a log.
-    with Progress(*columns, console=_notes, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(description, total=total)
-        yield lambda done: progress.update(task, completed=done)
-
-
-@contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """The library's warnings, as lines a person can read on standard error."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        click.echo(f"note: {text}", err=True)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from shufflesum._rounding import between, number, percent, upwards
-from shufflesum.cli.options import console
+from shufflesum.cli.output.terminal import console
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
 from shufflesum.plans import Plan
 

@@ -11,7 +11,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.cli.gathered import gathered
+from shufflesum.cli.options.gathered import gathered
 from shufflesum.domain import Ball
 from shufflesum.errors import FileError, ParameterError
 

@@ -1,4 +1,4 @@
-"""`shufflesum serve`: the two servers of a deployment."""
+"""`shufflesum serve shuffler`: the server that takes uploads and releases whole batches, permuted."""
 
 from __future__ import annotations
 
@@ -6,29 +6,16 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli import serve_analyzer
-from shufflesum.cli.budget_option import beginner, enter_in_budget
-from shufflesum.cli.configured import ConfiguredCommand
-from shufflesum.cli.server_options import clock_of, load_task, server_options
+from shufflesum.cli.options.budget import beginner, enter_in_budget
+from shufflesum.cli.options.configured import ConfiguredCommand
+from shufflesum.cli.options.servers import Serving, clock_of, serving_options
 from shufflesum.service import require_service
 
-__all__ = ["command"]
+__all__ = ["shuffler"]
 
 
-@click.group("serve", short_help="Run a server of a deployment: shuffler or analyzer.")
-def command() -> None:
-    """Run one of the two servers of a deployment, on machines of parties that do not collude.
-
-    Every option can be set by an environment variable instead, or in a file (--config). SIGTERM stops a server after
-    the requests under way.
-    """
-
-
-command.add_command(serve_analyzer.command)
-
-
-@command.command("shuffler", cls=ConfiguredCommand, short_help="Take uploads, release whole batches, permuted.")
-@server_options
+@click.command("shuffler", cls=ConfiguredCommand, short_help="Take uploads, release whole batches, permuted.")
+@serving_options
 @click.option(
     "--analyzer",
     "analyzer_url",
@@ -108,15 +95,7 @@ command.add_command(serve_analyzer.command)
 @click.pass_context
 def shuffler(
     context: click.Context,
-    task_file: Path,
-    budget_file: Path | None,
-    store: str,
-    secret_file: Path | None,
-    host: str,
-    port: int,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    connections_per_address: int,
+    serving: Serving,
     analyzer_url: str,
     analyzer_ca: Path | None,
     client_cert: Path | None,
@@ -141,26 +120,23 @@ def shuffler(
     from shufflesum.service.http.addresses import check_url
     from shufflesum.service.http.limits import Limits
     from shufflesum.service.http.secret import SecretFile
-    from shufflesum.service.http.server import ServerOptions
     from shufflesum.service.shuffler.release import AnalyzerAddress
     from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
     from shufflesum.service.shuffler.tokens import Tokens
 
     url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
-        analyzer=AnalyzerAddress(
-            url, None if secret_file is None else SecretFile(secret_file), analyzer_ca, client_cert, client_key
-        ),
+        analyzer=AnalyzerAddress(url, serving.secret(), analyzer_ca, client_cert, client_key),
         operator_secret=None if operator_secret_file is None else SecretFile(operator_secret_file),
         tokens=None if digests is None else Tokens.load(digests),
         release_at=release_at,
         max_pending=max_pending,
         show_progress=show_progress,
         allowed_origins=allowed_origins,
-        limits=Limits(connections_per_address, uploads_per_address, address_header),
+        limits=Limits(serving.connections_per_address, uploads_per_address, address_header),
     )
-    server = ServerOptions(host, port, tls_cert, tls_key)
-    task = load_task(task_file, "shuffler")
-    enter_in_budget(budget_file, task)  # before a store is made
-    begin = beginner(budget_file, task.plan, task=task, rounds=task.rounds)
-    run_shuffler(task, store, options, server, clock_of(context), begin)
+    listening = serving.listening()
+    task = serving.load_task("shuffler")
+    enter_in_budget(serving.budget_file, task)  # before a store is made
+    begin = beginner(serving.budget_file, task.plan, task=task, rounds=task.rounds)
+    run_shuffler(task, serving.store, options, listening, clock_of(context), begin)
