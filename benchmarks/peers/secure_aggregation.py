@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before Flower is imported
@@ -21,7 +22,7 @@ from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
 from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.common.serde import recorddict_to_proto
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.server import LegacyContext, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
@@ -57,7 +58,7 @@ class Clients(Grid):  # type: ignore[misc]
 
     @property
     def run(self) -> Any:
-        return None
+        return SimpleNamespace(run_id=1)
 
     def create_message(self, *_: Any, **__: Any) -> Message:
         raise NotImplementedError
@@ -75,10 +76,12 @@ class Clients(Grid):  # type: ignore[misc]
         self.exchanges += 1
         replies = []
         for message in messages:
+            given = recorddict_to_proto(message.content)
+            message.content = recorddict_from_proto(given)  # each client gets its own
             begun = time.process_time()
             reply = self.app(message, self.contexts[message.metadata.dst_node_id])
             self.seconds += time.process_time() - begun
-            self.received += recorddict_to_proto(message.content).ByteSize()
+            self.received += given.ByteSize()
             self.sent += recorddict_to_proto(reply.content).ByteSize()
             replies.append(reply)
         return replies

@@ -21,12 +21,12 @@ _LEVEL = 0.95
 _HEADS = {  # of what files have, in this order, as far as a kind of estimate has it
     "label": "label",
     "count": "users",
-    "count_standard_error": "+-",
+    "count_standard_error": "standard error",
     "count_lower": "from",
     "count_upper": "to (95 %)",
     "frequency": "share",
     "mean": "mean",
-    "standard_error": "+-",
+    "standard_error": "standard error",
     "lower": "from",
     "upper": "to (95 %)",
 }

@@ -19,7 +19,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 def read_kept(path: Path, kind: type[_T]) -> _T | None:
     """What an earlier run kept; None in a new folder, which is made. What cannot be gone on with is left as it is."""
-    with writing(path):
+    with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             # Hidden files are what a killed run may leave of an unfinished save; they are never read.

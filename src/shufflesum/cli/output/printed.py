@@ -134,7 +134,8 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
     listed = min(groups, _SHOWN)
     each = entries if groups * entries <= 2 * _SHOWN else min(entries, 2 * _SHOWN // listed)
     many = entries > 1
-    table = _table("group", "users", "+-", *(["entry"] if many else []), "mean", "+-", f"{percent(level)}% interval")
+    error = "standard error"
+    table = _table("group", "users", error, *(["entry"] if many else []), "mean", error, f"{percent(level)}% interval")
     for group in range(listed):
         spread = estimate.count_standard_error[group]
         users = number(estimate.counts[group], spread), number(spread, spread)
