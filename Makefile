@@ -37,7 +37,7 @@ test test-fast test-slow coverage: export NUMBA_CACHE_DIR := $(CURDIR)/.venv/ker
 
 test: .venv/.dev-installed        ## lint, strict types, layering, tests
 	$(MAKE) --no-print-directory lint & linting=$$!; \
-	$(BIN)/python -m tests.compiled && $(BIN)/pytest -n 4 --dist worksteal && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
+	$(BIN)/python -m tests.compiled && $(BIN)/pytest -n 3 --dist worksteal && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
 
 test-fast: .venv/.dev-installed   ## the same without servers, clusters, processes and long statistics
 	$(MAKE) --no-print-directory lint & linting=$$!; \

@@ -243,7 +243,12 @@ def test_rare_noise_is_missed_first_in_all_reports_together() -> None:
             {"users": 1_000, "shape": 8, "levels": 2, "coordinates": 2},
             "a cell was reported",
         ),
-        (ValuesBeyondTheLevels, {"users": 1_000, "shape": 4, "levels": 2, "coordinates": 4}, "coordinate"),
+        pytest.param(
+            ValuesBeyondTheLevels,
+            {"users": 1_000, "shape": 4, "levels": 2, "coordinates": 4},
+            "coordinate",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_other_sabotage_is_found_where_the_honest_twin_passes(

@@ -76,7 +76,9 @@ def test_the_errors_of_counts_are_those_of_the_plan(command: Command) -> None:
     assert f"{each:.3g} users in the count" in command(*TARGET, "--labels", 3).out
 
 
-@pytest.mark.parametrize("options", ["--labels 5", "--labels 5 --most 2", "--labels 3 --dimension 2"])
+@pytest.mark.parametrize(
+    "options", ["--labels 5", "--labels 5 --most 2", pytest.param("--labels 3 --dimension 2", marks=pytest.mark.slow)]
+)
 def test_a_target_error_finds_the_users_it_needs(command: Command, options: str) -> None:
     asked = ("plan", "--delta", "1e-6", "--epsilon", "1", *options.split(), "--json")
     found = command(*asked, "--target-error", "1e-4").document

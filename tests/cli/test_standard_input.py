@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -23,7 +24,7 @@ def piped(folder: Path, data: bytes, *arguments: str) -> subprocess.CompletedPro
         input=data,
         capture_output=True,
         check=False,
-        env={"TMPDIR": str(folder / "tmp")},
+        env=os.environ | {"TMPDIR": str(folder / "tmp")},
         timeout=120,
     )
 

@@ -133,7 +133,13 @@ CASES: dict[str, Callable[[], Case]] = {
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("vectors", "replaced", "labels", "groups") else pytest.mark.slow)
+        for name in CASES
+    ],
+)
 def test_errors_are_those_of_repeated_runs(name: str) -> None:
     case = CASES[name]()
     found, twins = [], []

@@ -73,7 +73,7 @@ def test_tau_is_where_noise_and_bias_are_least_together() -> None:
     assert bits(planned(3000, 2)).tau == pytest.approx(np.sqrt(2), abs=1e-3)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_many_users_with_few_coordinates_send_several_bits_under_the_cap() -> None:
     free = planned(20_000, 500, epsilon=4.0)
     assert bits(free).bits > 4

@@ -78,6 +78,7 @@ def test_groups_have_sizes_and_means(tmp_path: Path) -> None:
     assert "at " in output(found.said[1])
 
 
+@pytest.mark.slow
 def test_words_are_counted_when_somebody_asks(tmp_path: Path) -> None:
     plan = ss.plan(users=USERS, shape=ss.Hashed(functions=4), epsilon=3.0, delta=1e-3)
     (tmp_path / "candidates.txt").write_text("apple\n\nbanana\ncherry\n", encoding="utf-8")

@@ -76,7 +76,7 @@ class Store:
         subprocess.run([self._postgres.binary(program), *where, *options, *name], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def test_an_analyzer_is_backed_up_and_restored(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     deployment = Deployment.small(tmp_path, users=USERS, rounds=3)
     store = Store(tmp_path, request.getfixturevalue("postgres") if kind == "postgres" else None)

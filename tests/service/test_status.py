@@ -108,7 +108,7 @@ def test_gauges_of_a_store_out_of_reach_are_unknown(tmp_path: Path, postgres: Po
         wait_until(lambda: gauges(server)["rounds"] == 1)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def test_the_command_asks_both_servers(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     plan = ss.plan(users=20, shape=2, epsilon=20.0, delta=0.1, rounds=2, coordinates=1)
     deployment = Deployment(tmp_path, plan)

@@ -68,8 +68,8 @@ def holds(ends: Any, truth: Any) -> bool:
     ("column", "labels", "truth"),
     [
         ("answer", ["yes", "no", "unsure"], (700, 400, 100)),
-        ("code", 3, (700, 400, 100)),
-        ("agreed", [True, False], (1000, 200)),
+        pytest.param("code", 3, (700, 400, 100), marks=pytest.mark.slow),
+        pytest.param("agreed", [True, False], (1000, 200), marks=pytest.mark.slow),
     ],
 )
 def test_one_label_of_each_user(session: Any, table: pa.Table, column: str, labels: Any, truth: Any) -> None:
@@ -95,6 +95,7 @@ def test_groups_with_the_columns_of_the_plan(session: Any, table: pa.Table) -> N
     assert not holds(ends, [[0.9, 0.2], [0.1, 0.6]])
 
 
+@pytest.mark.slow
 def test_words_and_numbers_in_bins(session: Any, table: pa.Table) -> None:
     frame = session.createDataFrame(table)
     words = through(frame, planned(ss.Hashed(60, 8)), label_column="answer").counts_of(["yes", "no", "perhaps"])

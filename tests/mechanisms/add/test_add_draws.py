@@ -133,7 +133,11 @@ def noise_tables(mechanism: Add, users: int, tables: int) -> Counts:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mechanism", [LOUD, TIGHT, replace(LOUD, cap=None)], ids=["cap", "small cap", "no cap"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [pytest.param(LOUD, marks=pytest.mark.slow), TIGHT, pytest.param(replace(LOUD, cap=None), marks=pytest.mark.slow)],
+    ids=["cap", "small cap", "no cap"],
+)
 def test_one_process_draws_all_users_noise_at_once(mechanism: Add) -> None:
     """The free law, also under a plan with a cap, which need not be paid for then; 5 % less noise is refused."""
     users = 8

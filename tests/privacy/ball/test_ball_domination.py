@@ -109,7 +109,7 @@ def test_every_pair_of_a_coordinate_is_below_its_gaussian_pair(users: int, ampli
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("users", "amplitude"), SETTINGS)
+@pytest.mark.parametrize(("users", "amplitude"), [*SETTINGS[:2], pytest.param(*SETTINGS[2], marks=pytest.mark.slow)])
 def test_a_slightly_smaller_gaussian_pair_would_be_caught(users: int, amplitude: Fraction) -> None:
     m = 0.9 * strength(users, float(amplitude), DELTA0)
     weights = [float(w) for w in np.geomspace(1.0, (1 + float(amplitude)) / (1 - float(amplitude)) * 0.999, 12)]
