@@ -14,7 +14,7 @@ from benchmarks.timing import Row, at_most, best_times
 from shufflesum import Plan, Randomizer
 from shufflesum.mechanisms.replace_bits.coin import toss
 from shufflesum.mechanisms.replace_bits.rotate import hadamard
-from shufflesum.privacy.ball import Ball as Certificate
+from shufflesum.privacy.ball import Certificate
 from shufflesum.randomness import SecureSource
 from shufflesum.reports import Counts
 from shufflesum.testing import no_guarantee, unprotected_plan

@@ -13,7 +13,7 @@ from dataclasses import replace
 from shufflesum.errors import PlanError
 from shufflesum.mechanisms.replace_bits.accounting import BallAccounting
 from shufflesum.plans import Plan
-from shufflesum.privacy.ball import Ball
+from shufflesum.privacy.ball import Certificate
 from shufflesum.privacy.engine.composition import ComposedUpper, compose_dominating
 from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.privacy.engine.renyi import Charge, Filter, charge_of
@@ -25,11 +25,11 @@ _INTERVAL = 2.0**-24  # all grids are this times a power of two
 
 def dominating_pair(plan: Plan) -> GridLosses:
     """A symmetric pair on a grid that dominates all rounds of a plan, by the certified accountant."""
-    check_certified(plan)
+    _refuse_uncertified(plan)
     return plan.privacy.losses(_INTERVAL)
 
 
-def check_certified(plan: Plan) -> None:
+def _refuse_uncertified(plan: Plan) -> None:
     """Refuse a plan that only published formulas, or nobody, vouches for."""
     if plan.accountant != "exact":
         raise PlanError(
@@ -41,9 +41,9 @@ def check_certified(plan: Plan) -> None:
 
 def charge(plan: Plan, within: Filter) -> Charge:
     """What all rounds of a plan cost in a budget: each by itself, since others may come between them."""
-    check_certified(plan)
+    _refuse_uncertified(plan)
     match plan.privacy:
-        case BallAccounting(ball=Ball() as ball):
+        case BallAccounting(ball=Certificate() as ball):
             gaussian = ball.charge(plan.delta, within)
             if math.isfinite(gaussian.moment):
                 return gaussian

@@ -19,7 +19,7 @@ import pytest
 from tests.browser.node import needs_node
 from tests.browser.pages import CHROMIUM
 from tests.browser.visitor import AXE, Visitor, visiting
-from tests.pages.test_pieces import HOSTILE
+from tests.pages.elements import HOSTILE
 from tests.service.analyzer.collected import collected
 from tests.service.analyzer.remote import running
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.pages.test_pieces import Elements
+from tests.pages.elements import Elements
 
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
@@ -105,9 +105,9 @@ def answered(task: Task, rounds: list[Released]) -> dict[str, Any]:
     return document
 
 
-def test_several_rounds_of_a_task_are_drawn_over_time(
-    command: Command, folder: Path, rounds: list[Released], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def task(folder: Path, rounds: list[Released], monkeypatch: pytest.MonkeyPatch) -> Task:
+    """Of which an analyzer knows these rounds."""
     task = Task(
         name="ages & heights",
         plan=rounds[0].plan,
@@ -118,6 +118,22 @@ def test_several_rounds_of_a_task_are_drawn_over_time(
     (folder / "task.json").write_text(task.to_json())
     monkeypatch.setenv("SHUFFLESUM_TASK", "task.json")
     monkeypatch.setattr(estimate_command, "fetch_estimate", lambda *_, **__: answered(task, rounds))
+    return task
+
+
+@pytest.mark.parametrize("why", ["12 users left out a block", None])
+def test_why_a_guarantee_does_not_hold_is_said(
+    command: Command, task: Task, rounds: list[Released], monkeypatch: pytest.MonkeyPatch, why: str | None
+) -> None:
+    broken = answered(task, [replace(rounds[0], broken=why)])
+    broken["rounds"][0]["guarantee"]["holds"] = False
+    monkeypatch.setattr(estimate_command, "fetch_estimate", lambda *_, **__: broken)
+    printed = " ".join(command("estimate", "https://analyzer.example.org").out.split())
+    assert f"THE GUARANTEE NO LONGER HOLDS: {why or 'another round of the task broke it'};" in printed
+
+
+@pytest.mark.usefixtures("task")
+def test_several_rounds_of_a_task_are_drawn_over_time(command: Command, folder: Path) -> None:
     address = "https://me:hidden-word@analyzer.example.org/x"
     done = command("estimate", address, "--plot", "time.svg", "--report", "time.html")
     assert done.code == 0, done.err

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tests.pages.test_pieces import Elements
+from tests.pages.elements import Elements
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

@@ -64,7 +64,7 @@ def test_one_number_each() -> None:
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2), Symmetric(3), Span(np.eye(4)[:2])], ids=str)
 def test_groups_come_back_from_json(shape: Any) -> None:
     for labels in (Labels(4), Labels(["x", 7, True])):
-        domain = Groups.of(labels, shape, (-1, 2))
+        domain = Groups(labels, shape, (-1, 2))
         assert domain_from_json(json.loads(json.dumps(domain.to_json()))) == domain
         assert domain.shape == (len(domain.labels), *domain.box.shape)
         assert domain.dimension == len(domain.labels) * domain.box.dimension

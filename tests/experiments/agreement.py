@@ -14,6 +14,7 @@ _SLACK = 1.15
 
 def p_value(mean_error: float, repeats: int, prediction: Prediction) -> float:
     """Two-sided p-value of the mean over the repeats: a sum of nearly normal squares is nearly a chi-square."""
-    freedom = repeats * prediction.degrees_of_freedom / _SLACK**2
+    each = prediction.coordinates
+    freedom = repeats * float(each.sum()) ** 2 / float((each**2).sum()) / _SLACK**2  # the same mean and variance
     statistic = freedom * mean_error / prediction.parts.total
     return float(2 * min(chi2.cdf(statistic, freedom), chi2.sf(statistic, freedom)))

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 import uvicorn
-from tests.pages.test_pieces import Elements
+from tests.pages.elements import Elements
 
 import shufflesum as ss
 from shufflesum.cli.explore import _plain_card

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from markupsafe import Markup
-from tests.pages.test_pieces import HOSTILE
+from tests.pages.elements import HOSTILE
 
 import shufflesum as ss
 from shufflesum.pages import page, report_page, simulation_page

@@ -2,26 +2,25 @@ from __future__ import annotations
 
 import math
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.estimate.decoded import Sums, count_estimate, group_estimate, hashed_estimate, plan_of
+from tests.pages.elements import HOSTILE, Elements
 from tests.refusals import refusal
 
 import shufflesum as ss
+from shufflesum._rounding import between, number
 from shufflesum.domain import Ball, Box, Categories, Groups, Hashed
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError
 from shufflesum.estimate import Estimate
 from shufflesum.pages import (
     Column,
     Table,
-    between,
     estimate_svg,
     estimate_table,
     markdown,
-    number,
     page,
     picture,
     plan_words,
@@ -32,35 +31,6 @@ from shufflesum.pages import (
 )
 from shufflesum.plots.names import entry_names
 from shufflesum.testing import unprotected_plan
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</style><img src=https://example.org/x.png onerror=alert(1)>",
-    "[a](https://example.org) ![b](https://example.org/b.png) <https://example.org>",
-    "\u202eright to left\u2066",
-    "&lt;already&gt; \"quoted' {{ 7 * 7 }} {% raw %}",
-    "w" * 10_000,
-]
-
-
-class Elements(HTMLParser):
-    """The tags and addresses of a page, as a browser would find them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.addresses: list[str] = []
-        self.handlers: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
-        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.fixture(scope="module")

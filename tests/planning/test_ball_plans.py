@@ -16,8 +16,7 @@ from shufflesum.cli.output.card import card
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.planning import BoxIsBetterWarning, alternatives, box_is_better, plan_for_error
 from shufflesum.plans import Plan
-from shufflesum.privacy.ball import Ball as Certificate
-from shufflesum.privacy.ball import clipping_bias
+from shufflesum.privacy.ball import Certificate, clipping_bias
 
 
 def planned(users: int, shape: Any, **choices: Any) -> Plan:

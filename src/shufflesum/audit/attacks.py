@@ -36,7 +36,7 @@ from shufflesum._checks import check_size
 from shufflesum.audit.crowds import Count, Crowd
 from shufflesum.audit.evidence import chances
 from shufflesum.audit.findings import Judged, Tested, judged
-from shufflesum.audit.structure import LIGHT, ONE_ROW, Randomize, Structure
+from shufflesum.audit.paths import LIGHT, ONE_ROW, Paths, Randomize
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Attack, Enclosure
 from shufflesum.plans import Plan
@@ -45,7 +45,7 @@ from shufflesum.reports import Counts
 
 __all__ = ["AuditResult", "BatchAttack", "ReportAttack", "audit"]
 
-_STRUCTURE_REPORTS = 4_000_000  # of which single users, neighbours and batches are looked at
+_PATH_REPORTS = 4_000_000  # of which single users, neighbours and batches are looked at
 _RARE_REPORTS = 1_000_000_000  # among which one user in a thousand is looked for, unless samples say how many
 _REPORTS_PART, _STRUCTURE_PART, _ONE_ROW_PART, _BATCHES_PART = 0.4, 0.55, 0.65, 0.85  # of the time, until each has it
 
@@ -151,11 +151,11 @@ def audit(
         if randomize is None:
             one_row[LIGHT] = Randomizer(plan, compiled=False).randomize
     crowds = _crowds(plan, count, attack, samples, deadline)
-    structure = _structure(plan, attack, client, one_row or {}, min(samples, _STRUCTURE_REPORTS), deadline)
+    seen = _along_paths(plan, attack, client, one_row or {}, min(samples, _PATH_REPORTS), deadline)
     batch_attack = _attack_batches(plan, count, attack, trials, chance_of_error, deadline)
     if client is not None:
-        structure.rare(client, rare, lambda: deadline.over(1.0, _BATCHES_PART))
-    findings, tested = _findings(attack, crowds, structure, chance_of_error)
+        seen.rare(client, rare, lambda: deadline.over(1.0, _BATCHES_PART))
+    findings, tested = _findings(attack, crowds, seen, chance_of_error)
     return AuditResult(
         plan=plan,
         confidence=confidence,
@@ -165,7 +165,7 @@ def audit(
         findings=findings,
         lower_bound_known=attack.lower_bound_known,
         tested=tested,
-        paths=tuple(structure.paths),
+        paths=tuple(seen.paths),
     )
 
 
@@ -191,16 +191,16 @@ def _counted(plan: Plan, client: Randomize) -> Count:
     return counted
 
 
-def _structure(
+def _along_paths(
     plan: Plan,
     attack: Attack,
     client: Randomize | None,
     one_row: Mapping[str, Randomize],
     reports: int,
     deadline: _Deadline,
-) -> Structure:
+) -> Paths:
     """What single users, neighbours, batches, calls and processes show, along all paths."""
-    seen = Structure(plan, attack)
+    seen = Paths(plan, attack)
     if client is None:
         seen.whole_batches(_tallied(plan), reports, lambda: deadline.over(_ONE_ROW_PART, _REPORTS_PART))
         return seen
@@ -212,7 +212,7 @@ def _structure(
 
 
 class _Deadline:
-    """Says when half of the time, or all of it, is over, and passes on how far the audit is."""
+    """Says when a part of the time is over, and passes on how far the audit is."""
 
     def __init__(self, seconds: float, progress: Callable[[float], None] | None) -> None:
         self._start, self._seconds, self._progress = time.monotonic(), seconds, progress
@@ -289,13 +289,13 @@ def _distinguished(
     return math.log(least / most) if least > 0 else -math.inf
 
 
-def _findings(attack: Attack, crowds: Sequence[Crowd], structure: Structure, chance_of_error: float) -> Judged:
+def _findings(attack: Attack, crowds: Sequence[Crowd], seen: Paths, chance_of_error: float) -> Judged:
     """Everything that was counted, beside what the plan says of it."""
     tables = attack.expected([crowd.counts.table for crowd in crowds], [crowd.users for crowd in crowds])
     kinds = [
         ("cells, values and coordinates", [counts._replace(name=f"{counts.name} was reported") for counts in kind])
-        for kind in (*tables, *structure.tables)
+        for kind in (*tables, *seen.tables)
     ]
-    found, tested = judged([*kinds, *structure.sums.counts().items()], chance_of_error)
-    rejected = structure.rejected + sum(crowd.counts.rejected for crowd in crowds)
+    found, tested = judged([*kinds, *seen.sums.counts().items()], chance_of_error)
+    rejected = seen.rejected + sum(crowd.counts.rejected for crowd in crowds)
     return Judged((*found, *([f"{rejected:,} reports name no cell of the plan"] if rejected else [])), tested)

@@ -103,7 +103,7 @@ def main(clock: Clock | None = None) -> NoReturn:
 def _serve(clock: Clock | None) -> None:
     """Run a server that no person reads along with: every line on standard error is one of its log, however it ends."""
     try:
-        from shufflesum.service.logs import log, own_standard_error, place
+        from shufflesum.service.logs import log, own_standard_error, where_of
     except ImportError:
         return  # the command says which extra is missing
     own_standard_error()
@@ -123,7 +123,7 @@ def _serve(clock: Clock | None) -> None:
         log.error("server ends", problem="stopped")
         code = 130
     except BaseException as error:
-        log.error("server ends", problem="internal", error=type(error).__name__, where=place(error))
+        log.error("server ends", problem="internal", error=type(error).__name__, where=where_of(error))
     finally:
         # All that counts is in the store, and an interpreter that is interrupted while it ends can wait for its threads
         # and processes for ever.

@@ -12,9 +12,8 @@ import click
 
 from shufflesum._rounding import downwards, upwards
 from shufflesum.audit import AuditResult, audit
-from shufflesum.cli.options.common import plan_options
+from shufflesum.cli.options.common import plan_of_file, plan_options
 from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
-from shufflesum.errors import ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 
@@ -137,12 +136,7 @@ def _plan(plan_file: Path | None, arguments: dict[str, Any], defaults: dict[str,
     if plan_file is None:
         settings = {**(defaults or _DEFAULTS), **given}
         return make_plan(shape=settings.pop("dimension"), **settings)
-    if given:
-        raise ParameterError(
-            "conflicting-arguments",
-            f"--{next(iter(given)).replace('_', '-')} cannot be given with --plan, which fixes it already",
-        )
-    return Plan.load(plan_file)
+    return plan_of_file(plan_file, given)
 
 
 def _verdict(result: AuditResult) -> str:

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from shufflesum._rounding import upwards
 from shufflesum.budget import Budget
+from shufflesum.cli.options.wanted import wanted_choices, wanted_options
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.terminal import console, warnings_as_notes
-from shufflesum.cli.plan import wanted_choices, wanted_options
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart

@@ -150,7 +150,7 @@ def _print_round(task: Task, found: dict[str, Any], estimate: Released) -> None:
         style="bold",
         markup=False,
     )
-    console.print(_promise(task, found["guarantee"]["holds"]), markup=False)
+    console.print(_promise(task, found["guarantee"]["holds"], estimate.broken), markup=False)
     for warning in estimate.warnings:
         click.echo(f"note: {warning}", err=True)
     level = found["confidence_level"]
@@ -183,9 +183,10 @@ def _chart(task: Task, estimates: Sequence[Released], level: float) -> Any:
     return estimate_chart(newest, title=title, subtitle=f"{newest.users:,} users, {promise}", level=level)
 
 
-def _promise(task: Task, holds: bool) -> str:
+def _promise(task: Task, holds: bool, broken: str | None) -> str:
     if not holds:
-        return "THE GUARANTEE NO LONGER HOLDS: too many reports were rejected; the operator released this anyway"
+        why = broken or "another round of the task broke it"
+        return f"THE GUARANTEE NO LONGER HOLDS: {why}; the operator released this anyway"
     plan = task.plan
     return (
         f"guarantee for one user in all rounds: epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} "

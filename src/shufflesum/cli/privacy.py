@@ -11,12 +11,12 @@ import click
 
 from shufflesum._rounding import downwards, upwards
 from shufflesum._search import GRID
+from shufflesum.cli.options.common import plan_of_file
 from shufflesum.cli.output.terminal import console
 from shufflesum.domain import EveryCoordinate
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import Accounting, Add
 from shufflesum.mechanisms.replace import ReplaceAccounting
-from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee, Setting
 
 __all__ = ["command"]
@@ -85,12 +85,7 @@ def command(epsilon: float | None, delta: float | None, as_json: bool, **given: 
 def _accounting(given: dict[str, Any]) -> Accounting:
     usual = {"rounds": 1, "honest_fraction": 1.0}
     if plan_file := given.pop("plan_file", None):
-        if extra := [name for name, value in given.items() if usual.get(name) != value]:
-            raise ParameterError(
-                "conflicting-arguments",
-                f"--{extra[0].replace('_', '-')} cannot be given with --plan, which fixes it already",
-            )
-        return Plan.load(plan_file).privacy
+        return plan_of_file(plan_file, (name for name, value in given.items() if usual.get(name) != value)).privacy
     guarantee = Guarantee(1.0, 1.0, _needed(given, "users"), given["honest_fraction"], given["rounds"], "none")
     if "trials" in given or "probabilities" in given:
         trials, chances = _needed(given, "trials"), _needed(given, "probabilities")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
 import click
 
+from shufflesum.cli.output.repeat import command_line
 from shufflesum.cli.output.terminal import console, progress_bar
 from shufflesum.errors import ParameterError
 from shufflesum.experiments.data import load, synthetic
@@ -84,7 +84,7 @@ def command(
         repeats=repeats or (_QUICK_REPEATS if quick else 10),
         quick=quick,
         encoding=encoding,
-        command=shlex.join(["shufflesum", *sys.argv[1:]]),
+        command=command_line(),
     )
     try:
         with progress_bar("percent done", 100) as progress:
@@ -101,7 +101,7 @@ def command(
 
 
 def _federated(output: Path, mnist: Path | None, seeds: int, quick: bool) -> None:
-    request = Federated(output, mnist, seeds, quick, shlex.join(["shufflesum", *sys.argv[1:]]))
+    request = Federated(output, mnist, seeds, quick, command_line())
     try:
         with progress_bar("percent done", 100) as progress:
             found = compare(request, progress)

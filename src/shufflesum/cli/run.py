@@ -10,7 +10,7 @@ import click
 
 from shufflesum.cli.options.ball import BallOptions, ball_options
 from shufflesum.cli.options.budget import begin_in_budget, budget_option
-from shufflesum.cli.options.common import note_assumed_columns, plan_options
+from shufflesum.cli.options.common import note_assumed_columns, plan_of_file, plan_options
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.labels import (
     Chosen,
@@ -95,7 +95,7 @@ def command(
     ball.check(given, [*_columns_of(chosen), *labelled.given])
     inputs = (file, plan_file, candidates, rounds_file, budget_file, ball.center)
     with results.staged(*inputs) as write, warnings_as_notes():
-        planned = None if plan_file is None else _planned(plan_file, given, labelled.given + ball.given)
+        planned = None if plan_file is None else plan_of_file(plan_file, [*given, *labelled.given + ball.given])
         domain = (chosen and labelled.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
         table = reading.open(file, domain, column)
@@ -154,16 +154,6 @@ def _plan_for(
     domain = labelled.domain(chosen[0], column, numbers)
     check_shape(file, table.shape, domain)
     return make_plan(users=table.rows, shape=domain, one_process=True, **given)
-
-
-def _planned(plan_file: Path, given: dict[str, Any], others: list[str]) -> Plan:
-    """The plan of a file, and nothing beside it that it fixes."""
-    for extra in [f"--{name.replace('_', '-')}" for name in given] + others:
-        raise ParameterError(
-            "conflicting-arguments",
-            f"{extra} cannot be given with --plan, which fixes it already; leave one of them out",
-        )
-    return Plan.load(plan_file)
 
 
 def _check_table(file: Place, table: Table, plan: Plan) -> None:

@@ -11,13 +11,14 @@ import click
 from rich.markup import escape
 
 from shufflesum._clock import SYSTEM_CLOCK
+from shufflesum.cli.options.common import plan_of_file
 from shufflesum.cli.options.gathered import gathered
 from shufflesum.cli.options.labels import candidates_option, read_words
 from shufflesum.cli.options.table import TableOptions, named_columns, text_options
+from shufflesum.cli.options.wanted import wanted_options, wanted_plan
 from shufflesum.cli.output.printed import guarantee_of
 from shufflesum.cli.output.repeat import command_line
 from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
-from shufflesum.cli.plan import wanted_options, wanted_plan
 from shufflesum.domain import Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.pages import require_pages, simulation_page
@@ -136,12 +137,8 @@ def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
         return wanted_plan({}, **arguments)
     grouped = [*arguments["labelled"].given, *arguments["ball"].given]
     plain = {name: value for name, value in arguments.items() if name not in ("labelled", "ball")}
-    single = [f"--{name.replace('_', '-')}" for name, value in plain.items() if value not in (None, False)]
-    for option in single + grouped:
-        raise ParameterError(
-            "conflicting-arguments", f"{option} cannot be given with --plan, which fixes it already; leave one out"
-        )
-    return Plan.load(plan_file)
+    single = [name for name, value in plain.items() if value not in (None, False)]
+    return plan_of_file(plan_file, single + grouped)
 
 
 def _fill_in(data: Path, arguments: dict[str, Any], reading: TableOptions) -> Table | None:

@@ -14,7 +14,7 @@ from shufflesum.domain._arrays import real_array
 from shufflesum.domain.ball import Ball, UpdateRows
 from shufflesum.domain.bounds import Bounds, BoundsLike
 from shufflesum.domain.box import Box, Missing
-from shufflesum.domain.categories import OTHER, Categories
+from shufflesum.domain.categories import Categories
 from shufflesum.domain.choices import Choices, ListRows
 from shufflesum.domain.frames import FrameRows
 from shufflesum.domain.groups import Grouped, GroupRows, Groups
@@ -33,7 +33,6 @@ from shufflesum.domain.structure import (
 from shufflesum.errors import ParameterError, PlanError
 
 __all__ = [
-    "OTHER",
     "Ball",
     "Bounds",
     "BoundsLike",
@@ -52,7 +51,6 @@ __all__ = [
     "Missing",
     "Neighbours",
     "OneCell",
-    "Prepared",
     "Rows",
     "SomeCells",
     "Span",
@@ -71,9 +69,6 @@ Domain: TypeAlias = Ball | Box | Categories | Choices | Groups | Hashed
 
 Rows: TypeAlias = NDArray[Any] | FrameRows | Words | ListRows | GroupRows | UpdateRows
 """What `domain.rows` gives: one row for each user, with a length and slices of rows."""
-
-Prepared: TypeAlias = NDArray[Any] | Grouped | list[bytes]
-"""What `domain.prepare` gives and a mechanism encodes."""
 
 
 def as_box(domain: Domain) -> Box:

@@ -69,19 +69,6 @@ class Groups:
         object.__setattr__(self, "box", shape if isinstance(shape, Box) else Box.of(shape, bounds, columns))
         object.__setattr__(self, "column", checked_column(column))
 
-    @classmethod
-    def of(
-        cls,
-        labels: int | Iterable[Label] | Labels,
-        shape: int | Sequence[int] | Structure | Box,
-        bounds: BoundsLike,
-        columns: Sequence[str] | None = None,
-        *,
-        column: str | None = None,
-    ) -> Groups:
-        """Build from what a caller of `plan` gives."""
-        return cls(labels, shape, bounds, columns, column=column)
-
     def with_bounds(self, bounds: BoundsLike) -> Groups:
         """The same groups of arrays of the same shape, within these bounds."""
         return Groups(self.labels, self.box.structure, bounds, self.box.columns, column=self.column)

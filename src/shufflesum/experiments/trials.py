@@ -162,11 +162,6 @@ class Prediction:
         """How much the mean error of one run varies: 2 v^2 for the square of each nearly normal error."""
         return math.sqrt(2 * float(np.sum(self.coordinates**2)))
 
-    @property
-    def degrees_of_freedom(self) -> float:
-        """Of the chi-square law that has the same mean and variance as the error of one run."""
-        return float(np.sum(self.coordinates)) ** 2 / float(np.sum(self.coordinates**2))
-
 
 def predict(moments: Moments, trial: Trial) -> Prediction:
     """(mean Var + S^2) E[1/c] - S^2/users for each coordinate, with the data's own Var and S^2."""

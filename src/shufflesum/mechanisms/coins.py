@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.mechanisms.linear import quantile
 from shufflesum.privacy.engine.laws import binomial_window, slack
 
 __all__ = ["Coins", "binomial_ends", "held_ends", "rare_beyond", "unlikely"]
@@ -78,7 +78,7 @@ def rare_beyond(
     `law` has the mean, variance and third cumulant of a count at each frequency: the sum of so many independent coins,
     nearly normal up to its skewness where its variance allows, and else bounded as any such sum is (Chernoff).
     """
-    z = -NormalDist().inv_cdf(max(tail, 1e-300))
+    z = quantile(tail)
     inside, outside = np.clip(means, 0.0, 1.0), np.full(len(counts), 0.0 if sign < 0 else 1.0)
     for _ in range(_STEPS):
         middle = (inside + outside) / 2

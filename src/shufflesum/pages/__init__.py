@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shufflesum._rounding import between, number
 from shufflesum.pages.pictures import estimate_svg
 from shufflesum.pages.plan import plan_words, question, statement_html
 from shufflesum.pages.render import asset, markdown, page, picture, render, require_pages, stylesheet
@@ -14,11 +13,9 @@ __all__ = [
     "Column",
     "Table",
     "asset",
-    "between",
     "estimate_svg",
     "estimate_table",
     "markdown",
-    "number",
     "page",
     "picture",
     "plan_words",

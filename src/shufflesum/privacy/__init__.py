@@ -1,6 +1,7 @@
 """Privacy accounting: numbers in, numbers out; no user data, no plan.
 
-`guarantees` says what is guaranteed, `replace` holds the bounds of a mechanism, `engine` what they are computed with.
+`guarantees` says what is guaranteed; `replace`, `add`, `slots` and `ball` hold the bounds of one mechanism each,
+`engine` what they are computed with; `curator` is what all are compared with.
 """
 
 from __future__ import annotations

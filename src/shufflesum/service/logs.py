@@ -14,7 +14,7 @@ from typing import TextIO
 
 import structlog
 
-__all__ = ["configure_logging", "log", "own_standard_error", "place"]
+__all__ = ["configure_logging", "log", "own_standard_error", "where_of"]
 
 log = structlog.get_logger("shufflesum")
 
@@ -86,11 +86,11 @@ class _Reduced(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        known = {} if error is None else {"error": type(error).__name__, "where": place(error)}
+        known = {} if error is None else {"error": type(error).__name__, "where": where_of(error)}
         log.log(record.levelno, "library message", logger=record.name, line=record.lineno, **known)
 
 
-def place(error: BaseException) -> str:
+def where_of(error: BaseException) -> str:
     """File and line of an error; its message may quote what a client sent."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"

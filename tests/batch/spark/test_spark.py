@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task, write_folder
+from tests.batch.spark.refusals import REFUSED
 from tests.batch.spark_frames import (
     DIMENSION,
     NEEDS_JAVA,
@@ -24,7 +25,6 @@ from tests.batch.spark_frames import (
     uniformity,
     users_frame,
 )
-from tests.batch.spark_refusals import REFUSED
 from tests.chances import FALSE_ALARM
 from tests.refusals import refusal
 from tests.turning import FALSE_ALARM_OF_BALLS, TURNING, turned_rows

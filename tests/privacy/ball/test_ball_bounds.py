@@ -13,7 +13,7 @@ from tests.oracles.ball import delta_between, flips_delta, hill_climb, worst_del
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.ball import Ball
+from shufflesum.privacy.ball import Certificate
 
 EPSILONS = [0.0, 0.3, 0.7, 1.0, 1.5, 2.5, 4.0]
 ROUNDED = 1e-12  # of the oracles' sums
@@ -58,8 +58,8 @@ def enumerated(tiny: Tiny) -> tuple[float, ...]:
     )
 
 
-def ball_of(tiny: Tiny) -> Ball:
-    return Ball(tiny.users, tiny.dimension, tiny.amplitude, tiny.tau)
+def ball_of(tiny: Tiny) -> Certificate:
+    return Certificate(tiny.users, tiny.dimension, tiny.amplitude, tiny.tau)
 
 
 def exceeded(upper: Callable[[float], float], truth: Sequence[float]) -> list[float]:
@@ -90,10 +90,10 @@ def test_in_one_coordinate_the_lower_bound_is_below_the_enumeration(tiny: Tiny) 
 def test_bounds_that_are_wrong_on_purpose_are_caught_by_the_enumeration() -> None:
     """Each forgets something that matters, in a setting where enough of it does."""
     tiny = Tiny(2, 3, 1.2, 0.4, 4)
-    fewer_coordinates = Ball(2, 1, 0.4, 1.2)
-    more_users = Ball(6, 3, 0.4, 1.2)
-    less_amplitude = Ball(2, 3, 0.25, 1.2)
-    larger_tau = Ball(2, 3, 0.4, 2.4)
+    fewer_coordinates = Certificate(2, 1, 0.4, 1.2)
+    more_users = Certificate(6, 3, 0.4, 1.2)
+    less_amplitude = Certificate(2, 3, 0.25, 1.2)
+    larger_tau = Certificate(2, 3, 0.4, 2.4)
     for wrong in (fewer_coordinates, more_users, less_amplitude, larger_tau):
         assert exceeded(wrong.delta_upper, enumerated(tiny))
 
@@ -140,53 +140,57 @@ def test_random_search_finds_no_neighbours_above_the_certified_delta(
     setting: tuple[int, int, float, float, float],
 ) -> None:
     users, dimension, tau, amplitude, epsilon = setting
-    ball = Ball(users, dimension, amplitude, tau)
+    ball = Certificate(users, dimension, amplitude, tau)
     found = climbed(setting, 3, 150)
     assert found <= ball.delta_upper(epsilon) + ROUNDED
     # it does find what there is to find, and would catch a certificate for less than what is shown
     assert found >= 0.6 * ball.delta_lower(epsilon)
-    assert found > Ball(3 * users, dimension, amplitude, tau).delta_upper(epsilon)
+    assert found > Certificate(3 * users, dimension, amplitude, tau).delta_upper(epsilon)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", CLIMBS)
 def test_long_random_search_finds_nothing_above_either(setting: tuple[int, int, float, float, float]) -> None:
     users, dimension, tau, amplitude, epsilon = setting
-    assert climbed(setting, 60, 600) <= Ball(users, dimension, amplitude, tau).delta_upper(epsilon) + ROUNDED
+    assert climbed(setting, 60, 600) <= Certificate(users, dimension, amplitude, tau).delta_upper(epsilon) + ROUNDED
 
 
 def test_bits_and_rounds_are_further_coordinates() -> None:
     amplitude, users = 0.4, 5
     others = np.array([[1.0, 1.0]] * (users - 1))
     ones = np.array([1.0, 1.0])
-    for twice in (Ball(users, 1, amplitude, 1.0, bits=2), Ball(users, 1, amplitude, 1.0, rounds=2)):
+    for twice in (Certificate(users, 1, amplitude, 1.0, bits=2), Certificate(users, 1, amplitude, 1.0, rounds=2)):
         for epsilon in EPSILONS:
             shown = delta_between(others, ones, -ones, amplitude, epsilon)
             assert shown <= twice.delta_upper(epsilon) + ROUNDED
-    once = Ball(users, 1, amplitude, 1.0)
+    once = Certificate(users, 1, amplitude, 1.0)
     assert exceeded(once.delta_upper, [delta_between(others, ones, -ones, amplitude, e) for e in EPSILONS])
-    assert Ball(1000, 64, 0.2, 2.0, bits=4).epsilon_upper(1e-6) == Ball(1000, 256, 0.2, 2.0).epsilon_upper(1e-6)
-    assert Ball(1000, 64, 0.2, 2.0, rounds=4).epsilon_upper(1e-6) == Ball(1000, 256, 0.2, 2.0).epsilon_upper(1e-6)
+    assert Certificate(1000, 64, 0.2, 2.0, bits=4).epsilon_upper(1e-6) == Certificate(
+        1000, 256, 0.2, 2.0
+    ).epsilon_upper(1e-6)
+    assert Certificate(1000, 64, 0.2, 2.0, rounds=4).epsilon_upper(1e-6) == Certificate(
+        1000, 256, 0.2, 2.0
+    ).epsilon_upper(1e-6)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     "ball",
     [
-        Ball(1000, 1024, 0.3, 3.0),
-        Ball(1000, 8192, 0.1, 2.6),
-        Ball(10_000, 16_384, 0.35, 3.2),
-        Ball(10_000, 1024, 0.05, 3.2, rounds=100),
-        Ball(100_000, 4096, 0.6, 3.8, bits=2),
+        Certificate(1000, 1024, 0.3, 3.0),
+        Certificate(1000, 8192, 0.1, 2.6),
+        Certificate(10_000, 16_384, 0.35, 3.2),
+        Certificate(10_000, 1024, 0.05, 3.2, rounds=100),
+        Certificate(100_000, 4096, 0.6, 3.8, bits=2),
     ],
 )
-def test_explicit_neighbours_come_near_the_certificate(ball: Ball) -> None:
+def test_explicit_neighbours_come_near_the_certificate(ball: Certificate) -> None:
     """And so a certificate for a fifth more users than there are would be refuted."""
     upper, lower = ball.epsilon_upper(1e-6), ball.epsilon_lower(1e-6)
     assert lower <= upper <= 1.06 * lower
     assert ball.delta_upper(upper) <= 1e-6
     assert ball.delta_lower(lower) >= 1e-6 * (1 - 1e-6)
-    sabotaged = Ball(
+    sabotaged = Certificate(
         ball.honest_users * 6 // 5, ball.coordinates, ball.amplitude, ball.tau, rounds=ball.rounds, bits=ball.bits
     )
     assert sabotaged.epsilon_upper(1e-6) < lower
@@ -194,12 +198,12 @@ def test_explicit_neighbours_come_near_the_certificate(ball: Ball) -> None:
 
 @pytest.mark.long
 def test_more_of_what_hides_never_costs_privacy() -> None:
-    base = Ball(500, 256, 0.3, 2.5)
+    base = Certificate(500, 256, 0.3, 2.5)
     better = [
-        Ball(700, 256, 0.3, 2.5),
-        Ball(500, 200, 0.3, 2.5),
-        Ball(500, 256, 0.25, 2.5),
-        Ball(500, 256, 0.3, 3.0),
+        Certificate(700, 256, 0.3, 2.5),
+        Certificate(500, 200, 0.3, 2.5),
+        Certificate(500, 256, 0.25, 2.5),
+        Certificate(500, 256, 0.3, 3.0),
     ]
     for ball in better:
         assert ball.epsilon_upper(1e-6) < base.epsilon_upper(1e-6)
@@ -208,18 +212,18 @@ def test_more_of_what_hides_never_costs_privacy() -> None:
 
 def test_moments_take_over_where_no_gaussian_pair_is_near() -> None:
     """Few users with hardly noisy bits: tails are not Gaussian, and the second certificate is the smaller one."""
-    few = Ball(1000, 16, 0.97, 2.0)
+    few = Certificate(1000, 16, 0.97, 2.0)
     charge = 1e-9
     assert few.epsilon_lower(1e-6) < few.epsilon_upper(1e-6) < 5.0
     assert few.mu(charge) > 1.5  # of which N(mu, 1) against N(0, 1) shows 1e-6 at epsilon 8 and more
-    many = Ball(10_000, 10_000, 0.35, 3.2)
+    many = Certificate(10_000, 10_000, 0.35, 3.2)
     assert many.mu(charge) == pytest.approx(2 * 0.35 * 100 / 3.2 / math.sqrt(10_000 * (1 - 0.35**2)), rel=0.03)
 
 
 def test_nothing_is_certified_for_bits_that_give_themselves_away() -> None:
-    assert Ball(100, 6400, 0.999, 2.0).epsilon_upper(1e-6) == math.inf
-    assert Ball(100, 6400, 0.999, 2.0).delta_upper(1.0) == 1.0
-    assert Ball(100, 6400, 0.999, 2.0).delta_lower(1.0) > 0.9
+    assert Certificate(100, 6400, 0.999, 2.0).epsilon_upper(1e-6) == math.inf
+    assert Certificate(100, 6400, 0.999, 2.0).delta_upper(1.0) == 1.0
+    assert Certificate(100, 6400, 0.999, 2.0).delta_lower(1.0) > 0.9
 
 
 def test_what_is_no_such_protocol_is_refused() -> None:
@@ -235,10 +239,10 @@ def test_what_is_no_such_protocol_is_refused() -> None:
         (10, 10**7, 0.5, 2.0, 10**6),
     ):
         with refusal("out-of-range", error=ParameterError):
-            Ball(*arguments)
+            Certificate(*arguments)
     with refusal("wrong-type", "honest_users", error=ParameterError):
-        Ball(10.5, 8, 0.5, 2.0)  # type: ignore[arg-type]
-    ball = Ball(10, 8, 0.5, 2.0)
+        Certificate(10.5, 8, 0.5, 2.0)  # type: ignore[arg-type]
+    ball = Certificate(10, 8, 0.5, 2.0)
     with refusal("out-of-range", error=PrivacyError):
         ball.delta_upper(-1.0)
     with refusal("not-certified", error=PrivacyError):

@@ -13,7 +13,7 @@ from tests.oracles.added import weights_of
 from tests.oracles.ball import call, ones_law, shown
 from tests.uncompiled import uncompiled
 
-from shufflesum.privacy.ball import Ball, concrete, others, renyi
+from shufflesum.privacy.ball import Certificate, concrete, others, renyi
 from shufflesum.privacy.ball.domination import strength
 from shufflesum.privacy.ball.gaussian import profile_upper, side_lower
 
@@ -149,7 +149,7 @@ def test_the_gaussian_side_of_the_condition_is_rounded_down(m: float, amplitude:
 @pytest.mark.parametrize("charge", [1e-9, 0.01, 0.5])
 @pytest.mark.parametrize(("coordinates", "rounds", "bits"), [(1, 1, 1), (64, 3, 2)])
 def test_delta0_of_every_count_is_charged(coordinates: int, rounds: int, bits: int, charge: float) -> None:
-    ball = Ball(500, coordinates, 0.25, 2.0, rounds, bits)
+    ball = Certificate(500, coordinates, 0.25, 2.0, rounds, bits)
     delta0 = Fraction(ball._delta0(charge))
     exact = (1 + delta0) ** (coordinates * rounds * bits) - 1
     assert exact <= Fraction(ball._charged(charge)) <= exact * (1 + Fraction(1, 2))
@@ -162,7 +162,7 @@ def test_delta0_of_every_count_is_charged(coordinates: int, rounds: int, bits: i
 
 
 def test_squares_of_moments_are_rounded_up() -> None:
-    ball = Ball(100, 8, 0.3, 1.7)
+    ball = Certificate(100, 8, 0.3, 1.7)
     exact = 4 * Fraction(0.3) ** 2 / Fraction(1.7) ** 2
     assert exact < Fraction(ball._moments[2]) < exact * (1 + Fraction(1, 2**48))
 

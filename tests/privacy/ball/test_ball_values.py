@@ -12,7 +12,7 @@ from tests.refusals import refusal
 
 from shufflesum.errors import PrivacyError
 from shufflesum.privacy.ball import (
-    Ball,
+    Certificate,
     best_bits,
     best_tau,
     clipping_bias,
@@ -57,7 +57,7 @@ def test_the_amplitude_of_each_setting_and_what_it_costs(
     )
     assert found == pytest.approx(amplitude, rel=0.01)
     assert (found * 2**53).is_integer()
-    ball = Ball(users, size, found, tau, rounds)
+    ball = Certificate(users, size, found, tau, rounds)
     assert ball.delta_upper(epsilon) <= DELTA
     assert 0.999 * epsilon < ball.epsilon_upper(DELTA) <= epsilon * (1 + 1e-9)
     cost = error_ratio(
@@ -75,7 +75,7 @@ def test_the_amplitude_of_each_setting_and_what_it_costs(
     assert 0.99 * kappa <= ball.mu(1e-9) / mu_of_the_deviation(ball) <= 1.01 * kappa
 
 
-def mu_of_the_deviation(ball: Ball) -> float:
+def mu_of_the_deviation(ball: Certificate) -> float:
     """mu at kappa = 1: sd 2 a sqrt(D T)/tau, sd^2 = E z^2 with the others half and half."""
     half = (ball.honest_users - 1) // 2
     terms, z, *_ = law(half, ball.honest_users - 1 - half, ball.amplitude)
@@ -84,7 +84,7 @@ def mu_of_the_deviation(ball: Ball) -> float:
 
 
 def test_a_small_setting_is_certified_near_what_neighbours_show() -> None:
-    ball = Ball(1000, 1024, 0.3, 3.0)
+    ball = Certificate(1000, 1024, 0.3, 3.0)
     assert ball.epsilon_upper(DELTA) == pytest.approx(0.927, rel=0.01)
     assert 0.883 <= ball.epsilon_lower(DELTA) <= ball.epsilon_upper(DELTA)
 
@@ -157,14 +157,14 @@ def test_amplitudes_out_of_reach_are_refused_and_those_for_few_users_use_moments
     with refusal("privacy-out-of-reach", error=PrivacyError):
         largest_amplitude(honest_users=1, coordinates=10**12, tau=1.0, epsilon=1e-9, delta=1e-12)
     few = largest_amplitude(honest_users=10, coordinates=4, tau=1.0, epsilon=4.3, delta=DELTA)
-    ball = Ball(10, 4, few, 1.0)
+    ball = Certificate(10, 4, few, 1.0)
     assert ball.delta_upper(4.3) <= DELTA
     assert ball._gaussian_delta(4.3, 1e-9) > DELTA
 
 
 def test_dp_accounting_reads_the_same_from_the_export() -> None:
     pytest.importorskip("dp_accounting")
-    for ball in (Ball(1000, 1024, 0.3, 3.0), Ball(10, 4, 0.5, 1.0), Ball(100, 6400, 0.999, 2.0)):
+    for ball in (Certificate(1000, 1024, 0.3, 3.0), Certificate(10, 4, 0.5, 1.0), Certificate(100, 6400, 0.999, 2.0)):
         exported = ball.to_dp_accounting(value_discretization_interval=1e-3)
         for epsilon in (0.2, 0.6, 0.95):
             delta = float(exported.get_delta_for_epsilon(epsilon))
@@ -176,9 +176,9 @@ def test_dp_accounting_reads_the_same_from_the_export() -> None:
 @pytest.mark.long
 def test_rounds_compose_in_dp_accounting_as_they_do_here() -> None:
     pytest.importorskip("dp_accounting")
-    single = Ball(1000, 1024, 0.15, 3.0).to_dp_accounting(value_discretization_interval=1e-4)
+    single = Certificate(1000, 1024, 0.15, 3.0).to_dp_accounting(value_discretization_interval=1e-4)
     theirs = single.self_compose(4)
-    ours = Ball(1000, 1024, 0.15, 3.0, rounds=4)
+    ours = Certificate(1000, 1024, 0.15, 3.0, rounds=4)
     for epsilon in (0.3, 0.6, 0.9):
         # a round's own profile is a little below one Gaussian pair's, so that theirs may be the smaller one
         composed = float(theirs.get_delta_for_epsilon(epsilon))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.pages.test_pieces import HOSTILE, Elements
+from tests.pages.elements import HOSTILE, Elements
 from tests.service.analyzer.collected import collected
 from tests.service.analyzer.remote import TASK, Remote, plan_of, running
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +10,8 @@ import click
 
 from shufflesum.cli.options.bounds import bounds_option
 from shufflesum.domain import Box, Domain, Groups
+from shufflesum.errors import ParameterError
+from shufflesum.plans import Plan
 from shufflesum.tables import TEXT, Place, place, suffix_of
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "columns_option",
     "note_assumed_columns",
     "note_missing_header",
+    "plan_of_file",
     "plan_options",
     "task_option",
 ]
@@ -48,7 +51,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def plan_options(function: _F) -> _F:
-    """The parameters of a plan that both `run` and `plan` take; those not given are None."""
+    """The parameters of a plan, for every command that may make one; those not given are None."""
     for option in reversed(
         (
             bounds_option,
@@ -84,6 +87,17 @@ def plan_options(function: _F) -> _F:
     ):
         function = option(function)
     return function
+
+
+def plan_of_file(plan_file: Path, beside: Iterable[str]) -> Plan:
+    """The plan of a file; options that it fixes already, by their names or their arguments' names, are refused."""
+    for name in beside:
+        option = name if name.startswith("--") else f"--{name.replace('_', '-')}"
+        raise ParameterError(
+            "conflicting-arguments",
+            f"{option} cannot be given with --plan, which fixes it already; leave one of them out",
+        )
+    return Plan.load(plan_file)
 
 
 def columns_option(help_text: str) -> Callable[[_F], _F]:

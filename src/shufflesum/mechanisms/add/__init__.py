@@ -1,7 +1,8 @@
 """The mechanism `add`: the truth in binary digits, and noise as further reports.
 
-`mechanism` holds the parameters and answers everything; `encode` draws reports, `tally` all of them in one process,
-`decode` reads a table, `accounting` asks the accountant, `attack` is for audits, `moves` for the planner.
+`mechanism` holds the parameters and answers everything; `layout` says which cell is what, `encode` draws reports,
+`tally` all of them in one process, `decode` and `decode_groups` read a table, `accounting` asks the accountant,
+`attack` is for audits, `moves` for the planner.
 """
 
 from __future__ import annotations

@@ -7,14 +7,13 @@ coordinate, in [0, 1], is sum_j 2^j (Y_j - users q_j p_j) / (k users); the law o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shufflesum._checks import check_choice
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms.linear import Combined, reach
+from shufflesum.mechanisms.linear import Combined, quantile, reach
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class AddMeans:
     def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
         """Quantiles of a sum that is nearly normal, corrected for the noise's third and fourth cumulants."""
         deviation = np.sqrt(self.variance(target))
-        z = -NormalDist().inv_cdf(max(tail, 1e-300))
+        z = quantile(tail)
         skewness, excess = self._noise(3) / deviation**3, np.maximum(self._noise(4), 0) / deviation**4
         # Cornish and Fisher's expansion. Noise that is skewed to the right puts the truth farther to the left.
         even = (z**2 - 1) * skewness / 6

@@ -57,10 +57,6 @@ class AddMoves:
             if error.rounding < _FINE * error.noise:
                 return
 
-    def neighbours(self, mechanism: Add) -> Iterator[Add]:
-        """None: all are starts."""
-        return iter(())
-
     def certified(self, digits: int) -> Add:
         """So many digits, at the smallest noise that is certified for the guarantee, and the cap that it needs."""
         if digits not in self._certified:

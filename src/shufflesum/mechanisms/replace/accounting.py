@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shufflesum.domain import EveryCoordinate, Neighbours, OneCell
-from shufflesum.errors import ParameterError, PlanError
+from shufflesum.errors import ParameterError
+from shufflesum.mechanisms.claims import accountant_of
 from shufflesum.privacy import Guarantee, Interval, local_epsilon
 from shufflesum.privacy.engine.losses import GridLosses
 from shufflesum.privacy.replace import Setting
@@ -60,11 +61,7 @@ class ReplaceAccounting:
 
     def check_claim(self, guarantee: Guarantee) -> None:
         """Refuse a guarantee that the accountant, certified or published, does not confirm."""
-        if guarantee.accountant == "none":
-            raise PlanError(
-                "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); it is for tests only"
-            )
-        self.setting.check_claim(guarantee.accountant, self.noise_probability, guarantee.epsilon, guarantee.delta)
+        self.setting.check_claim(accountant_of(guarantee), self.noise_probability, guarantee.epsilon, guarantee.delta)
 
     def losses(self, interval: float) -> GridLosses:
         """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""

@@ -7,13 +7,12 @@ values divided by k. The debiased mean is (m1 - gamma/2) / (1 - gamma).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 
 from shufflesum._checks import check_choice
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms.linear import Combined
+from shufflesum.mechanisms.linear import Combined, quantile
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 
 __all__ = ["ReplaceMeans"]
@@ -167,11 +166,11 @@ def _around(value: float, moved: float, variance: float, half: float) -> Combine
 
 def _student_quantile(tail: float, freedom: Floats) -> Floats:
     """The upper-tail quantile of Student's t, by its expansion around the normal one (Fisher and Cornish)."""
-    z = -NormalDist().inv_cdf(max(tail, 1e-300))
+    z = quantile(tail)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    quantile: Floats = z + terms[0] / freedom + terms[1] / freedom**2 + terms[2] / freedom**3
-    return quantile
+    found: Floats = z + terms[0] / freedom + terms[1] / freedom**2 + terms[2] / freedom**3
+    return found

@@ -11,7 +11,7 @@ from shufflesum.domain import InBall, Neighbours
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms.claims import check_certified
 from shufflesum.privacy import Guarantee, Interval, local_epsilon
-from shufflesum.privacy.ball import Ball
+from shufflesum.privacy.ball import Certificate
 from shufflesum.privacy.engine.losses import GridLosses
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = ["BallAccounting"]
 class BallAccounting:
     """All that the guarantee depends on; None where bits carry no noise: nothing is certified then."""
 
-    ball: Ball | None
+    ball: Certificate | None
     local_epsilon: float
     """What is left for a user if the shuffler colludes with the analyzer, over all reports and rounds."""
 
@@ -43,7 +43,7 @@ class BallAccounting:
         )
         if mechanism.amplitude == 1.0:
             return BallAccounting(None, local)
-        ball = Ball(
+        ball = Certificate(
             honest_users=guarantee.honest_users,
             coordinates=neighbours.coordinates,
             amplitude=mechanism.amplitude,

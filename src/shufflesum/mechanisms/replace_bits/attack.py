@@ -24,7 +24,7 @@ from shufflesum.mechanisms.replace_bits.coin import AMPLITUDE_BITS, chances_of
 from shufflesum.mechanisms.replace_bits.encode import Rotation
 from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.ball import Ball as Certificate
+from shufflesum.privacy.ball import Certificate
 from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
-from shufflesum.mechanisms.linear import Combined
+from shufflesum.mechanisms.linear import Combined, quantile
 from shufflesum.mechanisms.mechanism import Floats, Table, Target
 from shufflesum.mechanisms.replace_bits.error import bias_square
 from shufflesum.mechanisms.replace_bits.rotate import hadamard
@@ -77,7 +76,7 @@ class BallMeans:
         A sum of D n r independent signs of equal weight is within half a step of a normal law.
         """
         half_step = self.tau / (self.amplitude * math.sqrt(len(self.table)) * self.users * self.bits)
-        return -NormalDist().inv_cdf(max(tail, 1e-300)) * self.deviation(target) + half_step
+        return quantile(tail) * self.deviation(target) + half_step
 
     def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
         """The rotation makes errors alike in all directions: that of a sum is in proportion to its weights' norm."""

@@ -7,7 +7,7 @@ far a mean is off). Proofs: docs/privacy-ball.md.
 
 from __future__ import annotations
 
-from shufflesum.privacy.ball.certificate import MOST_COPIES, MOST_USERS, Ball, largest_amplitude
+from shufflesum.privacy.ball.certificate import MOST_COPIES, MOST_USERS, Certificate, largest_amplitude
 from shufflesum.privacy.ball.error import (
     best_bits,
     best_tau,
@@ -20,7 +20,7 @@ from shufflesum.privacy.ball.error import (
 __all__ = [
     "MOST_COPIES",
     "MOST_USERS",
-    "Ball",
+    "Certificate",
     "best_bits",
     "best_tau",
     "clipping_bias",

@@ -28,13 +28,13 @@ from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_dis
 from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import GridLosses, dominating
 from shufflesum.privacy.engine.renyi import Charge, Filter, gaussian_charge
+from shufflesum.privacy.guarantees import MOST_USERS
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = ["MOST_COPIES", "MOST_USERS", "Ball", "largest_amplitude"]
+__all__ = ["MOST_COPIES", "MOST_USERS", "Certificate", "largest_amplitude"]
 
-MOST_USERS = 10**10
 MOST_COPIES = 10**12  # coordinates x bits x rounds
 _CHARGED = 2  # decades below delta: what delta0 may cost of it
 _LEAST_CHARGE = 1e-18
@@ -46,7 +46,7 @@ _ULP = 2.0**-52
 
 
 @dataclass(frozen=True, slots=True)
-class Ball:
+class Certificate:
     """So many honest users, coordinates (after padding), bits of each and rounds, at an amplitude and a tau."""
 
     honest_users: int
@@ -180,8 +180,8 @@ def largest_amplitude(
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     charge = _charge_of(delta)
 
-    def ball(ease: float) -> Ball:
-        return Ball(honest_users, coordinates, _amplitude(ease), tau, rounds, bits)
+    def ball(ease: float) -> Certificate:
+        return Certificate(honest_users, coordinates, _amplitude(ease), tau, rounds, bits)
 
     def search(falling: Callable[[float], float]) -> float:
         # to first order mu^2 = 4 D r T a^2/(tau^2 n (1 - a^2)); ease = (1 - a)/a

@@ -1,8 +1,9 @@
 """The bounds of the mechanism `replace`: t of d coordinates are reported, each replaced by noise at random.
 
 `setting` is the front. Behind it: `blanket` (one report; its sums are `pairs` and `one_value`), `composed` (many; its
-lower bounds are `concrete`), `binary` (two values, one coordinate), `uniform` (the paper's sampling), `calibration`
-(how little noise is enough), `local` (without the shuffler), `published` (the formulas of the paper).
+lower bounds are `concrete`), `pooled` (a lower bound for any way of choosing coordinates), `binary` (two values, one
+coordinate), `uniform` (the paper's sampling), `calibration` (how little noise is enough), `local` (without the
+shuffler), `published` (the formulas of the paper).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import numpy as np
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._search import GRID, bracket
+from shufflesum.cells import MOST_CELLS
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.engine.composition import (
     MOST_COMPOSITIONS,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_CELLS", "MOST_HITS", "Slots", "check_single_delta"]
 
-MOST_CELLS = 2**32 - 2
 MOST_HITS = 1e12  # noise reports in two cells: their law is then listed over tens of millions of counts
 _MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers
 _LEAST_DELTA = 1e-15  # of a single round

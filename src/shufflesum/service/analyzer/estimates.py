@@ -19,13 +19,13 @@ from shufflesum.service.http.rounds import round_to_json
 from shufflesum.service.stores.tables import CountedBatch, TableStore
 from shufflesum.wire import Task
 
-__all__ = ["LEVEL", "Estimates", "Rounds"]
+__all__ = ["LEVEL", "CountedRounds", "Estimates"]
 
 LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class CountedRounds:
     """The batches counted so far, each with its estimate, and whether the guarantee holds in all of them."""
 
     batches: tuple[CountedBatch, ...]
@@ -49,11 +49,11 @@ class Estimates:
         self._without_guarantee = without_guarantee
         self._computing = Lock()
         self._batches: list[str] | None = None
-        self._rounds = Rounds((), ())
+        self._rounds = CountedRounds((), ())
         self._document: dict[str, Any] | None = None
         self._written: dict[tuple[int | None, bool], bytes] = {}
 
-    def rounds(self) -> Rounds:
+    def rounds(self) -> CountedRounds:
         """All rounds counted so far; a `Refusal` says why there are none to show."""
         with self._computing:
             return self._current()
@@ -73,7 +73,7 @@ class Estimates:
                 self._written[only, table] = bytes(JSONResponse(self._document | {"rounds": asked}).body)
             return self._written[only, table]
 
-    def _current(self) -> Rounds:
+    def _current(self) -> CountedRounds:
         batches = self._store.batch_ids()
         if self._batches != batches:
             self._batches = None
@@ -81,7 +81,7 @@ class Estimates:
             self._batches = batches
         return self._rounds
 
-    def _compute(self) -> Rounds:
+    def _compute(self) -> CountedRounds:
         counted = tuple(self._store.counted())
         if not counted:
             raise Refusal(
@@ -95,7 +95,7 @@ class Estimates:
                     f"no report of round {batch.round_number} could be opened: its users sealed them to another key, "
                     "for another task or another round; see which task file they were given",
                 )
-        return Rounds(counted, tuple(self._released(batch) for batch in counted))
+        return CountedRounds(counted, tuple(self._released(batch) for batch in counted))
 
     def _released(self, batch: CountedBatch) -> Estimate:
         counts = Counts(self._task.plan, batch.round_number)
@@ -110,7 +110,7 @@ class Estimates:
                 f"round {batch.round_number}: {error}",
             ) from error
 
-    def _to_json(self, rounds: Rounds) -> dict[str, Any]:
+    def _to_json(self, rounds: CountedRounds) -> dict[str, Any]:
         pairs = zip(rounds.batches, rounds.estimates, strict=True)
         return {"task": self._task.id, "rounds": [self._round(*pair, rounds.guarantee_holds) for pair in pairs]}
 

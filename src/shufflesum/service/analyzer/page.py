@@ -6,7 +6,6 @@ small script of our own asks for it again and puts in what has changed.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from shufflesum.pages import (
     table_html,
 )
 from shufflesum.plots import require_plots, svg_to_png
-from shufflesum.service.analyzer.estimates import LEVEL, Estimates, Rounds
+from shufflesum.service.analyzer.estimates import LEVEL, CountedRounds, Estimates
 from shufflesum.service.analyzer.progress import Progress
 from shufflesum.service.http.problems import Refusal
 from shufflesum.service.stores.tables import CountedBatch
@@ -181,7 +180,7 @@ class AnalystPage:
         """None for a plan without a guarantee, which has nothing to state."""
         return None if self._task.plan.accountant == "none" else statement_html(self._task.plan)
 
-    def _guarantee(self, rounds: Rounds | None, refused: Refusal | None) -> dict[str, object]:
+    def _guarantee(self, rounds: CountedRounds | None, refused: Refusal | None) -> dict[str, object]:
         plan = self._task.plan
         if plan.accountant == "none":
             return {"kind": "bad", "title": "There is no guarantee", "words": "This plan promises nothing to anybody."}
@@ -237,18 +236,18 @@ def _can_draw() -> bool:
     return True
 
 
-def _chosen(rounds: Rounds, newest: int | None, at_once: int) -> list[tuple[CountedBatch, Estimate]]:
+def _chosen(rounds: CountedRounds, newest: int | None, at_once: int) -> list[tuple[CountedBatch, Estimate]]:
     """The newest rounds first, from the one that was asked for."""
     pairs = list(zip(rounds.batches, rounds.estimates, strict=True))[::-1]
     return [pair for pair in pairs if newest is None or pair[0].round_number <= newest][:at_once]
 
 
-def _older(rounds: Rounds | None, shown: list[tuple[CountedBatch, Estimate]]) -> int | None:
+def _older(rounds: CountedRounds | None, shown: list[tuple[CountedBatch, Estimate]]) -> int | None:
     numbers = [batch.round_number for batch in rounds.batches] if rounds and shown else []
     return max((number for number in numbers if number < shown[-1][0].round_number), default=None)
 
 
-def _newer(rounds: Rounds | None, shown: list[tuple[CountedBatch, Estimate]], at_once: int) -> int | None:
+def _newer(rounds: CountedRounds | None, shown: list[tuple[CountedBatch, Estimate]], at_once: int) -> int | None:
     numbers = [batch.round_number for batch in rounds.batches] if rounds and shown else []
     later = [number for number in numbers if number > shown[0][0].round_number]
     return later[:at_once][-1] if later else None
@@ -284,9 +283,3 @@ def _left(time: timedelta) -> str:
     if number >= 48 and unit == "hour":
         number, unit = number // 24, "day"
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
-
-
-def etag_of(content: str | bytes) -> str:
-    """What tells two versions of an answer apart."""
-    data = content.encode() if isinstance(content, str) else content
-    return f'"{hashlib.sha256(data).hexdigest()[:32]}"'

@@ -46,7 +46,7 @@ def is_loopback(host: str) -> bool:
 
 
 def trust(ca_file: str | Path | None) -> ssl.SSLContext:
-    """TLS that believes the certificate ca_file in a PEM file, or the system's where none is given."""
+    """TLS that believes the certificate authorities in a PEM file, or the system's where none is given."""
     try:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except (OSError, ssl.SSLError) as error:

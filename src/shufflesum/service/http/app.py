@@ -28,7 +28,7 @@ from shufflesum.service.http.limits import AddressLimits, Limits
 from shufflesum.service.http.openapi import Json, to_bytes
 from shufflesum.service.http.origins import Origins
 from shufflesum.service.http.problems import MEDIA_TYPE, PROBLEMS, Refusal
-from shufflesum.service.logs import log, place
+from shufflesum.service.logs import log, where_of
 
 __all__ = ["create_app", "header", "problem_response", "read_body"]
 
@@ -78,7 +78,7 @@ def create_app(
         return answer("bad-request", "the connection ended before the request did")
 
     async def fail(_: Request, error: Exception) -> Response:
-        log.error("request failed", error=type(error).__name__, where=place(error))
+        log.error("request failed", error=type(error).__name__, where=where_of(error))
         return answer("internal", "the server's log says where")
 
     async def healthz(_: Request) -> Response:

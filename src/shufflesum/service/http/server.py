@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from shufflesum.errors import ParameterError
 from shufflesum.service.http.addresses import is_loopback, load_key_pair, trust
 from shufflesum.service.http.connections import BoundedProtocol
-from shufflesum.service.logs import log, place
+from shufflesum.service.logs import log, where_of
 
 __all__ = ["ServerOptions", "background", "run_server"]
 
@@ -130,7 +130,7 @@ def _listen(options: ServerOptions) -> socket.socket:
 def _stop_after(task: asyncio.Future[None]) -> None:
     """A server that does only half of its work must not go on as if nothing had happened."""
     if not task.cancelled():
-        known = {} if (error := task.exception()) is None else {"error": type(error).__name__, "where": place(error)}
+        known = {} if (error := task.exception()) is None else {"error": type(error).__name__, "where": where_of(error)}
         log.error("work ended, so the server stops", **known)
         signal.raise_signal(signal.SIGTERM)
 

@@ -15,7 +15,7 @@ from shufflesum.mechanisms import Attack, ExpectedCounts
 from shufflesum.plans import Plan
 from shufflesum.reports import Counts, Reports
 
-__all__ = ["LIGHT", "MANY_ROWS", "ONE_ROW", "Randomize", "Structure"]
+__all__ = ["LIGHT", "MANY_ROWS", "ONE_ROW", "Paths", "Randomize"]
 
 Randomize = Callable[[Any], Reports]
 """Rows to reports, `plan.reports` for each, users one after another."""
@@ -30,7 +30,7 @@ _BATCHES = 16  # of each crowd, where only whole batches can be looked at
 _Cells = NDArray[np.uint32]
 
 
-class Structure:
+class Paths:
     """What was seen of single users and batches, path by path."""
 
     def __init__(self, plan: Plan, attack: Attack) -> None:
