@@ -21,7 +21,7 @@ from shufflesum._documents import OtherFormatError, agree, decode_once
 from shufflesum._html import box
 from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
-from shufflesum.domain import Box, Domain, Groups, domain_from_json
+from shufflesum.domain import Box, Domain, Groups, domain_from_json, numbers_of
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import Accounting, ExpectedError, Mechanism, mechanism_from_json, mechanism_to_json
 from shufflesum.privacy import Accountant, Guarantee
@@ -81,7 +81,7 @@ class Plan:
             if self.one_process
             else f"{self.reports:,} reports, {self.bytes_per_user['raw']:,} bytes in all"
         )
-        numbers = self.domain.box if isinstance(self.domain, Groups) else self.domain
+        numbers = numbers_of(self.domain)
         within = ""
         if isinstance(numbers, Box):
             ends = (

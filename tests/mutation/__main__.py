@@ -42,7 +42,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "privacy/guarantees.py": ("privacy/test_guarantees.py", "test_plans.py"),
     "protocol": ("protocol", "test_release_gate.py", "test_aggregation.py"),
     "release.py": ("test_release_gate.py", "protocol"),
-    "estimate": ("estimate", "mechanisms/replace/test_decode.py"),
+    "estimate": ("estimate", "mechanisms/replace/test_decode.py", "test_suggested_bounds.py", "test_moments.py"),
 }
 """What is mutated, and which tests must notice; those that notice most come first."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
-from shufflesum.privacy import Setting, honest_users
+from shufflesum.privacy import Guarantee, Setting, honest_users
 
 fractions = st.floats(0, 1, exclude_min=True) | st.integers(1, 1000).map(lambda part: part / 1000)
 
@@ -43,3 +44,11 @@ def test_numbers_of_numpy_count_as_their_own_value() -> None:
 def test_what_is_no_fraction_is_refused(fraction: float, problem: str) -> None:
     with refusal(problem, f"honest_fraction is {fraction!r}", error=ParameterError):
         honest_users(10, fraction)
+
+
+def test_a_guarantee_in_words_names_the_conditions_it_rests_on() -> None:
+    plain = Guarantee(1.0, 1e-6, 1000)
+    assert plain.in_words == "epsilon 1.0, delta 1e-6"
+    assert replace(plain, accountant="none").in_words == "none"
+    assert replace(plain, rounds=3).in_words == "epsilon 1.0, delta 1e-6 over 3 rounds"
+    assert replace(plain, honest_fraction=0.5).in_words == "epsilon 1.0, delta 1e-6 if 500 users are honest"

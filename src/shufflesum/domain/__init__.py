@@ -60,6 +60,7 @@ __all__ = [
     "UpdateRows",
     "as_box",
     "domain_from_json",
+    "numbers_of",
     "real_array",
     "structure_from_json",
     "structure_of",
@@ -69,6 +70,11 @@ Domain: TypeAlias = Ball | Box | Categories | Choices | Groups | Hashed
 
 Rows: TypeAlias = NDArray[Any] | FrameRows | Words | ListRows | GroupRows | UpdateRows
 """What `domain.rows` gives: one row for each user, with a length and slices of rows."""
+
+
+def numbers_of(domain: Domain) -> Domain:
+    """Where a user's numbers are: the box of groups, else the domain itself."""
+    return domain.box if isinstance(domain, Groups) else domain
 
 
 def as_box(domain: Domain) -> Box:

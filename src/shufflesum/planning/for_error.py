@@ -11,7 +11,7 @@ import numpy as np
 
 from shufflesum._checks import check_number
 from shufflesum._search import bracket
-from shufflesum.domain import Box, Domain, Groups
+from shufflesum.domain import Box, Domain, numbers_of
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
     BoxIsBetterWarning,
@@ -112,7 +112,7 @@ def _check_error(name: str, error: float) -> None:
 
 def _squared_and_summed(acceptable: float | Mapping[str, float], domain: Domain) -> float:
     """The largest target at which no error is above the acceptable one; all are the same part of their widths."""
-    box = domain.box if isinstance(domain, Groups) else domain
+    box = numbers_of(domain)
     if isinstance(acceptable, Mapping):
         columns = box.columns if isinstance(box, Box) else None
         if columns is None or set(acceptable) != set(columns):

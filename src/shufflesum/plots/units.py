@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Box, Groups
+from shufflesum.domain import Box, numbers_of
 from shufflesum.estimate import Estimate
 from shufflesum.plots._altair import alt
 
@@ -25,7 +25,7 @@ def units_of(estimate: object) -> list[list[int]] | None:
     if not isinstance(estimate, Estimate):
         return None
     domain = estimate.plan.domain
-    box = domain.box if isinstance(domain, Groups) else domain
+    box = numbers_of(domain)
     if not isinstance(box, Box) or box.structure.mixes or len(box.shape) != 1:
         return None
     lower = np.broadcast_to(box.lower, box.shape)

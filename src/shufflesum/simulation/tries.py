@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_size
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.domain import Ball, Box, Domain, Groups, Hashed, Missing
+from shufflesum.domain import Ball, Box, Domain, Groups, Hashed, Missing, numbers_of
 from shufflesum.domain.frames import FrameRows
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, HashedEstimate, Released, WordCounts
@@ -228,7 +228,7 @@ def _figures(estimate: Released, level: float) -> tuple[_Floats, _Floats, _Float
 def _worst(plan: Plan, users: int) -> float | None:
     """Root mean square error of an entry, as the plan expects it; of a Span it is that of coefficients."""
     domain = plan.domain
-    box = domain.box if isinstance(domain, Groups) else domain
+    box = numbers_of(domain)
     if isinstance(box, Box) and box.structure.mixes:
         return None
     if isinstance(domain, Box | Groups) and _widths(domain) is not None:
@@ -239,7 +239,7 @@ def _worst(plan: Plan, users: int) -> float | None:
 
 def _widths(domain: Domain) -> _Floats | None:
     """The widths of the bounds of a user's entries, where they are not all the same."""
-    box = domain.box if isinstance(domain, Groups) else domain
+    box = numbers_of(domain)
     if not isinstance(box, Box) or box.bounds.uniform or box.dimension != math.prod(box.shape):
         return None
     return box.width

@@ -148,6 +148,14 @@ def test_the_cap_costs_as_much_in_either_world(overflow: float) -> None:
     assert _charge(1.0, 0.0) == 0.0
 
 
+def test_a_bound_with_the_charge_is_a_chance_and_never_rises() -> None:
+    capped = Cells((Group(30, 0.25, 2),), overflow=0.4)
+    found = [capped.delta_upper(epsilon) for epsilon in (0.0, 0.5, 1.0, 50.0, 900.0)]
+    assert found[0] == 1.0
+    assert found == sorted(found, reverse=True)
+    assert capped.delta_lower(900.0) == 0.0  # where exponentials end
+
+
 def test_a_pair_with_the_charge_lies_above_the_charged_profile_where_that_falls() -> None:
     free = Cells((Group(30, 0.25, 2),)).upper().losses
     charged = _with_charge(free, 1e-3)

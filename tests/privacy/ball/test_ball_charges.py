@@ -191,3 +191,7 @@ def test_neighbours_keep_within_the_norm(coordinates: int, tau: float) -> None:
         assert 1 <= spread <= coordinates
         assert 0 < y <= 1
         assert spread * Fraction(y) ** 2 <= coordinates / Fraction(tau) ** 2 or spread == 1
+
+
+def test_the_bound_of_a_gaussian_pair_is_a_chance() -> None:
+    assert profile_upper(80.0, np.array([0.0, 1.0])).tolist() == [1.0, 1.0]

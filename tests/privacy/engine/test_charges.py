@@ -17,7 +17,7 @@ from shufflesum.privacy.engine import composition, convolution, laws, mixture
 from shufflesum.privacy.engine.composition import Factor, compose_profiles
 from shufflesum.privacy.engine.export import to_privacy_loss_distribution
 from shufflesum.privacy.engine.laws import binomial_window, excess_table, log_concave_window, slack
-from shufflesum.privacy.engine.losses import GridLosses, dominated, dominating
+from shufflesum.privacy.engine.losses import GridLosses, dominated, dominating, grid_of_bins
 from shufflesum.privacy.engine.mixture import Mixture, evaluate_lower, evaluate_upper
 
 EPSILONS = [0.0, 0.1, 0.4, 1.0, 2.0]
@@ -92,6 +92,12 @@ def test_a_short_table_of_excesses_lies_on_the_side_it_is_for(
         np.testing.assert_allclose(above, excess_table(size, True), rtol=1e-14)
 
 
+def test_bins_that_one_world_never_reaches_are_left_out_of_a_lower_bound() -> None:
+    found = grid_of_bins(np.array([0.0, 0.2, 0.5, 0.3]), np.array([0.4, 0.5, 0.1, 0.0]), 0.1, 0.0)
+    for epsilon in (0.0, 0.5, 1.0):
+        assert found.profile_below(epsilon) <= 0.5 - 0.1 * math.exp(epsilon) + 1e-12
+
+
 # Mixtures
 
 
@@ -132,6 +138,30 @@ def test_what_is_beyond_a_table_and_outside_a_mixture_is_added_above_and_dropped
         if epsilon <= 0.05:
             assert most - 1e-3 <= tight * exact
             assert least >= exact / tight
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_where_one_outcome_is_left_rounding_moves_the_sum_and_its_threshold_against_us(
+    monkeypatch: pytest.MonkeyPatch, upper: bool
+) -> None:
+    """weight 2^-s (s - (w - 1) shift)+, with roundings of 1/32 of 2^-7: of the first term alone, and of both."""
+    uncompiled(monkeypatch, mixture, ROUNDING=2.0**-12)
+    epsilon = mixture._LARGE_EPSILON + 1.0
+    moved = (1 if upper else -1) * 2.0**-7
+    for shift in (0.0, 2.0 * math.exp(-epsilon)):
+        laid = Mixture(
+            factor=0.5,
+            sizes=np.array([4]),
+            drifts=np.array([4]),
+            first_nodes=np.arange(2),
+            shifts=np.array([shift]),
+            weights=np.array([0.25]),
+            outside=0.0,
+            steps=4,
+        )
+        found = mixture._evaluate(laid, np.array([epsilon]), upper)[0]
+        expected = 0.5 * 0.25 * 2.0**-4 * (4 * (1 + moved) - math.expm1(epsilon) * shift * (1 - moved))
+        assert found == pytest.approx([expected], rel=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [20.5, 30.0])

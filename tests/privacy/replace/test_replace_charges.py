@@ -70,6 +70,27 @@ def test_a_cut_pair_among_equal_users_is_still_below(
             assert least >= max(both) * (1 - 1e-9)
 
 
+@pytest.mark.parametrize(("summed", "users", "cells", "gamma"), [("hits", 4000, 2, 0.05), ("both", 300, 3, 0.2)])
+def test_rounding_moves_thresholds_so_that_a_lower_bound_shrinks(
+    monkeypatch: pytest.MonkeyPatch, summed: str, users: int, cells: int, gamma: float
+) -> None:
+    found = {}
+    for allowance in (0.0, 1e-2):
+        uncompiled(monkeypatch, one_value, _OUTSIDE=1e-2, _ALLOWANCE=allowance)
+        down, up, _ = getattr(one_value, f"_sum_over_{summed}")(users, cells, gamma, np.exp([0.0, 0.05, 0.1]))
+        found[allowance] = np.array([down, up])
+    assert (found[0.0] > 0).all()
+    assert (found[1e-2] < found[0.0]).all()
+
+
+def test_means_above_and_below_every_place_of_a_window() -> None:
+    law = np.array([0.1, 0.2, 0.4, 0.25])
+    places = np.arange(5)
+    falling, rising = one_value._means(7, law)
+    assert falling == pytest.approx([float(np.dot(law, np.maximum(j - places[:4], 0))) for j in places])
+    assert rising == pytest.approx([float(np.dot(law, np.maximum(places[:4] - j, 0))) for j in places])
+
+
 def test_beyond_all_exponentials_the_lower_bound_is_nothing() -> None:
     assert one_value.one_value_lower(5, 2, 2.0**-40, np.array([599.0, 601.0]))[1] == 0.0
 

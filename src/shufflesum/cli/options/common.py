@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from shufflesum.cli.options.bounds import bounds_option
-from shufflesum.domain import Box, Domain, Groups
+from shufflesum.domain import Box, Domain, numbers_of
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.tables import TEXT, Place, place, suffix_of
@@ -115,7 +115,7 @@ def note_missing_header(names: tuple[str, ...] | None, file: Place, header: bool
 
 def note_assumed_columns(names: tuple[str, ...] | None, file: Place, domain: Domain) -> None:
     """Say that columns without names are taken for those that the plan names."""
-    box = domain.box if isinstance(domain, Groups) else domain
+    box = numbers_of(domain)
     if names is None and isinstance(box, Box) and box.columns is not None:
         click.echo(
             f"note: {file} does not name its columns; they are taken for the plan's, in this order: "

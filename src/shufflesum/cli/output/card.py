@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from shufflesum._rounding import upwards
 from shufflesum.cli.output.printed import fallback
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, numbers_of
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Replace
 from shufflesum.mechanisms.add_slots.error import ASSUMED_LAW
@@ -140,7 +140,7 @@ def _error(plan: Plan) -> list[str]:
 
 def _alike(domain: Domain) -> bool:
     """Whether all numbers have the same bounds; else they may have different units, and one error says nothing."""
-    box = domain.box if isinstance(domain, Groups) else domain
+    box = numbers_of(domain)
     return not isinstance(box, Box) or box.bounds.uniform
 
 
@@ -148,7 +148,7 @@ def _each_number(plan: Plan, what: str) -> list[str]:
     """The error of each number: one for all, or by name."""
     if _alike(plan.domain):
         return [f"{math.sqrt(plan.expected_error.total / plan.dimension):.3g} {what}"]
-    box = plan.domain.box if isinstance(plan.domain, Groups) else plan.domain
+    box = numbers_of(plan.domain)
     assert isinstance(box, Box)
     part = math.sqrt(plan.error_in_widths.total / plan.dimension)
     each = of_each(box, [f"{part * width:.3g}" for width in box.width.tolist()])

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from shufflesum._rounding import upwards
-from shufflesum.domain import Ball, Box, Groups
+from shufflesum.domain import Ball, Box, numbers_of
 from shufflesum.errors import MissingExtraError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate
 from shufflesum.pages import (
@@ -265,7 +265,7 @@ def _title(estimate: Estimate) -> str:
 def _matrices(estimate: Estimate) -> bool:
     """Whether they are drawn as colours, which stay as they are in the dark."""
     domain = estimate.plan.domain
-    box = domain.box if isinstance(domain, Groups) else domain
+    box = numbers_of(domain)
     return isinstance(box, Box | Ball) and len(box.shape) == 2
 
 
