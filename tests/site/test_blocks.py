@@ -145,7 +145,12 @@ def test_commands_run_as_they_stand(page: str, tmp_path: Path) -> None:
 
 
 def shown_commands() -> list[tuple[str, str]]:
+    """Those in blocks, and those within sentences that have an option; none that is not yet typed to its end."""
     lines = [(block.page.name, line) for block in ALL for line in block.code.replace("\\\n", " ").splitlines()]
+    for page in dict.fromkeys(block.page for block in ALL):
+        lines += [
+            (page.name, line) for line in re.findall(r"`(shufflesum [a-z]+ [^`\n<]*--[^`\n<]*)`", page.read_text())
+        ]
     return [
         (page, line.removeprefix("$ ").strip(" &")) for page, line in lines if re.match(r"(\$ )?shufflesum [a-z]", line)
     ]
