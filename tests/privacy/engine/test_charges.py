@@ -13,7 +13,7 @@ import pytest
 from tests.oracles.added import binomial
 from tests.uncompiled import uncompiled
 
-from shufflesum.privacy.engine import composition, convolution, laws, mixture
+from shufflesum.privacy.engine import composition, convolution, laws, losses, mixture
 from shufflesum.privacy.engine.composition import Factor, compose_profiles
 from shufflesum.privacy.engine.export import to_privacy_loss_distribution
 from shufflesum.privacy.engine.laws import binomial_window, excess_table, log_concave_window, slack
@@ -90,6 +90,18 @@ def test_a_short_table_of_excesses_lies_on_the_side_it_is_for(
         assert float(most - least) <= (0.6 if reach < 0.5 else 0.2) * math.sqrt(size)
     if reach == 7.0:
         np.testing.assert_allclose(above, excess_table(size, True), rtol=1e-14)
+
+
+@pytest.mark.parametrize("error", [0.0, 0.002])
+@pytest.mark.parametrize("lowest", [-2, -5])  # reaches farther above, and farther below
+def test_a_profile_is_read_where_roundings_of_losses_and_sums_cannot_help_us(
+    monkeypatch: pytest.MonkeyPatch, lowest: int, error: float
+) -> None:
+    monkeypatch.setattr(losses, "ULP", 0.001)
+    pair = GridLosses(0.25, lowest, np.array([0.1, 0.2, 0.3, 0.15, 0.05]), 0.01, error)
+    moved, relative = 4 * 0.001 * (0.3 + 0.25 * max(abs(lowest), abs(lowest + 5)) + 1), error + 0.001 * (5 + 16)
+    assert pair.profile_above(0.3) == pytest.approx(pair.profile(0.3 - moved) * (1 + relative), rel=1e-12)
+    assert pair.profile_below(0.3) == pytest.approx(pair.profile(0.3 + moved + 2.1 * error) * (1 - relative), rel=1e-12)
 
 
 def test_bins_that_one_world_never_reaches_are_left_out_of_a_lower_bound() -> None:
