@@ -13,7 +13,7 @@ from tests.refusals import refusal
 
 from shufflesum.domain import Hashed
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.estimate import HashedEstimate
+from shufflesum.estimate import HashedEstimate, hashed
 from shufflesum.estimate.residual import ResidualLaw
 
 Floats = Any
@@ -238,3 +238,23 @@ def test_a_million_words_of_a_million_users_within_ten_counts() -> None:
     assert ((low <= made.counts) & (made.counts <= high)).mean() > 0.95
     low, high = found.count_interval(0.95, simultaneous=True)
     assert ((low <= made.counts) & (made.counts <= high)).all()
+
+
+def test_no_more_words_are_subtracted_than_cells_can_tell_apart() -> None:
+    """Five words, alone in their cells, and two that may be fitted: the first two."""
+    table = np.zeros((8, 10))
+    buckets = np.tile(np.arange(5, dtype=np.uint32)[:, None], (1, 8))
+    table[:, :5] = 100.0
+    residual, own = table.copy(), np.zeros(5)
+    hashed._subtract(residual, table, buckets, own, float(table.sum()), 1.0, 3.0, 2)
+    assert (own > 0).tolist() == [True, True, False, False, False]
+
+
+def test_what_fitted_words_took_in_of_all_else_is_undone() -> None:
+    """1/(1 - 2/9) for two words of a table of three functions and four buckets; the noise is the least it can be."""
+    residual = np.array([[4.0, 0.0, 2.0, 2.0], [1.0, 5.0, 1.0, 1.0], [0.0, 3.0, 3.0, 2.0]])
+    spread = float(residual.var(axis=1).sum()) - 8 / 4
+    for noise in (0.0, 100.0):
+        state = hashed._Subtraction(residual, residual, noise, None, np.array([5.0, 0.0, 3.0]))  # type: ignore[arg-type]
+        fitted = 9 / 7
+        assert state._rest == pytest.approx((4 / 3) ** 2 * fitted * max(fitted * spread, noise))

@@ -16,6 +16,7 @@ from tests.uncompiled import uncompiled
 from shufflesum.privacy.ball import Certificate, concrete, others, renyi
 from shufflesum.privacy.ball.domination import strength
 from shufflesum.privacy.ball.gaussian import profile_upper, side_lower
+from shufflesum.privacy.engine.renyi import Charge, Filter
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -195,3 +196,15 @@ def test_neighbours_keep_within_the_norm(coordinates: int, tau: float) -> None:
 
 def test_the_bound_of_a_gaussian_pair_is_a_chance() -> None:
     assert profile_upper(80.0, np.array([0.0, 1.0])).tolist() == [1.0, 1.0]
+
+
+def test_in_a_budget_a_ball_costs_what_its_gaussian_pair_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """a (a - 1) mu^2/2 for moments of order a, and apart from it the charge of the pair's proof."""
+    within = Filter(2.0, 1e-5, 8.0)
+    certified = Certificate(100_000, 8, 0.3, 2.0)
+    found = certified.charge(1e-6, within)
+    assert 0 < found.apart <= 1e-6
+    mu = certified.mu(found.apart)
+    assert found.moment == pytest.approx(28 * mu**2, rel=0.01)
+    monkeypatch.setattr(Certificate, "mu", lambda *_: math.inf)  # as where no proof was found
+    assert certified.charge(1e-6, within) == Charge(math.inf, 1.0)
