@@ -208,3 +208,11 @@ def test_in_a_budget_a_ball_costs_what_its_gaussian_pair_does(monkeypatch: pytes
     assert found.moment == pytest.approx(28 * mu**2, rel=0.01)
     monkeypatch.setattr(Certificate, "mu", lambda *_: math.inf)  # as where no proof was found
     assert certified.charge(1e-6, within) == Charge(math.inf, 1.0)
+
+
+@pytest.mark.parametrize("copies", [1, 4096])
+def test_what_all_coordinates_are_charged_together_is_rounded_up(copies: int) -> None:
+    certified = Certificate(1000, copies, 0.3, 2.0)
+    for charge in (1e-3, 1e-8):
+        exact = mpmath.expm1(mpmath.mpf(copies) * mpmath.mpf(certified._delta0(charge)))
+        assert exact * (1 + 5e-13) <= certified._charged(charge) <= exact * (1 + 2e-12)
