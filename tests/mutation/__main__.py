@@ -49,8 +49,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 IN_PROCESS = "not slow and not servers and not cluster and not processes"
 STAGES = (f"{IN_PROCESS} and not long", f"{IN_PROCESS} and long")
 PROCESSOR_SECONDS = 400  # who takes longer runs in circles, which counts as noticed
-_NOTICED = (1, 2, -9, -24)  # a test failed, a module could not be imported, or time was up
-_PASSED = (0, 5)  # or there was no test
+_PASSED = (0, 5)  # or there was no test; any other end is the mutant's doing, once all has passed without
 
 
 def pass_all(tests: tuple[str, ...], **environment: str) -> bool:
@@ -70,8 +69,8 @@ def _pass(tests: tuple[str, ...], stage: str, environment: dict[str, str]) -> bo
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS)),
     )
-    if done.returncode not in (*_PASSED, *_NOTICED):
-        raise SystemExit(f"pytest could not run:\n{done.stdout.decode()[-2000:]}{done.stderr.decode()[-2000:]}")
+    if done.returncode not in _PASSED and not environment:
+        print(f"{done.stdout.decode()[-2000:]}{done.stderr.decode()[-2000:]}")
     return done.returncode in _PASSED
 
 
