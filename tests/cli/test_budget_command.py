@@ -53,7 +53,7 @@ def test_a_run_is_entered_and_the_one_that_does_not_fit_is_refused(command: Comm
     assert len(budget.entries) == 1
 
 
-@pytest.mark.parametrize("arguments", [("bounds",), ("variance", "--bounds", "0", "2")])
+@pytest.mark.parametrize("arguments", [("bounds", "--share", "0.9"), ("variance", "--bounds", "0", "2")])
 def test_bounds_and_variances_are_entered_too(command: Command, budget: ss.Budget, arguments: tuple[str, ...]) -> None:
     done = command(arguments[0], "answers.csv", *arguments[1:], *PRIVACY, *BUDGET)
     assert done.code == 0
