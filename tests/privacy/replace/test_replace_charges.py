@@ -93,12 +93,11 @@ def test_means_above_and_below_every_place_of_a_window() -> None:
 
 @pytest.mark.parametrize("error", [0.0, 0.01])
 def test_errors_of_both_sums_go_against_us(error: float) -> None:
-    """beta z - (w - 1) Z, where the true z may be larger, and the true Z smaller, by the part `error`."""
+    """beta z - (w - 1) Z, where the true z may be larger by eight parts `error`, and the true Z smaller by one."""
     z, total, growth, gamma = 0.3, 0.2, 0.5, 0.25
     _, beta = binary._factors(np.array(growth), gamma)
     found = binary._directed(np.array(z), np.array(total), np.array(growth), error, gamma)
-    assert float(found) >= beta * z * (1 + error) - growth * total * (1 - error)
-    assert float(found) <= beta * z * (1 + 8 * error) - growth * total * (1 - error) + 1e-12
+    assert float(found) == pytest.approx(beta * z * (1 + 8 * error) - growth * total * (1 - error), rel=1e-12)
 
 
 def test_beyond_all_exponentials_the_lower_bound_is_nothing() -> None:
