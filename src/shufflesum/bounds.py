@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._rounding import downwards, percent, upwards
-from shufflesum.aggregation import aggregate_batches
+from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
 from shufflesum.compositions import compose
@@ -167,12 +167,15 @@ def suggest_bounds(
     plans = plan_bounds(
         users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices
     )
-    if budget is not None:
-        budget.begin(plans.first)
     size = max(1, _BATCH_VALUES // max(1, math.prod(plans.shape)))
     part: Callable[[int, int], Any] = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
-    batches = (plans.rows(part(start, start + size), start) for start in range(0, len(rows), size))
-    estimate = aggregate_batches(batches, plans.first, workers=workers, source=source)
+    estimate = aggregate_rows(
+        lambda: (plans.rows(part(start, start + size), start) for start in range(0, len(rows), size)),
+        plans.first,
+        begin=round_of(budget, plans.first),
+        workers=workers,
+        source=source,
+    )
     return plans.found(estimate, cover=cover, level=level)
 
 

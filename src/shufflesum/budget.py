@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +22,8 @@ from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._locked import locked
 from shufflesum._machine import replace_file
-from shufflesum._rounding import downwards
+from shufflesum._rounding import downwards, upwards
+from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
 from shufflesum.planning import PlanChoices, Shape
@@ -165,9 +167,10 @@ class Budget:
         is how many it counts itself: one for a folder of reports, all of the plan's for a shuffler's store.
         """
         check_size("rounds", rounds, 1, plan.rounds)
-        named = () if run is None else (run,)
+        named, again = () if run is None else (run,), False
 
         def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
+            nonlocal again
             places = self._places(content, plan, collection)
             for place in places:
                 if run in content.entries[place].runs:
@@ -177,9 +180,23 @@ class Budget:
                 if entry.begun + rounds <= entry.rounds:
                     begun, runs = entry.begun + rounds, (*entry.runs, *named)
                     return _with(content, place, collection=collection, begun=begun, runs=runs)
+            again = bool(places)
             return self._entered(content, plan, collection, rounds, named, cost)
 
-        return self._change(plan, change)
+        entry = self._change(plan, change)
+        if again and rounds < plan.rounds:  # who takes all at once means to
+            warnings.warn(
+                f"{self._name}: no round was left of the {plan.rounds} of plan {plan.id[:12]}, so it was entered again, "
+                f"for {self.price(entry)} % of the budget; plan for more rounds if there are to be more",
+                EnteredAgainWarning,
+                stacklevel=2,
+            )
+        return entry
+
+    def price(self, entry: Entry) -> str:
+        """What an entry costs, all its rounds together, in per cent of the budget: for people, and never too little."""
+        part = _filter(self._now()).part_of([entry.charge])
+        return upwards(100 * part) if part else "0"
 
     def enter(self, plan: Plan, collection: str) -> Entry:
         """Enter a plan for a collection, such as a task, before any of its rounds; once, however often it is asked.

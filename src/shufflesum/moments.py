@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from shufflesum.aggregation import aggregate_batches
+from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
 from shufflesum.domain import Box, Missing
@@ -55,9 +55,7 @@ class Squares:
         """Users' values, (m, *shape), as the domain takes them; what is out of bounds is refused, or clipped."""
         self.box.check_missing(missing)
         found = self.box.prepare(values, first_row, clip=clip, missing=missing)
-        lower, upper = self.box.limits(found.dtype)
-        if not ((found >= lower) & (found <= upper)).all():
-            self.box.refuse(found, first_row)
+        self.box.check_within(found, first_row)
         scaled = np.clip((found.astype(np.float64) - self._middle) / self._half, -1.0, 1.0)
         return np.concatenate([scaled, scaled**2], axis=1)
 
@@ -175,16 +173,16 @@ def moments(
     choices |= {"bounds": (domain.lower, domain.upper), "columns": domain.columns}
     choices.setdefault("one_process", True)
     plan = make_plan(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
-    if budget is not None:
-        budget.begin(plan)
     size = max(1, _BATCH_VALUES // domain.dimension)
     part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
-    batches = (
-        squares.rows(part(start, start + size), start, clip=clip, missing=missing)
-        for start in range(0, len(rows), size)
-    )
+
+    def batches() -> Iterator[Floats]:
+        for start in range(0, len(rows), size):
+            yield squares.rows(part(start, start + size), start, clip=clip, missing=missing)
+
     with quiet_squares():
-        return Moments(squares, aggregate_batches(batches, plan, workers=workers, source=source))
+        begin = round_of(budget, plan)
+        return Moments(squares, aggregate_rows(batches, plan, begin=begin, workers=workers, source=source))
 
 
 @contextmanager

@@ -66,6 +66,93 @@ def test_a_run_that_finds_nothing_to_run_spends_nothing(command: Command, budget
     assert budget.entries == ()
 
 
+WEEKLY = ("run", "answers.csv", "--plan", "weekly.json", "--categories", "answer")
+COUNTED = ("--rounds-file", "rounds.json")
+
+
+@pytest.fixture
+def weekly(budget: ss.Budget) -> ss.Plan:
+    """A plan of two rounds, of which the budget holds two; and a file that is not for it, in its last line."""
+    made = ss.plan(users=USERS, shape=ss.Categories(3), epsilon=0.3, delta=1e-5, rounds=2)
+    Path("weekly.json").write_text(made.to_json())
+    np.savetxt("unfit.csv", [*(np.arange(USERS) % 3), 3], fmt="%d", header="answer", comments="")
+    return made
+
+
+def test_a_round_that_no_file_has_left_costs_nothing(command: Command, budget: ss.Budget, weekly: ss.Plan) -> None:
+    for number in (1, 2):
+        assert f"round {number} of 2" in command(*WEEKLY, *COUNTED, *BUDGET).out
+    before = Path("budget.json").read_bytes()
+    assert not lacking(command(*WEEKLY, *COUNTED, *BUDGET).err, "[rounds-spent]")
+    assert Path("budget.json").read_bytes() == before
+
+
+def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, weekly: ss.Plan) -> None:
+    command("budget", "create", "little.json", "--epsilon", "0.1", "--delta", "4e-4")
+    assert not lacking(command(*WEEKLY, *COUNTED, "--budget", "little.json").err, "[budget-spent]")
+    assert ss.RoundsUsed("rounds.json", weekly).used == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("run", "unfit.csv", *WEEKLY[2:], *COUNTED), "unknown-label"),
+        ((*WEEKLY, "--clip", *COUNTED), "impossible-combination"),
+        ((*WEEKLY, "--missing", "midpoint"), "impossible-combination"),
+        ((*WEEKLY, "--rounds-file", "plan.json"), "other-format"),
+        ((*WEEKLY, "-o", "nowhere/counts.csv"), "unwritable"),
+        ((*WEEKLY, "--quantiles", "0.5"), "conflicting-arguments"),
+        ((*WEEKLY[:2], *PRIVACY, "--labels", "3", *COUNTED), "missing-argument"),
+        (("variance", "unfit.csv", "--bounds", "0", "2", *PRIVACY), "out-of-bounds"),
+        (("bounds", "unfit.csv", "--bins", "0,1,2", "--share", "1", *PRIVACY), "out-of-bounds"),
+        (("randomize", "unfit.csv", *WEEKLY[2:], "-o", "reports"), "unknown-label"),
+        (("randomize", *WEEKLY[1:], "-o", "reports", "--round", "3"), "out-of-range"),
+        (("randomize", *WEEKLY[1:], "-o", "budget.json"), "exists"),
+    ],
+)
+@pytest.mark.usefixtures("weekly", "plan")
+def test_what_is_refused_costs_neither_budget_nor_round(
+    command: Command, budget: ss.Budget, arguments: tuple[str, ...], problem: str
+) -> None:
+    assert not lacking(command(*arguments, *BUDGET).err, f"[{problem}]")
+    assert budget.entries == ()
+    assert not Path("rounds.json").exists()
+
+
+def test_what_fails_after_it_was_entered_says_what_is_spent(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ss.errors.FileError("unwritable", "counts.csv: cannot be written")
+
+    monkeypatch.setattr("shufflesum.cli.output.results.write_estimate", fail)
+    failed = command(*RUN, "-o", "counts.csv")
+    (entry,) = budget.entries
+    assert not lacking(failed.err, "[unwritable]", entry.plan[:12], "budget.json", f"{budget.price(entry)} %")
+
+
+def test_rounds_are_counted_by_the_budget_and_one_more_costs_the_plan_again_and_says_so(
+    command: Command, budget: ss.Budget, weekly: ss.Plan
+) -> None:
+    for number in (1, 2):
+        done = command(*WEEKLY, *BUDGET)
+        assert not lacking(done.out, f"round {number} of 2")
+        assert done.err == ""
+    (entry,) = budget.entries
+    done = command(*WEEKLY, *BUDGET)
+    assert not lacking(done.out, "round 1 of 2")
+    assert not lacking(done.err, "note", weekly.id[:12], f"{budget.price(entry)} %")
+    assert len(budget.entries) == 2
+
+
+@pytest.mark.usefixtures("weekly")
+def test_rounds_that_nothing_counts_are_spoken_of(command: Command) -> None:
+    assert not lacking(command(*WEEKLY).err, "note", "2 rounds", "--rounds-file", "--budget")
+    varied = ("variance", "answers.csv", "--bounds", "0", "2", *PRIVACY, "--rounds", "2")
+    assert not lacking(command(*varied).err, "note", "2 rounds", "--budget")
+    assert command(*WEEKLY, *COUNTED).err == ""
+
+
 RANDOMIZE = ("randomize", "answers.csv", "--categories", "answer", "--plan", "plan.json", *BUDGET)
 
 

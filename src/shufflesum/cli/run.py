@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from shufflesum.cli.options.ball import BallOptions, ball_options
-from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import note_assumed_columns, plan_of_file, plan_options
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.labels import (
@@ -92,9 +92,13 @@ def command(
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
         chosen = labelled.implied or (None if asked is None else ("words", None))
     given = {name: value for name, value in plan_arguments.items() if value is not None}
+    if rounds_file is not None and plan_file is None:
+        raise ParameterError(
+            "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
+        )
     ball.check(given, [*_columns_of(chosen), *labelled.given])
     inputs = (file, plan_file, candidates, rounds_file, budget_file, ball.center)
-    with results.staged(*inputs) as write, warnings_as_notes():
+    with warnings_as_notes(), spending(budget_file) as budget, results.staged(*inputs) as write:
         planned = None if plan_file is None else plan_of_file(plan_file, [*given, *labelled.given + ball.given])
         domain = (chosen and labelled.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
@@ -108,24 +112,17 @@ def command(
                 "anywhere",
             )
         results.check_plan(plan)
-        begin_in_budget(budget_file, plan)
-        number = 1 if rounds_file is None else _next_round(rounds_file, plan, plan_file)
-        rows = rows_of(table, plan.domain)
-        estimate = aggregate_table(file, table, rows, plan, clip=clip, missing=missing, round_number=number)
+        rounds = None if rounds_file is None else RoundsUsed(rounds_file, plan)
+        begin = budget.round_of(plan, rounds, "--rounds-file FILE, or with --budget FILE")
+        estimate = aggregate_table(
+            file, table, lambda: rows_of(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
+        )
         names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
     reading.note_missing_header(table, file)
     note_assumed_columns(table.names, file, plan.domain)
     results.show(found, names, table.names)
-
-
-def _next_round(rounds_file: Path, plan: Plan, plan_file: Path | None) -> int:
-    if plan_file is None:
-        raise ParameterError(
-            "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
-        )
-    return RoundsUsed(rounds_file, plan).begin()
 
 
 def _columns_of(chosen: Chosen | None) -> list[str]:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table as Shown
 
 from shufflesum._rounding import between, number, percent
-from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import plan_options
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.table import (
@@ -65,7 +65,7 @@ def command(
     """
     tail_of(confidence)
     given = {name: value for name, value in plan_arguments.items() if value is not None}
-    with warnings_as_notes():
+    with warnings_as_notes(), spending(budget_file) as budget:
         table = reading.open(file)
         squares = Squares(Box.of(table.shape, given.pop("bounds", (0.0, 1.0)), named_columns(table)))
         domain = squares.domain
@@ -77,10 +77,10 @@ def command(
             one_process=True,
             **given,
         )
-        begin_in_budget(budget_file, plan)
+        rows = partial(squares.rows, clip=clip, missing=missing)
         with quiet_squares():
-            rows = partial(squares.rows, clip=clip, missing=missing)
-            found = Moments(squares, aggregate_table(file, table, prepared(table, rows), plan))
+            begin = budget.round_of(plan)
+            found = Moments(squares, aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin))
     reading.note_missing_header(table, file)
     _show(found, table.names or (), confidence, as_json)
 

@@ -176,6 +176,12 @@ class Box:
                 return np.where(np.abs(coordinates - nearest) <= slack, nearest, coordinates)
         return coordinates
 
+    def check_within(self, coordinates: Floats, first_row: int = 0) -> None:
+        """Refuse what is outside the bounds; `coordinates` came from `prepare`."""
+        lower, upper = self._limits(coordinates.dtype)
+        if not ((coordinates >= lower) & (coordinates <= upper)).all():
+            self.refuse(coordinates, first_row)
+
     def refuse(self, coordinates: Floats, first_row: int = 0) -> NoReturn:
         """Raise the `DataError` for the first value that is NaN, infinite or out of bounds.
 

@@ -178,6 +178,11 @@ class Categories:
             return np.where(codes < 0, len(self.labels), codes).astype(np.uint32)
         return self.labels.known(rows, first_row, remedy=_REMEDY).astype(np.uint32)
 
+    def check_codes(self, codes: NDArray[Any], first_row: int = 0) -> None:
+        """Refuse what is no cell; `codes` came from `prepare`."""
+        if ((codes < 0) | (codes >= self.cells)).any():
+            self.refuse(codes, first_row)
+
     def refuse(self, codes: NDArray[Any], first_row: int = 0) -> NoReturn:
         """Raise the `DataError` for the first code that is no cell; `codes` came from `prepare`."""
         row = int(np.flatnonzero((codes < 0) | (codes >= self.cells))[0])

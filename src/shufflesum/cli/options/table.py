@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
-from shufflesum.aggregation import aggregate_batches
+from shufflesum.aggregation import aggregate_rows
 from shufflesum.cli.options.common import columns_option, note_missing_header
 from shufflesum.cli.options.gathered import gathered
 from shufflesum.cli.output.terminal import progress_bar
 from shufflesum.domain import Domain
 from shufflesum.errors import DataError
+from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
 from shufflesum.tables import Dialect, Place, Table, column_names, located, open_table, table_selection
 
@@ -128,10 +129,21 @@ def prepared(table: Table, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
         first_row += len(batch)
 
 
-def aggregate_table(file: Place, table: Table, batches: Iterable[Any], plan: Plan, **choices: Any) -> Any:
-    """The estimate of a plan, with a bar on the way; what is wrong in a row is said with its line."""
+def aggregate_table(
+    file: Place,
+    table: Table,
+    batches: Callable[[], Iterable[Any]],
+    plan: Plan,
+    *,
+    begin: Callable[[], int] | None,
+    **choices: Any,
+) -> Estimate:
+    """The estimate of a plan, with a bar on the way; what is wrong in a row is said with its line.
+
+    `begin` is what `aggregate_rows` asks for the round, once the file is known to be valid.
+    """
     with progress_bar("rows", table.rows) as progress:
         try:
-            return aggregate_batches(batches, plan, progress=progress, **choices)
+            return aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
         except DataError as error:
             raise located(error, file, table) from None
