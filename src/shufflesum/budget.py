@@ -186,7 +186,7 @@ class Budget:
         entry = self._change(plan, change)
         if again and rounds < plan.rounds:  # who takes all at once means to
             warnings.warn(
-                f"{self._name}: no round was left of the {plan.rounds} of plan {plan.id[:12]}, so it was entered again, "
+                f"{self._name}: no round was left of the {plan.rounds} of plan {plan.id[:12]}, so it was entered again "
                 f"for {self.price(entry)} % of the budget; plan for more rounds if there are to be more",
                 EnteredAgainWarning,
                 stacklevel=2,

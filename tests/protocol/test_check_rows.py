@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.domain import Ball, Box, Domain
+from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits
 from shufflesum.protocol.tally import Tally, check_rows
 from shufflesum.testing import no_guarantee
@@ -72,27 +73,28 @@ CASES: dict[str, tuple[Domain, Any, dict[str, Any]]] = {
 }
 
 
+def refused(check: Callable[[], None]) -> tuple[str, str, int | None] | None:
+    try:
+        check()
+    except ShufflesumError as error:
+        return str(error.problem), str(error), error.row
+    return None
+
+
+def refusal_of(case: str) -> tuple[str, str, int | None] | None:
+    domain, rows, choices = CASES[case]
+    return refused(lambda: check_rows(plan_for(domain), rows, first_row=7, **choices))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_tally_takes_is_taken_and_what_it_refuses_is_refused_alike(case: str) -> None:
     domain, rows, choices = CASES[case]
     plan = plan_for(domain)
-    try:
-        Tally(plan, **choices).add(rows, first_row=7)
-    except ss.errors.ShufflesumError as error:
-        with refusal(str(error.problem)) as caught:
-            check_rows(plan, rows, first_row=7, **choices)
-        assert (str(caught.value), caught.value.row) == (str(error), error.row)
-    else:
-        check_rows(plan, rows, first_row=7, **choices)
+    assert refusal_of(case) == refused(lambda: Tally(plan, **choices).add(rows, first_row=7))
 
 
 def test_both_kinds_are_among_them() -> None:
     """The twin: were nothing refused, or everything, the test above would say nothing."""
-    refused = set[str]()
-    for case, (domain, rows, choices) in CASES.items():
-        try:
-            check_rows(plan_for(domain), rows, **choices)
-        except ss.errors.ShufflesumError:
-            refused.add(case)
-    assert {"out of bounds", "no label", "out of bounds in a group", "beyond a ball"} < refused
-    assert not refused & {"numbers", "clipped", "midpoint", "labels", "another label", "groups", "a ball"}
+    found = {case for case in CASES if refusal_of(case)}
+    assert {"out of bounds", "no label", "out of bounds in a group", "beyond a ball"} < found
+    assert not found & {"numbers", "clipped", "midpoint", "labels", "another label", "groups", "a ball"}
