@@ -7,6 +7,7 @@ perfectly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 from shufflesum._checks import check_size
@@ -18,6 +19,7 @@ from shufflesum.domain._arrays import users_rows
 from shufflesum.domain.frames import FrameRows, split_column
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
+from shufflesum.estimate.adjusted import adjusted_by
 from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -178,7 +180,7 @@ def aggregate_batches(
     whole, *others = tallies
     for other in others:
         whole.merge(other)
-    return release(whole.counts())
+    return replace(release(whole.counts()), adjusted=adjusted_by(clip=clip, missing=missing))
 
 
 def aggregate_rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -22,6 +22,7 @@ from shufflesum.domain._arrays import users_rows
 from shufflesum.domain.frames import FrameRows
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
+from shufflesum.estimate.adjusted import adjusted_by
 from shufflesum.estimate.base import Floats
 from shufflesum.mechanisms import Add, Target
 from shufflesum.planning import PlanChoices
@@ -80,6 +81,11 @@ class Moments:
         """Refuse the estimate of another plan."""
         if self.estimate.plan.domain != self.squares.domain:
             raise ParameterError("other-plan", "this estimate is not one of these values and their squares")
+
+    @classmethod
+    def of(cls, squares: Squares, estimate: Estimate, *, clip: bool, missing: Missing) -> Moments:
+        """The moments of values that `squares.rows` prepared like that; their estimate says so."""
+        return cls(squares, replace(estimate, adjusted=adjusted_by(clip=clip, missing=missing)))
 
     @property
     def users(self) -> int:
@@ -182,7 +188,8 @@ def moments(
 
     with quiet_squares():
         begin = round_of(budget, plan)
-        return Moments(squares, aggregate_rows(batches, plan, begin=begin, workers=workers, source=source))
+        estimate = aggregate_rows(batches, plan, begin=begin, workers=workers, source=source)
+    return Moments.of(squares, estimate, clip=clip, missing=missing)
 
 
 @contextmanager

@@ -80,7 +80,8 @@ def command(
         rows = partial(squares.rows, clip=clip, missing=missing)
         with quiet_squares():
             begin = budget.round_of(plan)
-            found = Moments(squares, aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin))
+            estimate = aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin)
+        found = Moments.of(squares, estimate, clip=clip, missing=missing)
     reading.note_missing_header(table, file)
     _show(found, table.names or (), confidence, as_json)
 
@@ -100,6 +101,8 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
             "users": found.users,
             "level": level,
         }
+        if found.estimate.adjusted:
+            document |= {"adjusted": list(found.estimate.adjusted), "adjustment": found.estimate.adjustment}
         for name, values in columns.items():
             document[name] = np.asarray(values).tolist()
             document[f"{name}_interval"] = [np.asarray(end).tolist() for end in intervals[name]]
@@ -124,6 +127,8 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
             ),
         )
     console.print(shown)
+    if found.estimate.adjustment:
+        console.print(found.estimate.adjustment)
 
 
 def _held(value: float, lower: float, upper: float) -> tuple[str, str]:

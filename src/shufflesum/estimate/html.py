@@ -38,7 +38,7 @@ def estimate_html(estimate: Released) -> str:
     plan = estimate.plan
     later = f", round {estimate.round_number:,} of {plan.rounds:,}" if plan.rounds > 1 else ""
     facts = [f"{estimate.users:,} users{later}; plan {plan.id[:12]}"]
-    notes = [str(warning) for warning in estimate.warnings]
+    notes = [*([estimate.adjustment] if estimate.adjustment else []), *map(str, estimate.warnings)]
     if estimate.broken is None:
         facts.append(f"guarantee for one user: {plan.guarantee.in_words}")
     else:

@@ -64,6 +64,8 @@ def print_estimate(estimate: Released, level: float, names: tuple[str, ...] | No
             print_table(
                 estimate.mean, estimate.standard_error, interval, estimate.sum, level, names or estimate.columns
             )
+    if estimate.adjustment:
+        console.print(estimate.adjustment)
 
 
 def shown_whole(estimate: Released) -> bool:
