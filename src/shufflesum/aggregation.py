@@ -14,8 +14,9 @@ from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
 from shufflesum.budget import Budget
-from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of
 from shufflesum.domain._arrays import users_rows
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.domain.frames import FrameRows, split_column
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
@@ -65,6 +66,7 @@ def aggregate(
     counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit; the
     round is then the budget's next, unless it is given. What else is refused, is refused before and costs nothing.
     """
+    unbounded = plan is None and choices.get("bounds") is None
     if plan is None:
         values = _grouped(arrays, group_by, shape)
         plan, rows = _planned(values, shape, epsilon, delta, choices)
@@ -80,16 +82,17 @@ def aggregate(
             )
     size = max(1, _BATCH_VALUES // plan.domain.entries)
     part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
-    return aggregate_rows(
-        lambda: (part(start, start + size) for start in range(0, len(rows), size)),
-        plan,
-        begin=round_of(budget, plan),
-        clip=clip,
-        missing=missing,
-        workers=workers,
-        source=source,
-        round_number=round_number,
-    )
+    with default_bounds_named(unbounded and isinstance(plan.domain, Box)):
+        return aggregate_rows(
+            lambda: (part(start, start + size) for start in range(0, len(rows), size)),
+            plan,
+            begin=round_of(budget, plan),
+            clip=clip,
+            missing=missing,
+            workers=workers,
+            source=source,
+            round_number=round_number,
+        )
 
 
 def _planned(

@@ -19,6 +19,7 @@ from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
 from shufflesum.domain import Box, Missing
 from shufflesum.domain._arrays import users_rows
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.domain.frames import FrameRows
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
@@ -186,7 +187,7 @@ def moments(
         for start in range(0, len(rows), size):
             yield squares.rows(part(start, start + size), start, clip=clip, missing=missing)
 
-    with quiet_squares():
+    with quiet_squares(), default_bounds_named(bounds is None):
         begin = round_of(budget, plan)
         estimate = aggregate_rows(batches, plan, begin=begin, workers=workers, source=source)
     return Moments.of(squares, estimate, clip=clip, missing=missing)

@@ -89,6 +89,19 @@ def test_a_person_sees_counts_shares_and_places(command: Command, survey: str) -
     assert done.err == ""
 
 
+@pytest.mark.parametrize("mechanism", ["replace", "add"])
+def test_it_is_said_that_one_process_saw_the_data_whatever_the_plan(
+    command: Command, survey: str, folder: Path, mechanism: str
+) -> None:
+    asked = ("run", survey, "--categories", "answer")
+    plan = ss.plan(users=USERS, shape=ss.Categories(LABELS), epsilon=1.0, delta=1e-6, mechanism=mechanism)
+    (folder / "plan.json").write_text(plan.to_json())
+    for how in (("--labels", ",".join(LABELS), *PRIVACY, "--mechanism", mechanism), ("--plan", "plan.json")):
+        said = command(*asked, *how).out
+        assert lacking(said, "in one process, as if each sent", "this process saw the data") == []
+        assert "colludes" not in said
+
+
 def test_labels_come_from_a_file_a_list_or_a_number(command: Command, folder: Path) -> None:
     np.save("codes.npy", np.repeat([0, 1, 2], (500, 300, 200)))
     (folder / "labels.txt").write_text("\ufeff0\n\n 1 \n2\n")

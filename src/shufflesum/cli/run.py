@@ -24,7 +24,8 @@ from shufflesum.cli.options.labels import (
 from shufflesum.cli.options.table import TableOptions, aggregate_table, clip_options, named_columns, table_options
 from shufflesum.cli.output.results import Results, result_options
 from shufflesum.cli.output.terminal import warnings_as_notes
-from shufflesum.domain import Ball, Box, Hashed
+from shufflesum.domain import Ball, Box, Hashed, numbers_of
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -114,9 +115,11 @@ def command(
         results.check_plan(plan)
         rounds = None if rounds_file is None else RoundsUsed(rounds_file, plan)
         begin = budget.round_of(plan, rounds, "--rounds-file FILE, or with --budget FILE")
-        estimate = aggregate_table(
-            file, table, lambda: rows_of(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
-        )
+        unbounded = planned is None and "bounds" not in given and isinstance(numbers_of(plan.domain), Box)
+        with default_bounds_named(unbounded):
+            estimate = aggregate_table(
+                file, table, lambda: rows_of(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
+            )
         names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)

@@ -27,6 +27,7 @@ from shufflesum.cli.options.table import (
 from shufflesum.cli.output.printed import guarantee_of
 from shufflesum.cli.output.terminal import console, warnings_as_notes
 from shufflesum.domain import Box
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.estimate.base import tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
@@ -67,7 +68,8 @@ def command(
     given = {name: value for name, value in plan_arguments.items() if value is not None}
     with warnings_as_notes(), spending(budget_file) as budget:
         table = reading.open(file)
-        squares = Squares(Box.of(table.shape, given.pop("bounds", (0.0, 1.0)), named_columns(table)))
+        bounds = given.pop("bounds", None)
+        squares = Squares(Box.of(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
         domain = squares.domain
         plan = make_plan(
             users=table.rows,
@@ -78,7 +80,7 @@ def command(
             **given,
         )
         rows = partial(squares.rows, clip=clip, missing=missing)
-        with quiet_squares():
+        with quiet_squares(), default_bounds_named(bounds is None):
             begin = budget.round_of(plan)
             estimate = aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin)
         found = Moments.of(squares, estimate, clip=clip, missing=missing)
