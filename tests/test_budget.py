@@ -114,6 +114,17 @@ def test_a_forked_process_cannot_spend_what_is_in_memory_once_more() -> None:
     assert len(budget.entries) == 1
 
 
+def test_what_is_spent_can_be_printed(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    assert str(budget).splitlines() == [f"epsilon {EPSILON}, delta {DELTA} for everything that is asked; 0 % spent"]
+    budget.begin(THRICE)
+    budget.enter(SMALL, "task 1")
+    title, _, first, second = str(Budget.open(path)).splitlines()
+    assert f"{100 * budget.spent:.2g}" in title
+    assert [THRICE.id[:8], "1 of 3"] == [word for word in (THRICE.id[:8], "1 of 3") if word in first]
+    assert "task 1" in second
+
+
 def test_the_rounds_of_a_plan_cost_once(path: Path) -> None:
     budget = Budget.create(path, EPSILON, DELTA)
     first = budget.begin(THRICE)

@@ -23,6 +23,7 @@ from shufflesum._documents import OtherFormatError, decode_checked, encode_check
 from shufflesum._locked import locked
 from shufflesum._machine import replace_file
 from shufflesum._rounding import downwards, upwards
+from shufflesum._shown import Shown
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
@@ -61,6 +62,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def charge(self) -> Charge:
         """What it costs."""
         return Charge(self.moment, self.apart)
+
+    @property
+    def in_words(self) -> tuple[str, ...]:
+        """Day, plan, what for, epsilon, delta and rounds, for people."""
+        what = self.entered[:10], self.plan[:8], (self.collection or "run")[:13]
+        return *what, upwards(self.epsilon), upwards(self.delta), f"{self.begun} of {self.rounds}"
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,6 +127,17 @@ class Budget:
         budget.path, budget._clock, budget._mine, budget._content = Path(path), clock, threading.Lock(), content
         budget._process = os.getpid()
         return budget
+
+    def __str__(self) -> str:
+        """What is spent, and by which plans: the same as `shufflesum budget show` prints."""
+        state = "fixed in advance, and closed" if self.closed else f"{_percent(self.spent)} % spent"
+        title = f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)} for everything that is asked; {state}"
+        heads = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open")
+        rows = [
+            [str(number), *entry.in_words, *(f"{_percent(part)} %" for part in parts)]
+            for number, (entry, parts) in enumerate(zip(self.entries, self.parts, strict=False), start=1)
+        ]
+        return Shown(title, (), (heads, rows) if rows else None).text()
 
     @property
     def epsilon(self) -> float:
@@ -195,8 +213,7 @@ class Budget:
 
     def price(self, entry: Entry) -> str:
         """What an entry costs, all its rounds together, in per cent of the budget: for people, and never too little."""
-        part = _filter(self._now()).part_of([entry.charge])
-        return upwards(100 * part) if part else "0"
+        return _percent(_filter(self._now()).part_of([entry.charge]))
 
     def enter(self, plan: Plan, collection: str) -> Entry:
         """Enter a plan for a collection, such as a task, before any of its rounds; once, however often it is asked.
@@ -320,6 +337,10 @@ def _with(content: _Content, place: int, **changes: Any) -> tuple[_Content, Entr
     entry = msgspec.structs.replace(content.entries[place], **changes)
     entries = (*content.entries[:place], entry, *content.entries[place + 1 :])
     return msgspec.structs.replace(content, entries=entries), entry
+
+
+def _percent(part: float) -> str:
+    return upwards(100 * part) if part else "0"
 
 
 def _filter(content: _Content) -> Filter:

@@ -91,7 +91,7 @@ def test_a_person_sees_counts_shares_and_places(command: Command, survey: str) -
 
 @pytest.mark.parametrize("mechanism", ["replace", "add"])
 def test_it_is_said_that_one_process_saw_the_data_whatever_the_plan(
-    command: Command, survey: str, folder: Path, mechanism: str
+    command: Command, survey: str, folder: Path, mechanism: Any
 ) -> None:
     asked = ("run", survey, "--categories", "answer")
     plan = ss.plan(users=USERS, shape=ss.Categories(LABELS), epsilon=1.0, delta=1e-6, mechanism=mechanism)

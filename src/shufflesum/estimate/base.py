@@ -47,11 +47,16 @@ class Released:
         later = f", round {self.round_number}" if self.round_number > 1 else ""
         return f"{name}({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]}{later}{broken})"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the guarantee, and a table of all entries or of some."""
-        from shufflesum.estimate.html import estimate_html
+    def __str__(self) -> str:
+        """The guarantee, and a table of all entries or of some: the same as a notebook shows."""
+        from shufflesum.estimate.shown import shown
 
-        return estimate_html(self)
+        return shown(self).text()
+
+    def _repr_html_(self) -> str:
+        from shufflesum.estimate.shown import shown
+
+        return shown(self).html()
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
