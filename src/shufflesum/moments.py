@@ -86,7 +86,7 @@ class Moments:
     @classmethod
     def of(cls, squares: Squares, estimate: Estimate, *, clip: bool, missing: Missing) -> Moments:
         """The moments of values that `squares.rows` prepared like that; their estimate says so."""
-        return cls(squares, replace(estimate, adjusted=adjusted_by(clip=clip, missing=missing)))
+        return cls(squares, replace(estimate, adjusted=(*adjusted_by(clip=clip, missing=missing), *estimate.adjusted)))
 
     @property
     def users(self) -> int:

@@ -15,7 +15,7 @@ from shufflesum.cli.options.common import note_assumed_columns, note_missing_hea
 from shufflesum.cli.options.configured import ConfiguredCommand
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.labels import Chosen, column_for, planned_column_options
-from shufflesum.cli.options.table import TableOptions, clip_options, table_options
+from shufflesum.cli.options.table import MIDPOINT, TableOptions, clip_options, table_options
 from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
@@ -33,7 +33,7 @@ __all__ = ["command"]
 @click.option("--round", "round_number", type=int, help="The round of the plan that the reports are for.  [1]")
 @budget_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
-@clip_options("Move values to the nearest bound, or scale vectors down to the radius,")
+@clip_options("Move values to the nearest bound, or scale vectors down to the radius,", MIDPOINT)
 @planned_column_options
 @table_options
 @click.option("--format", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)

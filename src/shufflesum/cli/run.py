@@ -21,7 +21,15 @@ from shufflesum.cli.options.labels import (
     label_options,
     read_words,
 )
-from shufflesum.cli.options.table import TableOptions, aggregate_table, clip_options, named_columns, table_options
+from shufflesum.cli.options.table import (
+    DROPPED,
+    TableOptions,
+    aggregate_table,
+    clip_options,
+    left_of,
+    named_columns,
+    table_options,
+)
 from shufflesum.cli.output.results import Results, result_options
 from shufflesum.cli.output.terminal import warnings_as_notes
 from shufflesum.domain import Ball, Box, Hashed, numbers_of
@@ -30,7 +38,7 @@ from shufflesum.errors import DataError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundsUsed
-from shufflesum.tables import Place, Table, check_shape, rows_of
+from shufflesum.tables import CompleteTable, Place, Table, check_shape, rows_of
 
 __all__ = ["command"]
 
@@ -51,10 +59,7 @@ __all__ = ["command"]
     help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
 )
 @budget_option
-@clip_options(
-    "Move values to the nearest bound, or scale vectors down to --radius,",
-    ", which pulls the mean towards that middle by the missing fraction",
-)
+@clip_options("Move values to the nearest bound, or scale vectors down to --radius,", DROPPED, "drop")
 @table_options
 @result_options
 def command(
@@ -103,7 +108,7 @@ def command(
         planned = None if plan_file is None else plan_of_file(plan_file, [*given, *labelled.given + ball.given])
         domain = (chosen and labelled.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
-        table = reading.open(file, domain, column)
+        table, missing = left_of(file, reading.open(file, domain, column), missing)
         plan = _plan_for(file, table, chosen, labelled, ball, given) if planned is None else planned
         _check_table(file, table, plan)
         if isinstance(plan.domain, Hashed) and asked is None:
@@ -158,9 +163,10 @@ def _plan_for(
 
 def _check_table(file: Place, table: Table, plan: Plan) -> None:
     if table.rows < plan.users:
+        left = " without missing values" if isinstance(table, CompleteTable) else ""
         raise DataError(
             "too-few-users",
-            f"the file has {table.rows} rows, but the plan needs at least {plan.users} users; "
+            f"the file has {table.rows} rows{left}, but the plan needs at least {plan.users} users; "
             "add rows, or give a --plan for fewer users",
         )
     check_shape(file, table.shape, plan.domain)

@@ -17,9 +17,11 @@ from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import plan_options
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.table import (
+    DROPPED,
     TableOptions,
     aggregate_table,
     clip_options,
+    left_of,
     named_columns,
     prepared,
     table_options,
@@ -41,7 +43,7 @@ __all__ = ["command"]
 @click.option("--epsilon", type=float, required=True, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, required=True, help="The guarantee's delta.")
 @plan_options
-@clip_options("Move values to the nearest bound")
+@clip_options("Move values to the nearest bound", DROPPED, "drop")
 @budget_option
 @table_options
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
@@ -67,7 +69,7 @@ def command(
     tail_of(confidence)
     given = {name: value for name, value in plan_arguments.items() if value is not None}
     with warnings_as_notes(), spending(budget_file) as budget:
-        table = reading.open(file)
+        table, missing = left_of(file, reading.open(file), missing)
         bounds = given.pop("bounds", None)
         squares = Squares(Box.of(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
         domain = squares.domain

@@ -12,8 +12,8 @@ from shufflesum.domain import Ball, Categories, Domain, Missing
 
 __all__ = ["ADJUSTMENTS", "Adjustment", "adjusted_by", "in_words"]
 
-Adjustment: TypeAlias = Literal["clipped", "midpoint"]
-ADJUSTMENTS: tuple[Adjustment, ...] = ("clipped", "midpoint")
+Adjustment: TypeAlias = Literal["clipped", "midpoint", "dropped"]
+ADJUSTMENTS: tuple[Adjustment, ...] = ("clipped", "midpoint", "dropped")
 
 
 def adjusted_by(*, clip: bool, missing: Missing) -> tuple[Adjustment, ...]:
@@ -32,7 +32,11 @@ def in_words(adjusted: tuple[Adjustment, ...], domain: Domain) -> str | None:
             clipped = "numbers beyond the bins were counted in the nearest one"
         case _:
             clipped = "values beyond the bounds were moved to the nearest one"
-    words = {"clipped": clipped, "midpoint": "missing values were put in the middle of the bounds"}
+    words = {
+        "clipped": clipped,
+        "midpoint": "missing values were put in the middle of the bounds",
+        "dropped": "rows with a missing value were left out",
+    }
     said = ", and ".join(words[each] for each in adjusted)
     return (
         f"{said[0].upper()}{said[1:]}, if there were any: estimates and intervals are of the values after that, and no "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -12,16 +12,29 @@ from shufflesum.aggregation import aggregate_rows
 from shufflesum.cli.options.common import columns_option, note_missing_header
 from shufflesum.cli.options.gathered import gathered
 from shufflesum.cli.output.terminal import progress_bar
-from shufflesum.domain import Domain
+from shufflesum.domain import Domain, Missing
 from shufflesum.errors import DataError
 from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
-from shufflesum.tables import Dialect, Place, Table, column_names, located, open_table, table_selection
+from shufflesum.tables import (
+    CompleteTable,
+    Dialect,
+    Place,
+    Table,
+    column_names,
+    complete_table,
+    located,
+    open_table,
+    table_selection,
+)
 
 __all__ = [
+    "DROPPED",
+    "MIDPOINT",
     "TableOptions",
     "aggregate_table",
     "clip_options",
+    "left_of",
     "named_columns",
     "prepared",
     "table_options",
@@ -99,16 +112,20 @@ table_options = gathered(
 """Which columns and rows of a file are the users' arrays, and how a file of text is written, as `reading`."""
 
 
-def clip_options(clip: str, missing: str = "") -> Callable[[_F], _F]:
-    """What becomes of values out of bounds and of missing ones; `clip` says what is moved, `missing` what it costs."""
+MIDPOINT = "refuse the file, or put the middle of the bounds there"
+DROPPED = f"{MIDPOINT}, which pulls the mean there by the missing fraction, or leave such rows out"
+
+
+def clip_options(clip: str, missing: str, *choices: str) -> Callable[[_F], _F]:
+    """What becomes of values out of bounds and of missing ones, in words; `choices` beyond refuse and midpoint."""
 
     def decorate(function: _F) -> _F:
         function = click.option(
             "--missing",
-            type=click.Choice(["refuse", "midpoint"]),
+            type=click.Choice(["refuse", "midpoint", *choices]),
             default="refuse",
             show_default=True,
-            help=f"NaN and empty cells: refuse the file, or put the middle of the bounds there{missing}.",
+            help=f"NaN and empty cells: {missing}.",
         )(function)
         return click.option("--clip", is_flag=True, help=f"{clip} instead of refusing the file.")(function)
 
@@ -144,6 +161,14 @@ def aggregate_table(
     """
     with progress_bar("rows", table.rows) as progress:
         try:
-            return aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
+            estimate = aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
         except DataError as error:
             raise located(error, file, table) from None
+    return replace(estimate, adjusted=(*estimate.adjusted, "dropped")) if isinstance(table, CompleteTable) else estimate
+
+
+def left_of(file: Place, table: Table, missing: str) -> tuple[Table, Missing]:
+    """What `--missing` leaves of a table, and what is to be done about missing values in it."""
+    if missing == "drop":
+        return complete_table(file, table), "refuse"
+    return table, "midpoint" if missing == "midpoint" else "refuse"
