@@ -181,8 +181,8 @@ class Budget:
     def begin(self, plan: Plan, *, collection: str | None = None, run: str | None = None, rounds: int = 1) -> Entry:
         """Begin rounds of a plan: of an entry that has as many left, or else of the plan entered anew, all its rounds.
 
-        A `run` that was begun by the same name is found again, and costs nothing: it must draw nothing twice. `rounds`
-        is how many it counts itself: one for a folder of reports, all of the plan's for a shuffler's store.
+        The latter warns, where only some are taken. A `run` of the same name is found again, and costs nothing: it must
+        draw nothing twice. `rounds` is how many it counts itself: all of the plan's for a shuffler's store.
         """
         check_size("rounds", rounds, 1, plan.rounds)
         named, again = () if run is None else (run,), False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from tests.refusals import lacking
 from tests.service.processes import Program, ServerProcess
 
 import shufflesum as ss
+from shufflesum.errors import DataError, FileError
 from shufflesum.wire import Task
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ def test_what_fails_after_it_was_entered_says_what_is_spent(
     command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise ss.errors.FileError("unwritable", "counts.csv: cannot be written")
+        raise FileError("unwritable", "counts.csv: cannot be written")
 
     monkeypatch.setattr("shufflesum.cli.output.results.write_estimate", fail)
     failed = command(*RUN, "-o", "counts.csv")
@@ -263,13 +265,13 @@ def test_one_budget_is_entered_and_a_second_one_is_not_forgotten(
 SERVERS = {"shuffler": ("--analyzer", "http://127.0.0.1:1"), "analyzer": ("--key", "a.key")}
 
 
-def refuse_to_serve(folder: Path, arguments: list[str]) -> None:
+def refuse_to_serve(folder: Path, arguments: list[str], problem: str = "budget-spent") -> None:
     refused = Program(folder / "refused", ["serve", *arguments])
     try:
         assert refused.wait(60) == 2
     finally:
         refused.kill()
-    assert '"problem": "budget-spent"' in (folder / "refused").read_text()
+    assert f'"problem": "{problem}"' in (folder / "refused").read_text()
 
 
 @pytest.mark.servers
@@ -300,6 +302,46 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
     make_task(command, "--expires", "2098-01-01T00:00:00Z")
     refuse_to_serve(folder, arguments)
     assert not (folder / "other").exists()
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("analyzer", "--key", "b.key", "--store", "sqlite:store"), "other-key"),
+        (("analyzer", "--key", "a.key", "--store", "file:store"), "unknown-choice"),
+        (("shuffler", *SERVERS["shuffler"], "--release-at", "1", "--store", "sqlite:store"), "out-of-range"),
+        (("shuffler", *SERVERS["shuffler"], "--store", "file:store"), "unknown-choice"),
+    ],
+)
+def test_a_server_that_cannot_serve_its_task_enters_nothing(
+    command: Command, budget: ss.Budget, folder: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    for name in ("a", "b"):
+        command("keygen", "-o", name)
+    make_task(command)
+    (folder / "secret").write_text("s" * 32)
+    (folder / "secret").chmod(0o600)
+    refuse_to_serve(folder, [*arguments, "--task", "task.json", "--secret-file", "secret", *BUDGET], problem)
+    assert budget.entries == ()
+    assert not Path("store").exists()
+
+
+@pytest.mark.usefixtures("plan")
+def test_what_spark_meets_on_its_way_says_what_is_spent(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows on a cluster are not gone through before."""
+
+    def meet(*_: object, begin: Callable[[str], None], **__: object) -> None:
+        begin("run")
+        raise DataError("unknown-label", "row 7: the label is not among them", row=7)
+
+    monkeypatch.setattr("shufflesum.batch.spark.randomize_folder", meet)
+    said = command(*RANDOMIZE, "--engine", "spark", "-o", "reports").err
+    (entry,) = budget.entries
+    assert not lacking(said, "[unknown-label]", "row 7", entry.plan[:12], f"{budget.price(entry)} %")
 
 
 def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) -> None:
