@@ -16,7 +16,7 @@ from shufflesum.rounds import RoundsUsed
 from shufflesum.wire import Task
 
 if TYPE_CHECKING:
-    from shufflesum.budget import Budget, Entry
+    from shufflesum.budget import Budget
 
 __all__ = ["Spending", "budget_option", "enter_in_budget", "spending", "store_beginner"]
 
@@ -58,13 +58,19 @@ class Spending:
 
     def __init__(self, budget: Budget | None) -> None:
         self._budget = budget
-        self._begun: Entry | None = None
+        self.said: str | None = None
+        """What is spent, once something is."""
 
     def begin(self, plan: Plan, **how: Any) -> int:
         """Begin rounds of a plan, as `Budget.begin` does; how many of its entry's are begun then."""
         assert self._budget is not None
-        self._begun = self._budget.begin(plan, **how)
-        return self._begun.begun
+        entry = self._budget.begin(plan, **how)
+        price = "" if self._budget.closed else f" ({self._budget.price(entry)} % of the budget, for all its rounds)"
+        self.said = (
+            f"round {entry.begun} of {entry.rounds} of plan {entry.plan[:12]} was begun in {self._budget.path} before, "
+            f"and stays spent{price}"
+        )
+        return entry.begun
 
     def round_of(
         self, plan: Plan, rounds: RoundsUsed | None = None, counters: str = "--budget FILE"
@@ -95,18 +101,6 @@ class Spending:
             self.begin(plan, collection=collection, run=run)
 
         return begin
-
-    @property
-    def said(self) -> str | None:
-        """What is spent, once something is."""
-        if self._budget is None or self._begun is None:
-            return None
-        entry = self._begun
-        price = "" if self._budget.closed else f" ({self._budget.price(entry)} % of the budget, for all its rounds)"
-        return (
-            f"round {entry.begun} of {entry.rounds} of plan {entry.plan[:12]} was begun in {self._budget.path} before, "
-            f"and stays spent{price}"
-        )
 
 
 @contextmanager
