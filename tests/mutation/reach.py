@@ -26,7 +26,8 @@ import pytest
 
 __all__ = ["IN_PROCESS", "Unhurried"]
 
-KERNEL = "shufflesum._compiled:_Kernel.__call__."
+_CALLED = {"shufflesum._compiled:_Kernel.__call__.": "_note_kernel(self)"}
+_MADE = {"shufflesum._compiled:_Kernel.__init__.": "_note_wrapped(self)"}
 IN_PROCESS = "not slow and not servers and not cluster and not processes"
 
 
@@ -84,6 +85,17 @@ class _Reach:
     def note_kernel(self, kernel: Any) -> None:
         self._now |= _kernels(kernel)
 
+    def note_wrapped(self, kernel: Any) -> None:
+        """Tests call kernels as Python, too."""
+        function = kernel.__wrapped__
+
+        @functools.wraps(function)
+        def noting(*arguments: Any, **named: Any) -> Any:
+            self.note(f"{function.__module__}:{function.__qualname__}")
+            return function(*arguments, **named)
+
+        kernel.__wrapped__ = noting
+
     def written(self) -> str:
         return json.dumps(
             {
@@ -121,8 +133,8 @@ def _say(node: ast.AST, place: str) -> None:
             kernel = any(isinstance(d, ast.Name) and d.id == "kernel" for d in child.decorator_list)
             if isinstance(child, ast.FunctionDef) and not kernel:
                 start = int(ast.get_docstring(child, clean=False) is not None)
-                called = "_note_kernel(self)" if inner == KERNEL else f"_note({inner[:-1]!r})"
-                child.body.insert(start, ast.parse(f"{called}").body[0])
+                child.body.insert(start, *ast.parse(_CALLED.get(inner, f"_note({inner[:-1]!r})")).body)
+                child.body += ast.parse(_MADE.get(inner, "")).body
         _say(child, inner)
 
 
@@ -132,7 +144,7 @@ def _kernels(kernel: Any) -> frozenset[str]:
     found: set[str] = set()
     open_ = [kernel]
     while open_:
-        function = open_.pop().__wrapped__
+        function = open_.pop()._function
         name = f"{function.__module__}:{function.__qualname__}"
         if name not in found:
             found.add(name)
@@ -144,7 +156,7 @@ def _kernels(kernel: Any) -> frozenset[str]:
 if __name__ == "__main__":
     out, *tests = sys.argv[1:]
     reach = _Reach()
-    vars(builtins).update(_note=reach.note, _note_kernel=reach.note_kernel)
+    vars(builtins).update(_note=reach.note, _note_kernel=reach.note_kernel, _note_wrapped=reach.note_wrapped)
     sys.meta_path.insert(0, _Noting())
     options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", IN_PROCESS]
     code = pytest.main([*options, *tests], plugins=[reach, Unhurried()])

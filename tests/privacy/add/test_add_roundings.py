@@ -68,7 +68,9 @@ def test_roundings_of_a_count_are_added_above_and_to_the_error_below(monkeypatch
     pair = cell.losses_below(20, 0.25, 0.05)
     assert pair.error >= LARGE * terms
     assert pair.infinite <= 0.25**20 * (1 - 2 * LARGE * terms) * (1 + 1e-12)
-    assert listed(20, 0.25).rising == pytest.approx(0.25**20 * (1 + 2 * LARGE * terms), rel=1e-10)
+    masses = np.sqrt([math.comb(20, y) * math.comb(20, y + 1) / 3.0 ** (2 * y + 1) for y in range(20)]) * 0.75**20
+    widened = 1 + 2 * LARGE * terms
+    np.testing.assert_allclose(listed(20, 0.25).balanced[::-1], masses[terms - 2 :: -1] * widened, rtol=1e-10)
 
 
 def test_sums_of_scores_are_charged_for_the_window_and_for_the_bins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,30 +43,26 @@ def test_ratios_are_enclosed_with_every_rounding_of_a_step(monkeypatch: pytest.M
         assert ends == pytest.approx([small, large], rel=1e-13)
 
 
-def test_a_law_counts_the_roundings_of_its_ratios_and_of_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ratios that have no error of their own: all other users at one end, from above and from below."""
+@pytest.mark.parametrize("from_below", [0, 10, 30])
+def test_a_law_counts_the_roundings_of_its_ratios_and_of_its_terms(
+    monkeypatch: pytest.MonkeyPatch, from_below: int
+) -> None:
+    """With ratios that have no error of their own: all others at the upper end, some steps known only from below."""
+    calls = []
 
     def exact(high: int, low: int, odds: float, start: int, stop: int, ratios: Any) -> int:
         for k in range(start, stop):
             ratios[k - start] = (high + low - k) / (k + 1.0) / odds ** (1 if low else -1)
-        return stop
+        calls.append(start)
+        return stop if len(calls) > 1 else max(start, stop - from_below)
 
     uncompiled(monkeypatch, others, ROUNDING=1e-7)
     monkeypatch.setattr(others, "_ratios", exact)
-    terms, _, _, _, widening, error = others.law(0, 30, 0.5)
-    assert error == pytest.approx(4e-7)
-    assert widening >= 2 * 4e-7 + 32e-7 * (terms.size - 1)
-
-    def halfway(high: int, low: int, odds: float, start: int, stop: int, ratios: Any) -> int:
-        """From above, as far as the middle only."""
-        reached = exact(high, low, odds, start, stop, ratios)
-        return reached if low else max(start, stop - 5)
-
-    monkeypatch.setattr(others, "_ratios", halfway)
-    monkeypatch.setattr(others, "ROUNDING", 0.0)
-    assert others.law(0, 30, 0.5)[-1] == 0.0
-    monkeypatch.setattr(others, "ROUNDING", 1e-7)
-    assert others.law(0, 30, 0.5)[-1] == pytest.approx(4e-7)
+    terms, _, _, _, widening, error = others.law(30, 0, 0.5)
+    steps, mode = terms.size - 1, int(np.argmax(terms))
+    drift = 4e-7 * max(mode, steps - mode)
+    assert error == pytest.approx(4e-7, rel=1e-6)
+    assert widening == pytest.approx(2 * drift * (1 + drift) + 32e-7 * (steps + 64), rel=1e-12)
 
 
 def test_calls_are_read_below_by_the_error_of_z_and_never_vanish(monkeypatch: pytest.MonkeyPatch) -> None:
