@@ -82,7 +82,7 @@ class AddAttack:
     def _values(self, box: Box, part: float | None) -> _Held:
         """All at this part of the scale, or all over it; and their digits."""
         top, dimension = self.mechanism.levels, box.dimension
-        mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
+        mixed = evenly(top + 1, dimension)
         held = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, round(part * top))
         lower, upper = box.lower, box.upper
         values = np.clip(lower + (upper - lower) * (held / top), lower, upper)

@@ -64,7 +64,7 @@ class ReplaceAttack:
     def _held(self) -> list[_Levels]:
         """The level that each crowd holds in each coordinate."""
         top, dimension = self.mechanism.levels, self.mechanism.places(self.domain)
-        mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
+        mixed = evenly(top + 1, dimension)
         alike = [np.full(dimension, value) for value in dict.fromkeys(self.values)]
         return [*alike, mixed[np.arange(dimension) % len(mixed)]]
 
