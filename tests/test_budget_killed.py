@@ -14,7 +14,7 @@ from tests.refusals import refusal
 from tests.test_rounds_killed import killed_at
 
 import shufflesum as ss
-from shufflesum import _locked as locked_module
+from shufflesum import _machine as machine_module
 from shufflesum import budget as budget_module
 from shufflesum._machine import replace_file
 from shufflesum.budget import Budget
@@ -91,7 +91,7 @@ def prepare(locked: bool) -> None:
 
     vars(budget_module).update(replace_file=slowly, charge=cheap)
     if not locked:
-        vars(locked_module).update(try_lock=lambda *_: True)
+        vars(machine_module).update(try_lock=lambda *_: True)
 
 
 def take_all(path: Path, locked: bool, _: int) -> None:

@@ -17,7 +17,7 @@ from tests.forks import forked, start_forked
 from tests.refusals import refusal
 
 from shufflesum import RoundsUsed
-from shufflesum import _locked as locked_module
+from shufflesum import _machine as machine_module
 from shufflesum import rounds as rounds_module
 from shufflesum._machine import replace_file
 from shufflesum.errors import PrivacyError
@@ -107,7 +107,7 @@ def take_all(path: Path, plan: Plan, locked: bool) -> None:
 
     vars(rounds_module).update(replace_file=slowly)
     if not locked:
-        vars(locked_module).update(try_lock=lambda *_: True)
+        vars(machine_module).update(try_lock=lambda *_: True)
     rounds = RoundsUsed(path, plan)
     try:
         while True:
