@@ -21,6 +21,7 @@ from shufflesum.domain import Categories, Hashed
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
 from shufflesum.mechanisms.watched import evenly, variants_of
 from shufflesum.privacy import Guarantee
+from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["SlotsAttack"]
 
 _NOISY_REPORTS = 400_000  # then the chance is known within one per cent
-_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
 _MOST_CROWDS = 6  # a label of each; in all of them every cell's noise is looked at
 _EASY_USERS = 50_000_000
 
@@ -129,7 +129,7 @@ class SlotsAttack:
         chance = min(float(chances.upper[0, 0]), 1.0)
         certified = self.mechanism.accounting(self.domain.neighbours, self.guarantee).slots
         shown = replace(certified, chance=max(chance, 2.0**-53))
-        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(max(self.guarantee.delta, _LEAST_DELTA)))
+        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(max(self.guarantee.delta, LEAST_DELTA)))
 
     def score(self, table: Table) -> float:
         """How much likelier a table is with the victim at x: log of its reports there over those at x'."""
