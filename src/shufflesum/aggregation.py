@@ -13,8 +13,7 @@ from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
 from shufflesum.budget import Budget
-from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of
-from shufflesum.domain._arrays import users_rows
+from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of, users_rows
 from shufflesum.domain.frames import FrameRows, batches_of, split_column
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate

@@ -21,8 +21,7 @@ from shufflesum.aggregation import aggregate_batches
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
 from shufflesum.compositions import compose
-from shufflesum.domain import Box, Categories, Choices
-from shufflesum.domain._arrays import real_array, users_rows
+from shufflesum.domain import Box, Categories, Choices, real_array, users_rows
 from shufflesum.domain.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.estimate import WIDE_BINS, Binned, Estimate, SuggestedBounds, check_cover

@@ -17,8 +17,7 @@ import numpy as np
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
-from shufflesum.domain import Box, Missing
-from shufflesum.domain._arrays import users_rows
+from shufflesum.domain import Box, Missing, users_rows
 from shufflesum.domain.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from shufflesum.domain.frame_columns import Column, arrow_column, held_column, pandas_column, polars_column
 from shufflesum.errors import DataError
 
-__all__ = ["PANDAS_INDEX", "FrameRows", "batches_of", "entry_names", "frame_rows", "library_of", "table_columns"]
+__all__ = [
+    "PANDAS_INDEX",
+    "FrameRows",
+    "batches_of",
+    "entry_names",
+    "frame_rows",
+    "library_of",
+    "split_column",
+    "table_columns",
+]
 
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """pandas keeps its row labels under such names in Arrow tables; they are no data."""
