@@ -14,14 +14,14 @@ from typing import Any
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, sync, try_lock
 from shufflesum.batch.disk import is_interruption, writing
-from shufflesum.batch.files.finished import note_finished
+from shufflesum.batch.files.finished import note_finished, partial_path
 from shufflesum.batch.files.manifest import MANIFEST, write_manifest
 from shufflesum.batch.files.report_file import open_report_file
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.tables import Place, local_path
 
-__all__ = ["StagedFolder", "describe_inputs", "partial_path"]
+__all__ = ["StagedFolder", "describe_inputs"]
 
 _WORK = "_work.json"
 _FORMAT = "shufflesum-work-2"
@@ -188,11 +188,6 @@ class StagedFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def partial_path(output: Path) -> Path:
-    """Where an output is made."""
-    return output.with_name(f".{output.name}.partial")
 
 
 def _usual_mode(folder: Path) -> int:
