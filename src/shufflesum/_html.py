@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["Cells", "box", "evenly"]
+__all__ = ["Cells", "box"]
 
 Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
 """The heads of columns, and rows of as many texts."""
@@ -28,11 +28,6 @@ def box(title: str, facts: Sequence[str], cells: Cells | None = None, notes: Seq
     lines += [f'<div style="{warned}">{escape(note)}</div>' for note in notes]
     frame = f"border:{_LINE};border-radius:4px;padding:.6em .9em;display:inline-block;max-width:60em;line-height:1.4"
     return f'<div style="{frame}">{"".join(lines)}</div>'
-
-
-def evenly(size: int, most: int) -> list[int]:
-    """All places, or so many of them from the first to the last."""
-    return list(range(size)) if size <= most else [round(i * (size - 1) / (most - 1)) for i in range(most)]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

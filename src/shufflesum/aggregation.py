@@ -13,9 +13,8 @@ from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
 from shufflesum.budget import Budget
-from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of
-from shufflesum.domain._arrays import users_rows
-from shufflesum.domain.frames import FrameRows, split_column
+from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of, users_rows
+from shufflesum.domain.frames import FrameRows, batches_of, split_column
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
 from shufflesum.planning import PlanChoices, Shape
@@ -27,7 +26,6 @@ from shufflesum.release import release
 
 __all__ = ["aggregate", "aggregate_batches"]
 
-_BATCH_VALUES = 1 << 22
 _SPARE_CELLS = 1 << 25
 
 
@@ -76,9 +74,7 @@ def aggregate(
             )
     if budget is not None:
         budget.begin(plan)
-    size = max(1, _BATCH_VALUES // plan.domain.entries)
-    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
-    batches = (part(start, start + size) for start in range(0, len(rows), size))
+    batches = (batch for _, batch in batches_of(rows, plan.domain.entries))
     return aggregate_batches(
         batches, plan, clip=clip, missing=missing, workers=workers, source=source, round_number=round_number
     )

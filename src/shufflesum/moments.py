@@ -17,9 +17,8 @@ import numpy as np
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
-from shufflesum.domain import Box, Missing
-from shufflesum.domain._arrays import users_rows
-from shufflesum.domain.frames import FrameRows
+from shufflesum.domain import Box, Missing, users_rows
+from shufflesum.domain.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
 from shufflesum.estimate.base import Floats
@@ -29,8 +28,6 @@ from shufflesum.planning import plan as make_plan
 from shufflesum.randomness import RandomSource
 
 __all__ = ["Moments", "Squares", "moments", "quiet_squares"]
-
-_BATCH_VALUES = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +174,9 @@ def moments(
     plan = make_plan(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
     if budget is not None:
         budget.begin(plan)
-    size = max(1, _BATCH_VALUES // domain.dimension)
-    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
     batches = (
-        squares.rows(part(start, start + size), start, clip=clip, missing=missing)
-        for start in range(0, len(rows), size)
+        squares.rows(batch, start, clip=clip, missing=missing)
+        for start, batch in batches_of(rows, 2 * domain.dimension)  # squares take memory of their own
     )
     with quiet_squares():
         return Moments(squares, aggregate_batches(batches, plan, workers=workers, source=source))

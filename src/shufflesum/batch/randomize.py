@@ -76,7 +76,7 @@ def randomize(
         begin(*finished_before.identity.contribution_ids)
         return finished_before
     with (
-        StagedFolder(output, work, identity, restart=restart, noted=True) as folder,
+        StagedFolder(output, work, identity, restart=restart, noted=True, begin=begin) as folder,
         target.encoding(workers) as encode,
         Workers(
             Randomizer(plan, clip=clip, missing=missing, source=source, round_number=target.round_number)

@@ -9,13 +9,12 @@ from typing import Any
 import click
 import msgspec
 from rich.markup import escape
-from rich.table import Table
 
 from shufflesum._rounding import upwards
 from shufflesum.budget import Budget
 from shufflesum.cli.options.wanted import wanted_choices, wanted_options
 from shufflesum.cli.output.card import card
-from shufflesum.cli.output.terminal import console, warnings_as_notes
+from shufflesum.cli.output.terminal import console, table_of, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart
@@ -83,9 +82,8 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
         + ("fixed in advance, and closed" if budget.closed else f"{_percent(budget.spent)} % spent")
     )
     if entries:
-        shown = Table(box=None, header_style="bold")
-        for title in ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open"):
-            shown.add_column(title, justify="left" if title in ("day", "plan", "for") else "right")
+        titles = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open")
+        shown = table_of(*titles, words=range(1, 4))
         for number, (entry, (noise, laid_open)) in enumerate(zip(entries, parts, strict=True), start=1):
             rounds = f"{entry.begun} of {entry.rounds}"
             what = "run" if entry.collection is None else escape(entry.collection[:13])

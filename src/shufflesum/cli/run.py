@@ -21,11 +21,18 @@ from shufflesum.cli.options.labels import (
     label_options,
     read_words,
 )
-from shufflesum.cli.options.table import TableOptions, aggregate_table, clip_options, named_columns, table_options
+from shufflesum.cli.options.table import (
+    TableOptions,
+    aggregate_table,
+    check_table,
+    clip_options,
+    named_columns,
+    table_options,
+)
 from shufflesum.cli.output.results import Results, result_options
 from shufflesum.cli.output.terminal import warnings_as_notes
 from shufflesum.domain import Ball, Box, Hashed
-from shufflesum.errors import DataError, ParameterError
+from shufflesum.errors import ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundsUsed
@@ -100,7 +107,7 @@ def command(
         column = None if domain is None else column_for(domain, chosen)
         table = reading.open(file, domain, column)
         plan = _plan_for(file, table, chosen, labelled, ball, given) if planned is None else planned
-        _check_table(file, table, plan)
+        check_table(file, table, plan)
         if isinstance(plan.domain, Hashed) and asked is None:
             raise ParameterError(
                 "missing-argument",
@@ -154,13 +161,3 @@ def _plan_for(
     domain = labelled.domain(chosen[0], column, numbers)
     check_shape(file, table.shape, domain)
     return make_plan(users=table.rows, shape=domain, one_process=True, **given)
-
-
-def _check_table(file: Place, table: Table, plan: Plan) -> None:
-    if table.rows < plan.users:
-        raise DataError(
-            "too-few-users",
-            f"the file has {table.rows} rows, but the plan needs at least {plan.users} users; "
-            "add rows, or give a --plan for fewer users",
-        )
-    check_shape(file, table.shape, plan.domain)

@@ -15,11 +15,12 @@ from shufflesum.cli.output.terminal import progress_bar
 from shufflesum.domain import Domain
 from shufflesum.errors import DataError
 from shufflesum.plans import Plan
-from shufflesum.tables import Dialect, Place, Table, column_names, located, open_table, table_selection
+from shufflesum.tables import Dialect, Place, Table, check_shape, column_names, located, open_table, table_selection
 
 __all__ = [
     "TableOptions",
     "aggregate_table",
+    "check_table",
     "clip_options",
     "named_columns",
     "prepared",
@@ -118,6 +119,17 @@ def named_columns(table: Table) -> tuple[str, ...] | None:
     """What a plan may call the columns: their names, where all have one and no two the same."""
     names = table.names or ()
     return names if names and all(names) and len(set(names)) == len(names) else None
+
+
+def check_table(file: Place, table: Table, plan: Plan) -> None:
+    """Refuse a file with too few rows for a plan, or with rows of another shape."""
+    if table.rows < plan.users:
+        raise DataError(
+            "too-few-users",
+            f"{file}: has {table.rows} rows, but the plan needs at least {plan.users} users; add rows, or give "
+            "a --plan for fewer users",
+        )
+    check_shape(file, table.shape, plan.domain)
 
 
 def prepared(table: Table, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
