@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from tests.uncompiled import uncompiled
 
-from shufflesum.privacy.add import cap, cell, composed, oneway, overflow_upper, scores
+from shufflesum.errors import ParameterError
+from shufflesum.privacy.add import Group, cap, cell, composed, oneway, overflow_upper, scores
 from shufflesum.privacy.add.oneway import OneWay, Outcomes, listed
 from shufflesum.privacy.engine import losses
 from shufflesum.privacy.engine.laws import binomial_window
@@ -143,3 +144,9 @@ def test_what_a_cap_costs_is_rounded_up() -> None:
             exact = mpmath.mpf(1e-9) * (1 + mpmath.exp(mpmath.mpf(epsilon)))
             found = mpmath.mpf(composed._charge(epsilon, 1e-9))
             assert exact * (1 + mpmath.mpf("5e-13")) < found < exact * (1 + mpmath.mpf("2e-12"))
+
+
+def test_more_trials_than_floating_point_numbers_can_count_are_refused() -> None:
+    with pytest.raises(ParameterError):
+        Group(2**53, 2.0**-40, 1)
+    assert Group(2**53 - 1, 2.0**-40, 1).trials == 2**53 - 1

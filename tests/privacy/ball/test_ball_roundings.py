@@ -204,3 +204,13 @@ def test_the_pair_of_a_ball_is_read_below_each_node(monkeypatch: pytest.MonkeyPa
     assert read.size > 5
     assert all(Fraction(float(at)) <= Fraction(found.step) * node for node, at in enumerate(read))
     np.testing.assert_allclose(read, found.step * np.arange(read.size), rtol=1e-15)
+
+
+def test_moments_certify_small_epsilons_too() -> None:
+    """From 0 on; where they are looked for must not be what is found."""
+    amplitude = 0.05
+    squares = 4 * amplitude**2 / 9
+    found = renyi.epsilon_upper(1000, amplitude, squares, 1, 1e-6)
+    assert 0.0 < found < 0.01
+    (delta,) = renyi.profile_upper(1000, amplitude, squares, 1, np.array([found]))
+    assert delta <= 1e-6
