@@ -30,11 +30,11 @@ from tests.mutation.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("src/shufflesum")
-PARTS = ("privacy", "protocol", "release.py", "estimate")
+PARTS = ("privacy", "protocol", "release.py", "estimate", "compositions.py", "budget.py")
 TESTS = (
     *("privacy", "estimate", "protocol", "test_release_gate.py", "test_aggregation.py", "test_plans.py"),
     *("planning/test_ball_plans.py", "mechanisms/replace/test_decode.py"),
-    *("test_suggested_bounds.py", "test_moments.py"),
+    *("test_suggested_bounds.py", "test_moments.py", "test_cautions.py", "test_budget.py", "test_budget_files.py"),
 )
 """What is mutated, and which tests must notice."""
 

@@ -64,6 +64,8 @@ def test_merged_atoms_count_their_roundings_and_what_the_middle_may_lack(monkeyp
     monkeypatch.setattr(losses, "ULP", LARGE)
     reach = math.log(2.5)
     assert dominated(0.1, upper, lower, 0.0).error >= LARGE * (64 + 4 * reach)
+    for ends in ([-1.0, 9.0], [-9.0, 1.0]):
+        assert losses.merging_error(np.array(ends)) >= LARGE * (64 + 4 * 9)
     monkeypatch.setattr(losses, "ULP", 0.0)
     uncompiled(monkeypatch, losses, _BALANCE=5e-5)
     assert dominated(0.1, upper, lower, 0.0).error >= 5e-5

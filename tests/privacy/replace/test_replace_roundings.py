@@ -168,6 +168,10 @@ def test_sums_of_pooled_reports_count_their_roundings(monkeypatch: pytest.Monkey
     exact = pooled._Law(0, np.array([0.25, 0.5, 0.25]))
     assert pooled._beyond(exact, exact, 1, -1) <= 0.3125 * (1 - 6 * LARGE)
     assert pooled._beyond(exact, exact, 1, 1) >= 0.3125 * (1 + 6 * LARGE)
+    cut = pooled._Law(0, np.array([0.25, 0.5, 0.25]), outside=0.01)
+    for laws, outside in (((cut, exact), 0.01), ((exact, cut), 0.01), ((cut, cut), 0.02)):
+        assert pooled._beyond(*laws, 1, 1) == pytest.approx(0.3125 + outside, rel=1e-4)
+        assert pooled._beyond(*laws, 1, -1) <= 0.3125
     victims: list[pooled._Law] = []
 
     def threshold(up: Any, down: Any, here: pooled._Law, there: Any, epsilon: float) -> float:
@@ -216,6 +220,15 @@ def test_a_fixed_number_of_blanket_reports_drifts_by_no_more_than_in_many_digits
         assert (
             exact * (1 - Fraction(1, 2**48)) < Fraction(float(laid[-1].shifts[0])) <= exact * (1 - Fraction(1, 2**52))
         )
+
+
+def test_what_the_window_of_a_fixed_number_leaves_out_counts_in_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid: list[Mixture] = []
+    monkeypatch.setattr(uniform, "evaluate_upper", lambda mixture, _: laid.append(mixture))
+    monkeypatch.setattr(uniform, "binomial_window", lambda *_: (1, np.array([1.0, 2.0, 1.0]), 4.0, 0.5))
+    uniform._fixed_profile(9, 5, 0.5)(np.zeros(1))
+    assert laid[0].outside == 0.5 / 4.0 * 5
+    assert laid[0].weights.sum() == pytest.approx(1 / 9)
 
 
 def test_a_pair_of_uniform_sampling_is_read_below_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
