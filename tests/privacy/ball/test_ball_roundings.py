@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles.ball import call, ones_law
 from tests.uncompiled import uncompiled
 
 from shufflesum.errors import ParameterError
@@ -214,3 +215,16 @@ def test_moments_certify_small_epsilons_too() -> None:
     assert 0.0 < found < 0.01
     (delta,) = renyi.profile_upper(1000, amplitude, squares, 1, np.array([found]))
     assert delta <= 1e-6
+
+
+@pytest.mark.parametrize("users", [1, 2, 3])
+def test_calls_of_the_smallest_crowds_are_exact_but_for_rounding(users: int) -> None:
+    """Of one other there is a single step: the first and the last."""
+    grid = np.array([0.0, 0.2, 0.5, 0.9])
+    for x, most in zip(grid, others.worst_calls(users, 0.5, grid), strict=True):
+        exact = max(
+            call(ones_law([Fraction(3, 4)] * high + [Fraction(1, 4)] * (users - 1 - high)), Fraction(float(x)), sign)
+            for high in range(users)
+            for sign in (1, -1)
+        )
+        assert exact <= Fraction(float(most)) <= exact + Fraction(1, 10**9)
