@@ -33,7 +33,7 @@ clients/browser/node_modules/.installed: clients/browser/package-lock.json
 	touch $@
 
 # Types are checked beside the tests, which wait for servers now and then; what fails first is seen first.
-test test-fast test-slow coverage: export NUMBA_CACHE_DIR := $(CURDIR)/.venv/kernels
+test test-fast test-slow test-mutants coverage: export NUMBA_CACHE_DIR := $(CURDIR)/.venv/kernels
 
 test: .venv/.dev-installed        ## lint, strict types, layering, tests
 	$(MAKE) --no-print-directory lint & linting=$$!; \

@@ -16,10 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import shufflesum as ss
-from benchmarks.timing import Row, at_least, processor_times
+from benchmarks.timing import Row, at_least, at_most, processor_times
 from shufflesum.wire import Task, generate_private_key
 
 ROOT = Path(__file__).parents[1]
+LIBRARIES = ("httpx", "cryptography", "msgspec", "numpy")  # what the extra `client` is made of
 UPLOAD = """
 import sys
 from shufflesum.service.client import Client
@@ -67,10 +68,10 @@ def _pip(*arguments: str | Path) -> None:
     )
 
 
-def _install(wheel: Path, environment: Path, extra: str) -> None:
+def _install(environment: Path, *packages: str) -> None:
     shutil.rmtree(environment, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    _pip("--python", environment / "bin" / "python", "install", "--quiet", f"{wheel}[{extra}]")
+    _pip("--python", environment / "bin" / "python", "install", "--quiet", *packages)
 
 
 def _send(environment: Path, task: Path, verify: str) -> None:
@@ -93,7 +94,11 @@ def rows() -> list[Row]:
         _pip("wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)  # as an index has it
         (wheel,) = folder.glob("*.whl")
         kinds = {"client": "believe", "service": "verify"}
-        installed = processor_times(*(partial(_install, wheel, folder / extra, extra) for extra in kinds), repeats=1)
+        *installed, bare = processor_times(
+            *(partial(_install, folder / extra, f"{wheel}[{extra}]") for extra in kinds),
+            partial(_install, folder / "bare", *LIBRARIES),
+            repeats=1,
+        )
         with _task(folder) as task:
             sends: list[Callable[[], None]] = [
                 partial(_send, folder / extra, task, how) for extra, how in kinds.items()
@@ -112,5 +117,11 @@ def rows() -> list[Row]:
             f"{both[1] / both[0]:.1f}x less ({both[0]:.1f} s of processor time against {both[1]:.1f} s)",
             "below 15 s",
             both[0] < 15.0,
+        ),
+        at_most(
+            "installing the extra `client`, against installing the four libraries that it needs and nothing of ours",
+            installed[0] / bare,
+            1.5,
+            f" ({installed[0]:.1f} s of processor time against {bare:.1f} s)",
         ),
     ]

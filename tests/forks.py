@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import multiprocessing
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Work", "forked", "start_forked", "wait_until"]
+__all__ = ["Work", "forked", "killed_at", "killed_everywhere", "start_forked", "wait_until"]
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.forks", "tests.service.processes", "tests.service.preloaded"])
 
 Work = Callable[[], None]
+_CALLS = [(os, "open"), (os, "fsync"), (os, "replace"), (os, "unlink"), (os, "close"), (fcntl, "flock")]
+"""All that changes the disk, and the lock."""
 
 
 def start_forked(log: Path, work: Work) -> multiprocessing.process.BaseProcess:
@@ -33,6 +37,31 @@ def forked(log: Path, work: Work) -> int:
     process.join(60)
     assert process.exitcode is not None
     return process.exitcode
+
+
+def killed_at(call: int) -> None:
+    """This process ends without warning after so many of the calls above."""
+    left = call
+
+    def dying(real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*given, **named)
+
+    for module, name in _CALLS:
+        setattr(module, name, partial(dying, getattr(module, name)))
+
+
+def killed_everywhere(log: Path, work: Callable[[int], None]) -> int:
+    """How many processes were killed, each at one call more than the one before, until one came to its end."""
+    killed = 0
+    while (code := forked(log, partial(work, killed))) != 0:
+        assert code == -signal.SIGKILL, log.read_text()
+        killed += 1
+        assert killed < 50
+    return killed
 
 
 def _in_log(log: Path, work: Work) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forks import forked, start_forked
+from tests.forks import forked, killed_at, killed_everywhere, start_forked
 from tests.refusals import refusal
-from tests.test_rounds_killed import killed_at
 
 import shufflesum as ss
-from shufflesum import _locked as locked_module
+from shufflesum import _machine as machine_module
 from shufflesum import budget as budget_module
 from shufflesum._machine import replace_file
 from shufflesum.budget import Budget
@@ -59,19 +57,10 @@ def release_first(path: Path, call: int) -> None:
     budget.begin(PLAN)
 
 
-def kill_everywhere(path: Path, work: Any) -> int:
-    killed = 0
-    while (code := forked(path.with_name("log"), partial(work, path, killed))) != 0:
-        assert code == -signal.SIGKILL, path.with_name("log").read_text()
-        killed += 1
-        assert killed < 50
-    return killed
-
-
 def test_a_process_killed_at_any_step_leaves_what_it_entered_spent(tmp_path: Path) -> None:
     path = tmp_path / "budget.json"
     Budget.create(path, EPSILON, DELTA)
-    assert kill_everywhere(path, enter_first) >= 8
+    assert killed_everywhere(tmp_path / "log", partial(enter_first, path)) >= 8
     # some were killed after the entry was on the disk and before anything was released
     assert len(Budget.open(path).entries) > released(path) >= 1
 
@@ -80,7 +69,7 @@ def test_a_process_killed_at_any_step_leaves_what_it_entered_spent(tmp_path: Pat
 def test_a_process_that_releases_before_it_enters_is_caught_by_the_same_test(tmp_path: Path) -> None:
     path = tmp_path / "budget.json"
     Budget.create(path, EPSILON, DELTA)
-    kill_everywhere(path, release_first)
+    killed_everywhere(tmp_path / "log", partial(release_first, path))
     assert len(Budget.open(path).entries) < released(path)
 
 
@@ -91,7 +80,7 @@ def prepare(locked: bool) -> None:
 
     vars(budget_module).update(replace_file=slowly, charge=cheap)
     if not locked:
-        vars(locked_module).update(try_lock=lambda *_: True)
+        vars(machine_module).update(try_lock=lambda *_: True)
 
 
 def take_all(path: Path, locked: bool, _: int) -> None:

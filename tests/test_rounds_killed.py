@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -13,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forks import forked, start_forked
+from tests.forks import forked, killed_at, killed_everywhere, start_forked
 from tests.refusals import refusal
 
 from shufflesum import RoundsUsed
-from shufflesum import _locked as locked_module
+from shufflesum import _machine as machine_module
 from shufflesum import rounds as rounds_module
 from shufflesum._machine import replace_file
 from shufflesum.errors import PrivacyError
@@ -25,8 +23,6 @@ from shufflesum.plans import Plan
 from shufflesum.testing import unprotected_plan
 
 ONE = unprotected_plan(users=1, shape=1, rounds=1)
-CALLS = [(os, "open"), (os, "fsync"), (os, "replace"), (os, "unlink"), (os, "close"), (fcntl, "flock")]
-"""All that changes the disk, and the lock."""
 
 
 def with_rounds(rounds: int) -> Plan:
@@ -42,21 +38,6 @@ def release(path: Path, number: int) -> None:
 def released(path: Path) -> list[int]:
     place = path.with_name("released")
     return [int(line) for line in place.read_text().split()] if place.exists() else []
-
-
-def killed_at(call: int) -> None:
-    """This process ends without warning just before so many of the calls above."""
-    left = call
-
-    def dying(real: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*given, **named)
-
-    for module, name in CALLS:
-        setattr(module, name, partial(dying, getattr(module, name)))
 
 
 def enter_first(path: Path, plan: Plan, call: int) -> None:
@@ -75,12 +56,7 @@ def release_first(path: Path, plan: Plan, call: int) -> None:
 
 def kill_everywhere(path: Path, work: Callable[[Path, Plan, int], None]) -> tuple[int, list[int]]:
     """How many were killed, each one call later than the one before, and what was released by all."""
-    plan, killed = with_rounds(100), 0
-    while (code := forked(path.with_name("log"), partial(work, path, plan, killed))) != 0:
-        assert code == -signal.SIGKILL, path.with_name("log").read_text()
-        killed += 1
-        assert killed < 50
-    return killed, released(path)
+    return killed_everywhere(path.with_name("log"), partial(work, path, with_rounds(100))), released(path)
 
 
 def test_a_process_killed_at_any_step_never_leaves_a_round_that_is_taken_twice(tmp_path: Path) -> None:
@@ -107,7 +83,7 @@ def take_all(path: Path, plan: Plan, locked: bool) -> None:
 
     vars(rounds_module).update(replace_file=slowly)
     if not locked:
-        vars(locked_module).update(try_lock=lambda *_: True)
+        vars(machine_module).update(try_lock=lambda *_: True)
     rounds = RoundsUsed(path, plan)
     try:
         while True:

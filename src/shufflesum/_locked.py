@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shufflesum._clock import Clock
-from shufflesum._machine import try_lock
+from shufflesum._machine import lock_file
 from shufflesum.errors import FileError
 
 __all__ = ["locked"]
@@ -36,13 +36,9 @@ def locked(path: Path, clock: Clock) -> Iterator[None]:
 
 def _try(path: Path, lock_path: Path) -> int | None:
     try:
-        lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        return lock_file(lock_path)
     except OSError as error:
         raise FileError(
             "unwritable",
             f"{path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
         ) from error
-    if try_lock(lock, lock_path):
-        return lock
-    os.close(lock)
-    return None

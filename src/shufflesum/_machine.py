@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-__all__ = ["cores", "process_pool", "sync", "try_lock"]
+__all__ = ["cores", "lock_file", "process_pool", "replace_file", "sync", "try_lock"]
 
 
 def cores() -> int:
@@ -52,6 +52,17 @@ def try_lock(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except (BlockingIOError, FileNotFoundError):
         return False
+
+
+def lock_file(path: Path) -> int | None:
+    """A file at `path` that is kept to this process until it is closed; None where another process has it."""
+    descriptor, locked = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), False
+    try:
+        locked = try_lock(descriptor, path)
+    finally:
+        if not locked:
+            os.close(descriptor)
+    return descriptor if locked else None
 
 
 def process_pool(processes: int) -> ProcessPoolExecutor:

@@ -1,11 +1,11 @@
-"""Numbers for people: as many digits as their error allows, bounds rounded against us, intervals outwards."""
+"""Numbers for people: of as many digits as their error allows, bounds against us, intervals outwards; few of many."""
 
 from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-__all__ = ["between", "downwards", "number", "percent", "upwards"]
+__all__ = ["between", "downwards", "evenly", "number", "percent", "upwards"]
 
 _EXACT = Context(prec=400)
 _SMALLEST = -9  # digits after the point; smaller numbers are written with an exponent
@@ -44,6 +44,11 @@ def between(lower: float, upper: float, error: float) -> str:
     if not (math.isfinite(lower) and math.isfinite(upper)):
         return "anything"
     return f"{number(lower, error, ROUND_FLOOR)} to {number(upper, error, ROUND_CEILING)}"
+
+
+def evenly(size: int, most: int) -> list[int]:
+    """All places below `size`, or so many of them from the first to the last."""
+    return list(range(size)) if size <= most else [round(i * (size - 1) / max(1, most - 1)) for i in range(most)]
 
 
 def _rounded(value: float, digits: int, rounding: str) -> str:

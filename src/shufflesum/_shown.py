@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Cells", "Shown", "evenly"]
+__all__ = ["Cells", "Shown"]
 
 Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
 """The heads of columns, and rows of as many texts."""
@@ -52,11 +52,6 @@ class Shown:
                 first, *others = zip(row, widths, strict=True)
                 lines.append("  ".join(["", first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]))
         return "\n".join(line.rstrip() for line in (*lines, *(f"note: {note}" for note in self.notes)))
-
-
-def evenly(size: int, most: int) -> list[int]:
-    """All places, or so many of them from the first to the last."""
-    return list(range(size)) if size <= most else [round(i * (size - 1) / (most - 1)) for i in range(most)]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -14,10 +14,9 @@ from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
 from shufflesum.budget import Budget
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of
-from shufflesum.domain._arrays import users_rows
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of, users_rows
 from shufflesum.domain.bounds import default_bounds_named
-from shufflesum.domain.frames import FrameRows, split_column
+from shufflesum.domain.frames import FrameRows, batches_of, split_column
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
 from shufflesum.estimate.adjusted import adjusted_by
@@ -31,7 +30,6 @@ from shufflesum.release import release
 
 __all__ = ["aggregate", "aggregate_batches", "aggregate_rows", "round_of"]
 
-_BATCH_VALUES = 1 << 22
 _SPARE_CELLS = 1 << 25
 
 
@@ -80,11 +78,9 @@ def aggregate(
                 f"arrays has {len(rows)} rows, but the plan needs at least {plan.users} users; add rows, or plan for "
                 "fewer users",
             )
-    size = max(1, _BATCH_VALUES // plan.domain.entries)
-    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
     with default_bounds_named(unbounded and isinstance(plan.domain, Box)):
         return aggregate_rows(
-            lambda: (part(start, start + size) for start in range(0, len(rows), size)),
+            lambda: (batch for _, batch in batches_of(rows, plan.domain.entries)),
             plan,
             begin=round_of(budget, plan),
             clip=clip,

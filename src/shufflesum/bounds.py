@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -21,9 +21,8 @@ from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
 from shufflesum.compositions import compose
-from shufflesum.domain import Box, Categories, Choices
-from shufflesum.domain._arrays import real_array, users_rows
-from shufflesum.domain.frames import FrameRows
+from shufflesum.domain import Box, Categories, Choices, real_array, users_rows
+from shufflesum.domain.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.estimate import WIDE_BINS, Binned, Estimate, SuggestedBounds, check_cover
 from shufflesum.estimate.base import tail_of
@@ -37,7 +36,6 @@ __all__ = ["FoundBounds", "TwoPlans", "plan_bounds", "suggest_bounds"]
 
 _MOST_COLUMNS = 1000
 _STEPS = 6  # of the search for the main plan's epsilon
-_BATCH_VALUES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +165,8 @@ def suggest_bounds(
     plans = plan_bounds(
         users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices
     )
-    size = max(1, _BATCH_VALUES // max(1, math.prod(plans.shape)))
-    part: Callable[[int, int], Any] = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
     estimate = aggregate_rows(
-        lambda: (plans.rows(part(start, start + size), start) for start in range(0, len(rows), size)),
+        lambda: (plans.rows(batch, start) for start, batch in batches_of(rows, math.prod(plans.shape))),
         plans.first,
         begin=round_of(budget, plans.first),
         workers=workers,

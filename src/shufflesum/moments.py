@@ -17,10 +17,9 @@ import numpy as np
 from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
-from shufflesum.domain import Box, Missing
-from shufflesum.domain._arrays import users_rows
+from shufflesum.domain import Box, Missing, users_rows
 from shufflesum.domain.bounds import default_bounds_named
-from shufflesum.domain.frames import FrameRows
+from shufflesum.domain.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
 from shufflesum.estimate.adjusted import adjusted_by
@@ -31,8 +30,6 @@ from shufflesum.planning import plan as make_plan
 from shufflesum.randomness import RandomSource
 
 __all__ = ["Moments", "Squares", "moments", "quiet_squares"]
-
-_BATCH_VALUES = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +177,10 @@ def moments(
     choices |= {"bounds": (domain.lower, domain.upper), "columns": domain.columns}
     choices.setdefault("one_process", True)
     plan = make_plan(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
-    size = max(1, _BATCH_VALUES // domain.dimension)
-    part = rows.part if isinstance(rows, FrameRows) else lambda start, stop: rows[start:stop]
 
     def batches() -> Iterator[Floats]:
-        for start in range(0, len(rows), size):
-            yield squares.rows(part(start, start + size), start, clip=clip, missing=missing)
+        for start, batch in batches_of(rows, 2 * domain.dimension):  # squares take memory of their own
+            yield squares.rows(batch, start, clip=clip, missing=missing)
 
     with quiet_squares(), default_bounds_named(bounds is None):
         begin = round_of(budget, plan)

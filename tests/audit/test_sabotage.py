@@ -322,3 +322,12 @@ def test_every_sabotage_is_caught(sabotage: tuple[type[Client], ...], names: tup
             result = audited(plan, spoilt(plan), samples)
             assert not result.passed, (spoilt.__name__, name)
             assert any(kind in finding for finding in result.findings), (spoilt.__name__, name, result.findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_honest_randomizer_passes_a_hundred_runs(name: str) -> None:
+    """At a confidence of 1 - 1e-6 one of a hundred runs fails less than once in ten thousand times."""
+    for _ in range(-(-100 // len(SETTINGS))):
+        result = audit(planned(name), samples=100_000, trials=0)
+        assert result.passed, result.findings

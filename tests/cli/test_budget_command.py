@@ -70,6 +70,7 @@ def test_a_run_that_finds_nothing_to_run_spends_nothing(command: Command, budget
 
 WEEKLY = ("run", "answers.csv", "--plan", "weekly.json", "--categories", "answer")
 COUNTED = ("--rounds-file", "rounds.json")
+WEEKLY_RANDOMIZED = ("randomize", *WEEKLY[1:], *BUDGET)
 
 
 @pytest.fixture
@@ -210,29 +211,34 @@ def test_randomizing_for_a_task_again_costs_again(command: Command, budget: ss.B
     assert not Path(".others.partial").exists()
 
 
-@pytest.mark.usefixtures("plan")
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_run_that_is_taken_up_costs_nothing_and_one_that_starts_over_costs_again(
-    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch, restart: bool
-) -> None:
+def interrupted(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose work is left in .reports.partial."""
+
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
         assert command(*RANDOMIZE, "-o", "reports").code != 0
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_run_that_is_taken_up_costs_nothing_and_one_that_starts_over_costs_again(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch, restart: bool
+) -> None:
+    interrupted(command, monkeypatch)
     assert Path(".reports.partial").exists()
     assert len(budget.entries) == 1
     if restart:
         assert not lacking(command(*RANDOMIZE, "-o", "reports", "--restart").err, "[budget-spent]")
         assert not Path("reports").exists()
-    else:
-        assert command(*RANDOMIZE, "-o", "reports").code == 0
+    assert command(*RANDOMIZE, "-o", "reports").code == 0  # what was to be thrown away is still there
     assert len(budget.entries) == 1
 
 
-@pytest.mark.usefixtures("plan")
-def test_a_copy_of_an_interrupted_run_cannot_draw_the_rest_once_more(
+@pytest.mark.usefixtures("plan", "weekly")
+def test_a_run_that_would_start_over_with_what_is_refused_costs_nothing_and_throws_nothing_away(
     command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
@@ -240,7 +246,19 @@ def test_a_copy_of_an_interrupted_run_cannot_draw_the_rest_once_more(
 
     with monkeypatch.context() as patched:
         patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
-        assert command(*RANDOMIZE, "-o", "reports").code != 0
+        assert command(*WEEKLY_RANDOMIZED, "-o", "reports").code != 0
+    before = Path("budget.json").read_bytes()
+    unfit = ("randomize", "unfit.csv", *WEEKLY_RANDOMIZED[2:], "-o", "reports", "--restart")
+    assert not lacking(command(*unfit).err, "[unknown-label]")
+    assert Path("budget.json").read_bytes() == before
+    assert Path(".reports.partial").exists()
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_copy_of_an_interrupted_run_cannot_draw_the_rest_once_more(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(command, monkeypatch)
     shutil.copytree(".reports.partial", ".copy.partial")
     assert command(*RANDOMIZE, "-o", "reports").code == 0
     for arguments, problem in (((), "other-work"), (("--restart",), "budget-spent")):

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.test_config import SAMPLES
 from tests.deploy.containers import COMPOSE, REPOSITORY, image
 
 from shufflesum.cli.options.configured import command_named, settings
 
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+SAMPLES = REPOSITORY / "deploy"
 ROLES = ("shuffler", "analyzer")
 UNITS = sorted(SAMPLES.glob("*.service"))
 

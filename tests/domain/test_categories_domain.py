@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.domain.test_labels import TEXT, TEXT_COLUMNS, labels
+from tests.domain.text_columns import TEXT, TEXT_COLUMNS, labels
 from tests.refusals import refusal
 
 from shufflesum.cells import MOST_CELLS

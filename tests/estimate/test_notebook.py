@@ -229,6 +229,7 @@ def test_round_and_broken_guarantee_are_kept_and_words_can_be_asked_for_later(tm
     replace(second, broken="a reason").save(path)
     again = ss.Estimate.load(path)
     assert (again.round_number, again.broken, again.guarantee_holds) == (2, "a reason", False)
+    assert "round 2 of 3" in Seen(again._repr_html_()).text
     hashed().save(path)
     held = ss.HashedEstimate.load(path)
     np.testing.assert_array_equal(held.counts_of(["cat", "owl", "emu"]).counts, estimate("words").counts)
@@ -273,6 +274,14 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "one field more": (lambda file: file.update(mean=[0.5]), "malformed"),
     "one field less": (lambda file: file.pop("round"), "malformed"),
 }
+
+
+@pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**63 - 1])
+def test_tables_of_any_counts_are_read_back(most: int) -> None:
+    from shufflesum.estimate.packed import table_from_json
+
+    table = np.array([0, most, 1])
+    assert table_from_json(packed(table), 3).tolist() == table.tolist()
 
 
 def packed(table: Any) -> dict[str, Any]:

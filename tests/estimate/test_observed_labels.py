@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 import shufflesum as ss
-from shufflesum.planning import UninformativePlanWarning
+from shufflesum.cautions import UninformativePlanWarning
 from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.protocol import Tally
 from shufflesum.release import release

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shufflesum.errors import ShufflesumError
 from shufflesum.explorer.lane import Job, Lane
 from shufflesum.explorer.work import begin
 
@@ -54,3 +57,33 @@ def test_what_nobody_waits_for_any_more_is_not_begun_and_what_runs_is_not_begun_
     told.lane.want([running, told.job(math.sqrt, 9)])
     told.lane.want([running, told.job(math.sqrt, 16), told.job(math.sqrt, 25)])
     assert told.until(3) == [None, 4, 5]
+
+
+def test_what_a_killed_process_was_at_is_done_by_another(told: Told) -> None:
+    told.lane.want([told.job(os.getpid), told.job(time.sleep, 1.0), told.job(math.sqrt, 4)])
+    (pid,) = told.until(1)[:1]
+    os.kill(pid, signal.SIGKILL)
+    assert told.until(3) == [pid, None, 2]
+
+
+def test_a_process_that_is_killed_while_nothing_is_wanted_is_replaced(told: Told) -> None:
+    told.lane.want([told.job(os.getpid)])
+    (pid,) = told.until(1)
+    os.kill(pid, signal.SIGKILL)
+    told.lane.want([told.job(math.sqrt, 4)])
+    assert told.until(2) == [pid, 2]
+
+
+def test_work_that_ends_its_process_is_told_to_have_failed_and_the_next_is_done(told: Told) -> None:
+    told.lane.want([told.job(os._exit, 1), told.job(math.sqrt, 4)])
+    failed, two = told.until(2)
+    assert isinstance(failed, ShufflesumError)
+    assert (failed.problem, two) == ("stopped", 2)
+
+
+def test_a_lane_is_closed_whatever_its_process_does() -> None:
+    for work in ((), (time.sleep, 600)):
+        told = Told(lane := Lane(begin))
+        lane.want([told.job(*work)] if work else [])
+        lane.close()
+        assert told.said == []

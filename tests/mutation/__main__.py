@@ -1,10 +1,10 @@
 """Change one thing at a time in what privacy and estimates rest on, and see whether any test notices.
 
-    python -m tests.mutation [--sample 200] [--seed N] [--only privacy/engine] [--workers 2] [--minutes 55]
+    python -m tests.mutation [--sample 200] [--seed N] [--only privacy/engine] [--charges] [--workers 2] [--minutes 55]
 
-Each mutant runs with the quick tests of its part, and with the long ones if it survives those. Compiled code is cached
-by numba file by file, and kernels of another file would go on with the old one: where there may be such, a mutant of a
-kernel starts with an empty cache. Survivors that `survivors.toml` explains are only counted. When the time is up, those
+First all tests run once, unchanged, to see which functions each of them reaches (`reach.py`; `--reached FILE` keeps
+that for the next run). Then each mutant meets those that reach its function, beginning with its own part's and the
+shortest, up to 40 seconds of them. Those that `survivors.toml` explains are only counted. When the time is up, those
 not yet begun are not tried: the sample is in random order, so those tried are a sample, too.
 """
 
@@ -12,87 +12,40 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import random
-import resource
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 
-from tests.mutation.changed import FILE, MODULE
+from tests.mutation.changed import judge, warm_up
 from tests.mutation.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("src/shufflesum")
+PARTS = ("privacy", "protocol", "release.py", "estimate", "compositions.py", "budget.py")
+TESTS = (
+    *("privacy", "estimate", "protocol", "test_release_gate.py", "test_aggregation.py", "test_plans.py"),
+    *("planning/test_ball_plans.py", "mechanisms/replace/test_decode.py"),
+    *("test_suggested_bounds.py", "test_moments.py", "test_cautions.py", "test_budget.py", "test_budget_files.py"),
+)
+"""What is mutated, and which tests must notice."""
 
-TESTS: dict[str, tuple[str, ...]] = {
-    "privacy/engine": (
-        "privacy/engine/test_charges.py",
-        *(f"privacy/{p}" for p in ("engine", "slots", "add", "replace")),
-    ),
-    "privacy/add": ("privacy/add/test_add_charges.py", "privacy/add"),
-    "privacy/ball": ("privacy/ball/test_ball_charges.py", "privacy/ball"),
-    "privacy/replace": ("privacy/replace/test_replace_charges.py", "privacy/replace"),
-    "privacy/slots": ("privacy/slots/test_slots_charges.py", "privacy/slots"),
-    "privacy/curator.py": ("privacy/test_curator.py", "planning/test_ball_plans.py"),
-    "privacy/guarantees.py": ("privacy/test_guarantees.py", "test_plans.py"),
-    "protocol": ("protocol", "test_release_gate.py", "test_aggregation.py"),
-    "release.py": ("test_release_gate.py", "protocol"),
-    "estimate": ("estimate", "mechanisms/replace/test_decode.py", "test_suggested_bounds.py", "test_moments.py"),
-}
-"""What is mutated, and which tests must notice; those that notice most come first."""
+SECONDS = 40.0  # of tests, as long as they take by themselves; who takes far longer runs in circles
 
-IN_PROCESS = "not slow and not servers and not cluster and not processes"
-STAGES = (f"{IN_PROCESS} and not long", f"{IN_PROCESS} and long")
-PROCESSOR_SECONDS = 400  # who takes longer runs in circles, which counts as noticed
-_PASSED = (0, 5)  # or there was no test; any other end is the mutant's doing, once all has passed without
-
-
-def pass_all(tests: tuple[str, ...], **environment: str) -> bool:
-    """Whether these tests pass, with some variables more in their environment."""
-    return all(_pass(tests, stage, environment) for stage in STAGES)
-
-
-def _pass(tests: tuple[str, ...], stage: str, environment: dict[str, str]) -> bool:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.mutation.changed", "-x", "-q", "-p", "no:cacheprovider"),
-            *("--hypothesis-seed=0", "-m", stage, *(f"tests/{test}" for test in tests)),
-        ],
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS)),
-    )
-    if done.returncode not in _PASSED and not environment:
-        print(f"{done.stdout.decode()[-2000:]}{done.stderr.decode()[-2000:]}")
-    return done.returncode in _PASSED
-
-
-def survives(mutant: Mutant, tests: tuple[str, ...]) -> bool:
-    """Whether no test notices."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        file = Path(folder) / mutant.path.name
-        file.write_text(mutant.source)
-        environment = {MODULE: dotted(mutant.path), FILE: str(file)}
-        if mutant.kernel and in_kernels_elsewhere(mutant.path):
-            environment["NUMBA_CACHE_DIR"] = str(Path(folder) / "kernels")
-        return pass_all(tests, **environment)
+Reached = dict[str, list[tuple[float, str]]]
+"""The tests of each function, with how long they take."""
 
 
 def dotted(path: Path) -> str:
     return ".".join(path.relative_to("src").with_suffix("").parts)
-
-
-def in_kernels_elsewhere(path: Path) -> bool:
-    """Whether a module with kernels imports this one."""
-    texts = (other.read_text() for other in (ROOT / PACKAGE).rglob("*.py"))
-    return any("@kernel" in text and f"from {dotted(path)} import" in text for text in texts)
 
 
 def modules(part: str) -> list[Path]:
@@ -102,13 +55,110 @@ def modules(part: str) -> list[Path]:
     return [path.relative_to(ROOT) for path in found if path.name != "__init__.py"]
 
 
-def drawn(sample: int, seed: int, only: str) -> list[tuple[Mutant, str]]:
-    """A random sample of all mutants, with the part they belong to."""
-    parts = [part for part in TESTS if part.startswith(only)]
-    everything = [(mutant, part) for part in parts for path in modules(part) for mutant in mutants_of(ROOT, path)]
+def drawn(sample: int, seed: int, only: str, charges: bool) -> list[Mutant]:
+    """A random sample of all mutants."""
+    paths = [path for part in PARTS for path in modules(part) if str(path.relative_to(PACKAGE)).startswith(only)]
+    everything = [mutant for path in paths for mutant in mutants_of(ROOT, path) if mutant.charge or not charges]
     size = min(sample, len(everything))
     print(f"{size} of {len(everything)} mutants, seed {seed}", flush=True)
     return random.Random(seed).sample(everything, size)
+
+
+def reached_by(tests: list[str], workers: int, kept: Path | None) -> Reached:
+    """Which tests reach which function, and which any function of a module; all must pass."""
+    if kept is None or not kept.exists():
+        with tempfile.TemporaryDirectory(prefix="reached-") as folder:
+            files = [Path(folder) / f"{worker}.json" for worker in range(workers)]
+            runs = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "tests.mutation.reach", file, *tests[worker::workers]], cwd=ROOT
+                )
+                for worker, file in enumerate(files)
+            ]
+            codes = [run.wait() for run in runs]
+            if any(codes):
+                raise SystemExit("tests fail without any mutant")
+            everything = {test: found for file in files for test, found in json.loads(file.read_text()).items()}
+        if kept is not None:
+            kept.write_text(json.dumps(everything))
+    else:
+        everything = json.loads(kept.read_text())
+    reached: Reached = defaultdict(list)
+    for test, (seconds, functions) in everything.items():
+        for function in {*functions, *(f"{function.split(':')[0]}:module" for function in functions)}:
+            reached[function].append((seconds, test))
+    return reached
+
+
+def chosen(mutant: Mutant, reached: Reached) -> list[str]:
+    """Of the tests that reach it, its own part's first, of these those of roundings, then the shortest, up to a sum."""
+    part = f"tests/{mutant.path.relative_to(PACKAGE).parent}/"
+    found = sorted(
+        reached.get(f"{dotted(mutant.path)}:{mutant.function}", []),
+        key=lambda test: (not test[1].startswith(part), not re.search(r"charges|roundings", test[1]), test[0]),
+    )
+    total = 0.0
+    tests: list[str] = []
+    for seconds, test in found:
+        if total + seconds <= SECONDS or not tests:
+            total += seconds
+            tests.append(test)
+    return tests
+
+
+def in_kernels_elsewhere(path: Path) -> set[str]:
+    """The modules with kernels that import this one, or such a module: what is kept of theirs is compiled from it."""
+    texts = {other: other.read_text() for other in (ROOT / PACKAGE).rglob("*.py")}
+    found: set[Path] = set()
+    while True:
+        names = [dotted(path), *(dotted(other.relative_to(ROOT)) for other in found)]
+        new = {
+            other
+            for other, text in texts.items()
+            if "@kernel" in text and any(f"from {name} import" in text for name in names)
+        } - found
+        if not new:
+            return {other.stem for other in found}
+        found |= new
+
+
+def verdicts(
+    sample: list[Mutant], reached: Reached, explained: tuple[str, ...], workers: int, end: float
+) -> Counter[str]:
+    """Judge all, each in a process of its own."""
+    count: Counter[str] = Counter()
+    running: dict[int, tuple[Mutant, tempfile.TemporaryDirectory[str]]] = {}
+
+    def ended() -> None:
+        process, status = os.wait()
+        mutant, folder = running.pop(process)
+        folder.cleanup()
+        if mutant.before == mutant.after and status:
+            raise SystemExit(f"{mutant.path} fails its tests as it is")
+        if mutant.before != mutant.after:
+            count["noticed" if status else "SURVIVED"] += 1
+            print("noticed" if status else f"SURVIVED {mutant.name}", flush=True)
+
+    unchanged = [replace(mutant, after=mutant.before, source=(ROOT / mutant.path).read_text()) for mutant in sample[:1]]
+    for mutant in unchanged + sample:  # who notices nothing but changes lets the first pass
+        if mutant.name.startswith(explained):
+            count["explained"] += 1
+        elif time.monotonic() > end:
+            count["not tried"] += 1
+        elif not (tests := chosen(mutant, reached)):
+            count["SURVIVED"] += 1
+            print(f"SURVIVED, reached by no test: {mutant.name}", flush=True)
+        else:
+            while len(running) >= workers:
+                ended()
+            folder = tempfile.TemporaryDirectory(prefix="mutant-")
+            file = Path(folder.name) / mutant.path.name
+            file.write_text(mutant.source)
+            stale = in_kernels_elsewhere(mutant.path) if mutant.kernel else set()
+            running[judge(dotted(mutant.path), file, tests, stale, SECONDS)] = mutant, folder
+    while running:
+        ended()
+    return count
 
 
 def main() -> None:
@@ -116,34 +166,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal(), help="another one every day")
-    parser.add_argument("--only", default="", help="a part: " + ", ".join(TESTS))
+    parser.add_argument("--only", default="", help="a folder or module: " + ", ".join(PARTS))
+    parser.add_argument("--charges", action="store_true", help="only those without what keeps a bound safe")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=55.0, help="begin no mutant after so many")
+    parser.add_argument("--reached", type=Path, help="where to keep which tests reach what; read if it is there")
     options = parser.parse_args()
     end = time.monotonic() + 60 * options.minutes
     known = tomllib.loads((Path(__file__).parent / "survivors.toml").read_text())["survivor"]
     explained = tuple(entry["mutant"] for entry in known)
-    sample = drawn(options.sample, options.seed, options.only)
-    needed = sorted({test for _, part in sample for test in TESTS[part]})
-    if not pass_all(tuple(needed)):  # and all kernels are compiled
-        raise SystemExit(f"{', '.join(needed)} fail without any mutant")
+    sample = drawn(options.sample, options.seed, options.only, options.charges)
+    reached = reached_by(files(), options.workers, options.reached)
+    warm_up()
+    count = verdicts(sample, reached, explained, options.workers, end)
+    print(", ".join(f"{count[verdict]} {verdict}" for verdict in ("noticed", "explained", "SURVIVED", "not tried")))
+    sys.exit(bool(count["SURVIVED"]))
 
-    def judged(drawn: tuple[Mutant, str]) -> str:
-        mutant, part = drawn
-        if time.monotonic() > end:
-            return "not tried"
-        if not survives(mutant, TESTS[part]):
-            verdict = "noticed"
-        else:
-            verdict = "explained" if mutant.name.startswith(explained) else "SURVIVED"
-        print(verdict, mutant.name if verdict == "SURVIVED" else "", flush=True)
-        return verdict
 
-    with ThreadPoolExecutor(options.workers) as threads:
-        verdicts = list(threads.map(judged, sample))
-    every = ("noticed", "explained", "SURVIVED", "not tried")
-    print(", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in every))
-    sys.exit("SURVIVED" in verdicts)
+def files() -> list[str]:
+    """The modules of all tests that must notice."""
+    places = [ROOT / "tests" / test for test in TESTS]
+    found = [file for place in places for file in ([place] if place.is_file() else sorted(place.rglob("test_*.py")))]
+    return [str(file.relative_to(ROOT)) for file in found]
 
 
 if __name__ == "__main__":

@@ -45,11 +45,16 @@ _NAMES = {
     "expm1": "exp",
     "log1p": "log",
 }
+_CHARGES = ("ROUNDING", "ULP", "ALLOWANCE", "UNDERFLOW", "VANISHED", "BALANCE")
+"""Small numbers by which a bound is kept on the safe side, without the underscore of those that a module keeps."""
+_TINY = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One line of one function, before and after; `kernel` where compiled code depends on it."""
+    """One line of one function, before and after; `kernel` where compiled code depends on it, `charge` where a bound
+    would lose what keeps it on the safe side.
+    """
 
     path: Path
     function: str
@@ -57,6 +62,7 @@ class Mutant:
     after: str
     source: str
     kernel: bool
+    charge: bool
 
     @property
     def name(self) -> str:
@@ -69,13 +75,29 @@ def mutants_of(root: Path, path: Path) -> list[Mutant]:
     text = (root / path).read_text()
     found = []
     for node, function, kernel in _places(ast.parse(text)):
-        for start, stop, new in _changes(node, text):
+        charge = _is_charge(node)
+        for start, stop, new in [_whole(node, text, "0.0")] if charge else _changes(node, text):
             before, after = (
                 " ".join(_statement(changed, node.lineno, node.end_lineno).split())
                 for changed in (text, text[:start] + new + text[stop:])
             )
-            found.append(Mutant(path, function, before, after, text[:start] + new + text[stop:], kernel))
+            found.append(Mutant(path, function, before, after, text[:start] + new + text[stop:], kernel, charge))
     return found
+
+
+def _is_charge(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()):
+            return name.lstrip("_") in _CHARGES
+        case ast.Call(ast.Name("slack")):
+            return True
+        case ast.Constant(float() as value):
+            return 0.0 < value < _TINY
+        case ast.BinOp(ast.Constant(2.0), ast.Pow(), ast.UnaryOp(ast.USub(), ast.Constant(int() as exponent))):
+            return 2.0**-exponent < _TINY
+        case ast.BinOp(ast.Constant(), ast.Mult(), charge):
+            return _is_charge(charge)
+    return False
 
 
 def _places(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, bool]]:
@@ -96,6 +118,8 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, bool]]
     def visit_one(node: ast.AST, function: str, kernel: bool) -> Iterator[tuple[ast.expr | ast.stmt, str, bool]]:
         if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr | ast.arguments):
             return
+        if isinstance(node, ast.keyword) and node.arg == "tolerance":
+            return  # how closely a search looks; what it finds is evaluated
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield from visit(ast.Module([node], []), function, kernel)
             return
@@ -108,25 +132,32 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, bool]]
         if isinstance(node, ast.expr | ast.stmt) and hasattr(node, "lineno"):
             # constants of a module are part of compiled code that reads them
             yield node, function or "module", kernel or not function
-        yield from visit(node, function, kernel)
+        if not _is_charge(node):  # which is taken away as a whole
+            yield from visit(node, function, kernel)
 
     yield from visit(tree, "", False)
 
 
-def _changes(node: ast.expr | ast.stmt, text: str) -> Iterator[tuple[int, int, str]]:
-    """Replacements (from, to, by what) that this node alone stands for."""
+def _whole(node: ast.expr | ast.stmt, text: str, new: str) -> tuple[int, int, str]:
+    """The replacement of all of a node."""
     lines = text.splitlines(keepends=True)
 
     def at(line: int, column: int) -> int:
         return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
 
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset), new
+
+
+def _changes(node: ast.expr | ast.stmt, text: str) -> Iterator[tuple[int, int, str]]:
+    """Replacements (from, to, by what) that this node alone stands for."""
+
     def start(of: ast.expr | ast.stmt) -> int:
-        return at(of.lineno, of.col_offset)
+        return _whole(of, text, "")[0]
 
     def end(of: ast.expr | ast.stmt) -> int:
-        assert of.end_lineno is not None
-        assert of.end_col_offset is not None
-        return at(of.end_lineno, of.end_col_offset)
+        return _whole(of, text, "")[1]
 
     def between(left: ast.expr, right: ast.expr, old: str, new: str) -> Iterator[tuple[int, int, str]]:
         gap = text[end(left) : start(right)]

@@ -12,9 +12,10 @@ import pytest
 from tests.refusals import refusal
 
 import shufflesum as ss
+from shufflesum.cautions import BoxIsBetterWarning
 from shufflesum.cli.output.card import card
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
-from shufflesum.planning import BoxIsBetterWarning, alternatives, box_is_better, plan_for_error
+from shufflesum.planning import alternatives, box_is_better, plan_for_error
 from shufflesum.plans import Plan
 from shufflesum.privacy.ball import Certificate, clipping_bias
 

@@ -12,9 +12,10 @@ from tests.refusals import refusal
 from tests.replaced import replace_of, with_mechanism
 
 import shufflesum as ss
+from shufflesum.cautions import UninformativePlanWarning
 from shufflesum.domain import Box
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.planning import PlanChoices, UninformativePlanWarning, alternatives, published_plan
+from shufflesum.planning import PlanChoices, alternatives, published_plan
 from shufflesum.testing import SeededSource
 
 BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6}
@@ -178,7 +179,7 @@ def test_add_under_a_cap_that_it_cannot_keep_says_what_it_needs() -> None:
         ss.plan(**BASE, mechanism="add", max_reports=3)
 
 
-@pytest.mark.filterwarnings("ignore::shufflesum.planning.UninformativePlanWarning")
+@pytest.mark.filterwarnings("ignore::shufflesum.cautions.UninformativePlanWarning")
 def test_a_small_crowd_is_not_asked_for_masses_of_noise_reports_unasked() -> None:
     few: dict[str, Any] = {"users": 20, "shape": 20, "epsilon": 0.5, "delta": 1e-6}
     assert ss.plan(**few).mechanism.kind == "replace"

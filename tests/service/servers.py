@@ -21,13 +21,21 @@ from shufflesum.plans import Plan
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import SEALED_BYTES, Task, Upload, generate_private_key, write_key_pair
 
-__all__ = ["Deployment", "Received", "StandInAnalyzer", "fake_upload"]
+__all__ = ["Deployment", "Received", "StandInAnalyzer", "fake_upload", "replace_secret"]
 
 
 def fake_upload(task: Task, round_number: int = 1, *, sealed: bytes | None = None) -> Upload:
     """An upload that looks right and that nobody can open: enough for a shuffler, and quick to make."""
     body = secrets.token_bytes(task.plan.reports * SEALED_BYTES) if sealed is None else sealed
     return Upload(task.id, round_number, secrets.token_bytes(16), body)
+
+
+def replace_secret(path: Path, *lines: str) -> None:
+    """As an operator does while servers run: the file is whole at any time."""
+    new = path.with_name(f"{path.name}.new")
+    new.touch(0o600)
+    new.write_text("\n".join(lines))
+    new.replace(path)
 
 
 @dataclass

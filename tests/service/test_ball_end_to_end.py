@@ -23,8 +23,8 @@ FALSE_ALARM = 1e-7
 BALL = Ball({"weight": (6, 7), "bias": (6,)}, radius=1.0, seed=bytes(range(16)))  # whose rounds have other signs
 
 
-@pytest.mark.filterwarnings("ignore::shufflesum.planning.UninformativePlanWarning")  # few users, and quick
-@pytest.mark.filterwarnings("ignore::shufflesum.planning.planner.BoxIsBetterWarning")
+@pytest.mark.filterwarnings("ignore::shufflesum.cautions.UninformativePlanWarning")  # few users, and quick
+@pytest.mark.filterwarnings("ignore::shufflesum.cautions.BoxIsBetterWarning")
 def test_both_rounds_of_layers_end_in_their_own_mean(tmp_path: Path) -> None:
     plan = ss.plan(users=USERS, shape=BALL, epsilon=20.0, delta=1e-3, rounds=2, max_reports=64)
     random = np.random.default_rng(8)

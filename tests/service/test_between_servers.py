@@ -13,7 +13,7 @@ from tests.forks import wait_until
 from tests.refusals import refusal
 from tests.service.certificates import Authority
 from tests.service.processes import ServerProcess
-from tests.service.servers import Deployment, fake_upload
+from tests.service.servers import Deployment, fake_upload, replace_secret
 
 from shufflesum.errors import ParameterError
 from shufflesum.service.analyzer.server import AnalyzerServer
@@ -126,13 +126,6 @@ def test_half_of_what_certificates_need_is_refused(tmp_path: Path) -> None:
             Opener(deployment.key, processes=1),
             open_tables(f"sqlite:{tmp_path / 'a'}", deployment.task),
         )
-
-
-def replace_secret(path: Path, *lines: str) -> None:
-    new = path.with_name(f"{path.name}.new")
-    new.touch(0o600)
-    new.write_text("\n".join(lines))
-    new.replace(path)
 
 
 @pytest.mark.parametrize("first", ["shuffler", "analyzer"])

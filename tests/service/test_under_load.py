@@ -14,14 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.forks import wait_until
+from tests.service.http.bad_requests import bad_for_a_shuffler, bad_for_an_analyzer
 from tests.service.http.lines import Line, Target
-from tests.service.http.test_fuzz import bad_for_a_shuffler, bad_for_an_analyzer
 from tests.service.patterns import check_rounds, dependence, rows_of
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.proxy import LossyProxy
-from tests.service.servers import Deployment
-from tests.service.test_between_servers import replace_secret
+from tests.service.servers import Deployment, replace_secret
 
 from shufflesum import Randomizer
 from shufflesum.service.stores.store import split

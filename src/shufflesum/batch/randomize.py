@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from shufflesum._workers import Workers
@@ -76,29 +77,39 @@ def randomize(
         if begin is not None:
             begin(*finished_before.identity.contribution_ids)
         return finished_before
+    tables = dict(users.tables)
+
+    def pieces() -> Iterator[Piece]:
+        return users.pieces(plan.domain, rows_per_part, max(1, kind.piece_reports // plan.reports))
+
+    def check_piece(_: int, piece: Piece) -> None:
+        try:
+            check_rows(plan, piece.rows, first_row=piece.row_in_file, clip=clip, missing=missing)
+        except DataError as error:
+            raise located(error, piece.path, tables[piece.path]) from None
+
+    @cache
+    def check() -> None:
+        plan.check_round(target.round_number)
+        plan.domain.check_missing(missing)
+        with Workers(range(workers)) as pool:
+            for _ in pool.map(check_piece, pieces()):
+                pass
+
+    def begin_checked(run: str) -> None:
+        if begin is not None:
+            check()
+            begin(run)
+
     with (
-        StagedFolder(output, work, identity, restart=restart, noted=True) as folder,
+        StagedFolder(output, work, identity, restart=restart, noted=True, begin=begin_checked) as folder,
         target.encoding(workers) as encode,
         Workers(
             Randomizer(plan, clip=clip, missing=missing, source=source, round_number=target.round_number)
             for _ in range(workers)
         ) as pool,
     ):
-        tables = dict(users.tables)
-
-        def check(_: Randomizer, piece: Piece) -> None:
-            try:
-                check_rows(plan, piece.rows, first_row=piece.row_in_file, clip=clip, missing=missing)
-            except DataError as error:
-                raise located(error, piece.path, tables[piece.path]) from None
-
-        def pieces() -> Iterator[Piece]:
-            return users.pieces(plan.domain, rows_per_part, max(1, kind.piece_reports // plan.reports))
-
-        if begin is not None:
-            for _ in pool.map(check, pieces()):
-                pass
-            begin(*folder.identity.contribution_ids)
+        begin_checked(*folder.identity.contribution_ids)
         finished = folder.parts
 
         def make(randomizer: Randomizer, piece: Piece) -> tuple[Piece, Any]:

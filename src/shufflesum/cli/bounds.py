@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 from rich.markup import escape
-from rich.table import Table as Shown
 
 from shufflesum._rounding import downwards, percent, upwards
 from shufflesum.bounds import FoundBounds, plan_bounds
@@ -17,7 +16,7 @@ from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.labels import bin_edges
 from shufflesum.cli.options.table import TableOptions, aggregate_table, named_columns, prepared, table_options
-from shufflesum.cli.output.terminal import console, warnings_as_notes
+from shufflesum.cli.output.terminal import console, table_of, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import check_cover
 from shufflesum.estimate.base import tail_of
@@ -104,10 +103,7 @@ def _show(found: FoundBounds, names: tuple[str, ...], as_json: bool) -> None:
         }
         click.echo(json.dumps(document, allow_nan=False))
         return
-    shown = Shown(box=None, header_style="bold")
-    shown.add_column("column")
-    for title in ("lower", "upper", "users within", f"{percent(found.columns[0].level)}% interval"):
-        shown.add_column(title, justify="right")
+    shown = table_of("column", "lower", "upper", "users within", f"{percent(found.columns[0].level)}% interval")
     for i, column in enumerate(found.columns):
         shown.add_row(
             escape(names[i]) if names else str(i),

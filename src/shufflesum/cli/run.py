@@ -25,6 +25,7 @@ from shufflesum.cli.options.table import (
     DROPPED,
     TableOptions,
     aggregate_table,
+    check_table,
     clip_options,
     left_of,
     named_columns,
@@ -34,11 +35,11 @@ from shufflesum.cli.output.results import Results, result_options
 from shufflesum.cli.output.terminal import warnings_as_notes
 from shufflesum.domain import Ball, Box, Hashed, numbers_of
 from shufflesum.domain.bounds import default_bounds_named
-from shufflesum.errors import DataError, ParameterError
+from shufflesum.errors import ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundsUsed
-from shufflesum.tables import CompleteTable, Place, Table, check_shape, rows_of
+from shufflesum.tables import Place, Table, check_shape, rows_of
 
 __all__ = ["command"]
 
@@ -110,7 +111,7 @@ def command(
         column = None if domain is None else column_for(domain, chosen)
         table, missing = left_of(file, reading.open(file, domain, column), missing)
         plan = _plan_for(file, table, chosen, labelled, ball, given) if planned is None else planned
-        _check_table(file, table, plan)
+        check_table(file, table, plan)
         if isinstance(plan.domain, Hashed) and asked is None:
             raise ParameterError(
                 "missing-argument",
@@ -159,14 +160,3 @@ def _plan_for(
     domain = labelled.domain(chosen[0], column, numbers)
     check_shape(file, table.shape, domain)
     return make_plan(users=table.rows, shape=domain, one_process=True, **given)
-
-
-def _check_table(file: Place, table: Table, plan: Plan) -> None:
-    if table.rows < plan.users:
-        left = " without missing values" if isinstance(table, CompleteTable) else ""
-        raise DataError(
-            "too-few-users",
-            f"the file has {table.rows} rows{left}, but the plan needs at least {plan.users} users; "
-            "add rows, or give a --plan for fewer users",
-        )
-    check_shape(file, table.shape, plan.domain)

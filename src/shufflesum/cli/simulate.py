@@ -14,18 +14,18 @@ from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum.cli.options.common import plan_of_file
 from shufflesum.cli.options.gathered import gathered
 from shufflesum.cli.options.labels import candidates_option, read_words
-from shufflesum.cli.options.table import TableOptions, named_columns, text_options
+from shufflesum.cli.options.table import TableOptions, check_table, named_columns, text_options
 from shufflesum.cli.options.wanted import wanted_options, wanted_plan
 from shufflesum.cli.output.printed import guarantee_of
 from shufflesum.cli.output.repeat import command_line
 from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.domain import Hashed
-from shufflesum.errors import DataError, ParameterError
+from shufflesum.errors import ParameterError
 from shufflesum.pages import require_pages, simulation_page
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.simulation import LABEL_LAWS, LAWS, Simulation, found, simulate, simulate_batches
-from shufflesum.tables import StagedOutputs, Table, check_shape, rows_of
+from shufflesum.tables import StagedOutputs, Table, rows_of
 
 __all__ = ["command"]
 
@@ -110,7 +110,7 @@ def command(
             if law is not None or label_law is not None:
                 raise ParameterError("conflicting-arguments", "--law and --label-law are for made-up data, not --data")
             opened = table or reading.open(data, plan.domain)
-            _check(data, opened, plan)
+            check_table(data, opened, plan)
             with progress_bar("rows", repeats * opened.rows) as progress:
                 tried = simulate_batches(
                     plan,
@@ -154,16 +154,6 @@ def _fill_in(data: Path, arguments: dict[str, Any], reading: TableOptions) -> Ta
     if arguments["users"] is None:
         arguments["users"] = table.rows
     return table
-
-
-def _check(data: Path, table: Table, plan: Plan) -> None:
-    if table.rows < plan.users:
-        raise DataError(
-            "too-few-users",
-            f"{data} has {table.rows} rows, but the plan is for at least {plan.users} users; give more rows, or a plan "
-            "for fewer",
-        )
-    check_shape(data, table.shape, plan.domain)
 
 
 def _chart(tried: Simulation) -> Any:

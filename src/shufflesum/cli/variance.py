@@ -10,7 +10,6 @@ from typing import Any
 import click
 import numpy as np
 from rich.markup import escape
-from rich.table import Table as Shown
 
 from shufflesum._rounding import between, number, percent
 from shufflesum.cli.options.budget import budget_option, spending
@@ -27,7 +26,7 @@ from shufflesum.cli.options.table import (
     table_options,
 )
 from shufflesum.cli.output.printed import guarantee_of
-from shufflesum.cli.output.terminal import console, warnings_as_notes
+from shufflesum.cli.output.terminal import console, table_of, warnings_as_notes
 from shufflesum.domain import Box
 from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.estimate.base import tail_of
@@ -113,11 +112,8 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
         click.echo(json.dumps(document, allow_nan=False))
         return
     console.print(f"[bold]{found.users:,} users[/bold]; guarantee for one row: {guarantee_of(found.estimate.plan)}")
-    shown = Shown(box=None, header_style="bold")
-    shown.add_column("column")
     interval = f"{percent(level)}% interval"
-    for title in ("mean", "variance", interval, "deviation", interval):
-        shown.add_column(title, justify="right")
+    shown = table_of("column", "mean", "variance", interval, "deviation", interval)
     flat = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
     ends = {name: [np.asarray(end).reshape(-1) for end in pair] for name, pair in intervals.items()}
     for i in range(len(flat["mean"])):

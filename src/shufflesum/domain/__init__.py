@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from shufflesum.domain._arrays import real_array
+from shufflesum.domain._arrays import real_array, users_rows
 from shufflesum.domain.ball import Ball, UpdateRows
 from shufflesum.domain.bounds import Bounds, BoundsLike
 from shufflesum.domain.box import Box, Missing
@@ -64,6 +64,7 @@ __all__ = [
     "real_array",
     "structure_from_json",
     "structure_of",
+    "users_rows",
 ]
 
 Domain: TypeAlias = Ball | Box | Categories | Choices | Groups | Hashed

@@ -1,4 +1,4 @@
-"""Checks on arrays and shapes that every structure shares."""
+"""Arrays and shapes as callers give them, checked in the same words for every domain."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_dimension",
     "check_stack",
     "checked_shape",
+    "describe_entry",
     "one_or_all",
     "real_array",
     "stack",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,11 +18,21 @@ from numpy.typing import NDArray
 from shufflesum.domain.frame_columns import Column, arrow_column, held_column, pandas_column, polars_column
 from shufflesum.errors import DataError
 
-__all__ = ["PANDAS_INDEX", "FrameRows", "entry_names", "frame_rows", "library_of", "table_columns"]
+__all__ = [
+    "PANDAS_INDEX",
+    "FrameRows",
+    "batches_of",
+    "entry_names",
+    "frame_rows",
+    "library_of",
+    "split_column",
+    "table_columns",
+]
 
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """pandas keeps its row labels under such names in Arrow tables; they are no data."""
 
+_BATCH_VALUES = 1 << 22
 _BLOCK_VALUES = 1 << 17
 _FEW_COLUMNS = 64  # more are converted at once: small blocks of many columns cost more calls than copying
 _FEWEST_ROWS = 1 << 10
@@ -85,6 +95,13 @@ class FrameRows:
         if math.prod(shape) != math.prod(self.shape[1:]):
             return self
         return replace(self, shape=(len(self), *shape))
+
+
+def batches_of(rows: Any, entries: int) -> Iterator[tuple[int, Any]]:
+    """Rows of so many entries in batches, each after the number of its first row; of a table not converted yet."""
+    size = max(1, _BATCH_VALUES // max(1, entries))
+    for start in range(0, len(rows), size):
+        yield start, rows.part(start, start + size) if isinstance(rows, FrameRows) else rows[start : start + size]
 
 
 def frame_rows(values: object) -> FrameRows | None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._rounding import number
-from shufflesum._shown import Cells, Shown, evenly
+from shufflesum._rounding import evenly, number
+from shufflesum._shown import Cells, Shown
 from shufflesum.estimate.base import Released
 from shufflesum.estimate.contents import columns_of
 from shufflesum.estimate.hashed import HashedEstimate

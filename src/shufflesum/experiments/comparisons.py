@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from shufflesum.cautions import UninformativePlanWarning
 from shufflesum.domain import Box
 from shufflesum.errors import PrivacyError
 from shufflesum.experiments.added import AddTrial
@@ -16,7 +17,6 @@ from shufflesum.experiments.panels import Defaults
 from shufflesum.experiments.rows import Row, number
 from shufflesum.experiments.trials import Trial
 from shufflesum.mechanisms import Add
-from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.privacy.curator import curator_error

@@ -6,11 +6,15 @@ import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
-from threading import Lock
+from multiprocessing.connection import Connection
+from threading import Condition, Thread
 from typing import Any
 
+from shufflesum.errors import ShufflesumError
+
 __all__ = ["Job", "Lane"]
+
+_TRIES = 2  # so that work which ends its process, as for want of memory, does not do so for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,44 +28,90 @@ class Job:
 
 
 class Lane:
-    """One process, which starts at once and begins with `ready`."""
+    """One process, which starts at once and begins with `ready`; where it is killed, another takes over its work."""
 
     def __init__(self, ready: Callable[[], None]) -> None:
-        self._pool = multiprocessing.get_context("spawn").Pool(1, ready)
-        self._lock = Lock()
+        self._ready = ready
+        self._changed = Condition()
         self._waiting: deque[Job] = deque()
         self._running: Job | None = None
         self._closed = False
+        self._start()
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
 
     def want(self, jobs: Iterable[Job]) -> None:
         """Have these computed, in this order, and not what still waits; what is under way is finished."""
-        with self._lock:
+        with self._changed:
             self._waiting = deque(job for job in jobs if not _same(job, self._running))
-            if self._running is None:
-                self._next()
+            self._changed.notify()
 
-    def _next(self) -> None:
-        self._running = self._waiting.popleft() if self._waiting and not self._closed else None
-        if self._running is not None:
-            job = self._running
-            self._pool.apply_async(
-                job.work,
-                job.arguments,
-                callback=partial(self._end, job.done),
-                error_callback=partial(self._end, job.failed),
-            )
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, its_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(its_end, self._ready), daemon=True)
+        self._process.start()
+        its_end.close()  # so that the process alone has it, and its end is noticed
 
-    def _end(self, tell: Callable[[Any], None], found: Any) -> None:
-        tell(found)
-        with self._lock:
-            self._next()
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            done, found = self._ask(job)
+            if not self._closed:
+                (job.done if done else job.failed)(found)
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            self._running = None
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._running = None if self._closed else self._waiting.popleft()
+            return self._running
+
+    def _ask(self, job: Job) -> tuple[bool, Any]:
+        """Whether the process could do it, and what came of it."""
+        for _ in range(_TRIES):
+            try:
+                self._pipe.send((job.work, job.arguments))
+                answer: tuple[bool, Any] = self._pipe.recv()
+                return answer
+            except (EOFError, OSError):  # it was killed, perhaps long before
+                self._replace()
+        return False, ShufflesumError(
+            "stopped",
+            "the process that worked on this was ended twice, by the system or by somebody; it may have needed more "
+            "memory than there is: ask for less, or close other programs",
+        )
+
+    def _replace(self) -> None:
+        with self._changed:
+            if not self._closed:
+                self._pipe.close()
+                self._process.join()
+                self._start()
 
     def close(self) -> None:
         """Stop the process, whatever it does."""
-        with self._lock:
+        with self._changed:
             self._closed = True
-        self._pool.terminate()
-        self._pool.join()
+            self._changed.notify()
+            self._process.terminate()
+        self._thread.join()
+        self._process.join()
+        self._pipe.close()
+
+
+def _serve(pipe: Connection, ready: Callable[[], None]) -> None:
+    """What the process does, until nobody is there to ask it."""
+    ready()
+    while True:
+        try:
+            work, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = True, work(*arguments)
+        except Exception as error:
+            answer = False, error
+        pipe.send(answer)
 
 
 def _same(one: Job, other: Job | None) -> bool:

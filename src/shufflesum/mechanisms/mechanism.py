@@ -33,11 +33,13 @@ __all__ = [
     "Events",
     "ExpectedCounts",
     "ExpectedError",
+    "Floats",
     "GroupSums",
     "Means",
     "Mechanism",
     "Places",
     "Revealed",
+    "Table",
     "Tally",
     "Target",
 ]

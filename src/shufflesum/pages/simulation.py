@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from shufflesum._rounding import downwards, number
+from shufflesum._rounding import downwards, evenly, number
 from shufflesum.estimate import CountEstimate, GroupEstimate, Released, WordCounts
 from shufflesum.pages.pictures import estimate_svg
 from shufflesum.pages.plan import plan_words, question, statement_html
@@ -49,7 +49,7 @@ def simulation_page(simulation: Simulation, *, title: str, made: datetime, comma
 def _by_entry(simulation: Simulation, most: int = 100) -> Table:
     """Truth, errors and intervals of each entry, of many the evenly spaced ones."""
     estimate, truth = simulation.estimate, simulation.truth.reshape(-1)
-    places = sorted({round(place) for place in np.linspace(0, truth.size - 1, min(truth.size, most))})
+    places = evenly(truth.size, most)
     rows = []
     for name, place in zip(_names(estimate, places), places, strict=True):
         said, seen = simulation.predicted_each[place], simulation.observed_each[place]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._rounding import between, number, percent
+from shufflesum._rounding import between, evenly, number, percent
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
 from shufflesum.pages.render import render
 from shufflesum.plots.names import entry_names
@@ -73,7 +73,7 @@ def estimate_table(estimate: Released, level: float = 0.95, most: int = _MOST) -
 def _means(estimate: Estimate, level: float, interval: str, most: int) -> Table:
     mean, error, total = (np.asarray(a).ravel() for a in (estimate.mean, estimate.standard_error, estimate.sum))
     lower, upper = (np.asarray(end).ravel() for end in estimate.confidence_interval(level))
-    places = _spread(mean.size, most)
+    places = evenly(mean.size, most)
     rows = [
         [
             name,
@@ -115,7 +115,7 @@ def _groups(estimate: GroupEstimate, level: float, interval: str, most: int) -> 
         for values in (estimate.mean, estimate.standard_error, *estimate.confidence_interval(level))
     )
     entries = mean.shape[1]
-    each = _spread(entries, max(1, most // min(groups, 10)))
+    each = evenly(entries, max(1, most // min(groups, 10)))
     shown = _largest(estimate.counts, max(1, most // len(each)))
     names = entry_names(estimate, each)
     few, sizes, spread = estimate.too_few, estimate.counts, estimate.count_standard_error
@@ -138,12 +138,6 @@ def _groups(estimate: GroupEstimate, level: float, interval: str, most: int) -> 
     hidden = len(shown) < groups or len(each) < entries
     note = f"{len(shown)} of {groups:,} groups are shown, the largest, with {len(each)} of {entries:,} entries each."
     return Table(heads, rows, note if hidden else "")
-
-
-def _spread(size: int, most: int) -> list[int]:
-    if size <= most:
-        return list(range(size))
-    return [int(place) for place in np.unique(np.linspace(0, size - 1, most).round())]
 
 
 def _largest(counts: NDArray[np.float64], most: int) -> list[int]:

@@ -2,24 +2,6 @@
 
 from shufflesum.planning.ball import box_is_better
 from shufflesum.planning.for_error import plan_for_error
-from shufflesum.planning.planner import (
-    BoxIsBetterWarning,
-    PlanChoices,
-    Shape,
-    UninformativePlanWarning,
-    alternatives,
-    plan,
-    published_plan,
-)
+from shufflesum.planning.planner import PlanChoices, Shape, alternatives, plan, published_plan
 
-__all__ = [
-    "BoxIsBetterWarning",
-    "PlanChoices",
-    "Shape",
-    "UninformativePlanWarning",
-    "alternatives",
-    "box_is_better",
-    "plan",
-    "plan_for_error",
-    "published_plan",
-]
+__all__ = ["PlanChoices", "Shape", "alternatives", "box_is_better", "plan", "plan_for_error", "published_plan"]

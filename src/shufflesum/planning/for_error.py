@@ -11,13 +11,12 @@ import numpy as np
 
 from shufflesum._checks import check_number
 from shufflesum._search import bracket
+from shufflesum.cautions import BoxIsBetterWarning, UninformativePlanWarning
 from shufflesum.domain import Ball, Box, Domain, numbers_of
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
-    BoxIsBetterWarning,
     PlanChoices,
     Shape,
-    UninformativePlanWarning,
     domain_of,
     plan,
     predicted_error,

@@ -26,10 +26,8 @@ from shufflesum.plans import Plan, check_spread
 from shufflesum.privacy import Accountant, Guarantee
 
 __all__ = [
-    "BoxIsBetterWarning",
     "PlanChoices",
     "Shape",
-    "UninformativePlanWarning",
     "alternatives",
     "domain_of",
     "plan",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._rounding import percent
+from shufflesum._rounding import evenly, percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, WordCounts
 from shufflesum.plots._altair import alt
@@ -155,7 +155,7 @@ def _coordinate(names: Sequence[str] | None) -> alt.X:
     if names is None:
         axis = alt.Axis(grid=False, labelFlush=False, tickCount=10)
         return alt.X("coordinate:Q", title="Coordinate", scale=scale, axis=axis)
-    ticks = sorted({round(place) for place in np.linspace(0, len(names) - 1, _NAMED)})
+    ticks = evenly(len(names), _NAMED)
     shown = json.dumps({str(tick): names[tick] for tick in ticks})  # a literal of Vega's expressions as well
     axis = alt.Axis(values=ticks, labelExpr=f"({shown})[datum.value]", labelLimit=90, grid=False, labelOverlap=False)
     return alt.X("coordinate:Q", title=None, scale=scale, axis=axis)

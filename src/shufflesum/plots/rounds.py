@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._rounding import percent
+from shufflesum._rounding import evenly, percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
 from shufflesum.plots._altair import alt
@@ -77,7 +77,7 @@ def _entries(estimate: Released, size: int) -> tuple[list[str], list[int], int]:
             for place, entry in enumerate(entries)
         ]
         return [name for name, _ in named], [place for _, place in named], size
-    places = sorted({round(place) for place in np.linspace(0, size - 1, min(size, _MOST))})
+    places = evenly(size, _MOST)
     return entry_names(estimate, places), places, size
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_size
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domain import Ball, Box, Domain, Groups, Hashed, Missing, numbers_of
-from shufflesum.domain.frames import FrameRows
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, HashedEstimate, Released, WordCounts
 from shufflesum.estimate.base import tail_of
@@ -116,8 +115,6 @@ def simulate(
     if law is not None or label_law is not None:
         raise ParameterError("conflicting-arguments", "a law is for made-up data; leave it out, or the data")
     rows: Any = plan.domain.rows(data)
-    if isinstance(rows, FrameRows):
-        rows = rows.part(0, len(rows))
     return simulate_batches(
         plan,
         lambda: [rows],

@@ -3,7 +3,7 @@
 from shufflesum.tables.columns import LabelColumn
 from shufflesum.tables.complete import CompleteTable, complete_table
 from shufflesum.tables.dialect import TEXT, Dialect, suffix_of
-from shufflesum.tables.places import Address, Place, local_path, place, unread, visible
+from shufflesum.tables.places import Address, Place, local_path, place, reading, unread, visible
 from shufflesum.tables.readers import READABLE, Table, column_names, open_table
 from shufflesum.tables.rows import check_shape, located, option_of, rows_of, table_selection
 from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, warnings_to_json, write_estimate
@@ -28,6 +28,7 @@ __all__ = [
     "open_table",
     "option_of",
     "place",
+    "reading",
     "rows_of",
     "suffix_of",
     "table_selection",

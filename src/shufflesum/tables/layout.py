@@ -23,22 +23,24 @@ from shufflesum.tables.dialect import (
 )
 from shufflesum.tables.places import Place
 
-__all__ = ["Layout", "another_kind", "find_layout", "not_text"]
+__all__ = ["Layout", "another_kind", "find_layout", "not_text", "suffix_by"]
 
 _BLOCK_BYTES = 4 << 20
 _LARGEST_BLOCK_BYTES = 1 << 30
 _FOR_SPREADSHEETS = re.compile(r"sep=.\s*", re.IGNORECASE)
-_COMPRESSED = "is compressed; let its name end in .csv{}"
-_OTHER_KINDS = {
-    b"\x1f\x8b": _COMPRESSED.format(".gz"),
-    b"BZh": _COMPRESSED.format(".bz2"),
-    b"\x28\xb5\x2f\xfd": _COMPRESSED.format(".zst"),
-    b"\x04\x22\x4d\x18": _COMPRESSED.format(".lz4"),
+_SUFFIXES = {
+    b"\x1f\x8b": ".csv.gz",
+    b"BZh": ".csv.bz2",
+    b"\x28\xb5\x2f\xfd": ".csv.zst",
+    b"\x04\x22\x4d\x18": ".csv.lz4",
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+    b"\x93NUMPY": ".npy",
+}
+_KINDS = {".parquet": "a Parquet file", ".arrow": "an Arrow file", ".npy": "an array of NumPy"}
+_SPREADSHEETS = {
     b"PK\x03\x04": "is a spreadsheet or another archive; save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "is a spreadsheet; save it as CSV",
-    b"PAR1": "is a Parquet file; let its name end in .parquet",
-    b"ARROW1": "is an Arrow file; let its name end in .arrow",
-    b"\x93NUMPY": "is an array of NumPy; let its name end in .npy",
 }
 _WORDS = {*TRUE, *FALSE, *MISSING_WORDS} - {""}
 
@@ -188,4 +190,11 @@ def another_kind(path: Place) -> str:
     """What a file that is no text seems to be, by its first bytes, and what to do; nothing where they tell nothing."""
     with open_bytes(path) as file:
         start = file.read(8)
-    return next((said for begin, said in _OTHER_KINDS.items() if start.startswith(begin)), "")
+    if suffix := suffix_by(start):
+        return f"is {_KINDS.get(suffix, 'compressed')}; let its name end in {suffix}"
+    return next((said for begin, said in _SPREADSHEETS.items() if start.startswith(begin)), "")
+
+
+def suffix_by(start: bytes) -> str | None:
+    """How the name of a file that begins so should end, where its first bytes tell; None for text."""
+    return next((suffix for begin, suffix in _SUFFIXES.items() if start.startswith(begin)), None)

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from shufflesum.errors import FileError, MissingExtraError, Problem, ShufflesumError
 
-__all__ = ["Address", "Place", "local_path", "place", "unread", "visible"]
+__all__ = ["Address", "Place", "local_path", "place", "reading", "unread", "visible"]
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _COLLAPSED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # what pathlib makes of an address
@@ -161,6 +161,19 @@ def visible(folder: Place) -> list[Place]:
     """What is in a folder, by name; what is hidden or starts with _ does not count."""
     found = [entry for entry in folder.iterdir() if not entry.name.startswith(("_", "."))]
     return sorted(found, key=lambda entry: entry.name)
+
+
+@contextmanager
+def reading(path: Place) -> Iterator[None]:
+    """Say what the system has against reading a place; our own errors stay as they are."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(
+            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
+        ) from error
 
 
 def unread(path: Place) -> Problem:

@@ -14,7 +14,7 @@ from shufflesum.tables.columns import LabelColumn
 from shufflesum.tables.delimited import open_csv
 from shufflesum.tables.dialect import TEXT, Dialect, suffix_of
 from shufflesum.tables.parquet import open_parquet
-from shufflesum.tables.places import Address, Place, place, unread
+from shufflesum.tables.places import Address, Place, place, reading, unread
 from shufflesum.tables.record_files import ARROW_FILES
 
 __all__ = ["READABLE", "Table", "column_names", "open_table"]
@@ -107,7 +107,7 @@ def open_table(
             raise ParameterError(
                 "impossible-combination", f"{path}: {option} is for {formats} files; leave it out for {kind}"
             )
-    try:
+    with reading(path):
         if not path.is_file():
             problem = "is not a regular file" if path.exists() else "does not exist"
             raise FileError(unread(path), f"{path}: {problem}; give the path of a {', '.join(READABLE)} file")
@@ -121,12 +121,6 @@ def open_table(
         if kind in TEXT:
             return open_csv(path, columns, header, user_column, labels, planned, dialect)
         return open_parquet(path, columns, user_column, labels, planned)
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(
-            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
-        ) from error
 
 
 def column_names(table: Table) -> tuple[str, ...] | None:

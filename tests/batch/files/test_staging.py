@@ -22,7 +22,7 @@ from shufflesum.batch.files import (
     write_part,
 )
 from shufflesum.batch.identity import Identity
-from shufflesum.errors import DataError, FileError, ReportsError
+from shufflesum.errors import DataError, FileError, PrivacyError, ReportsError
 
 PLAN = noiseless_plan()
 REPORTS = Identity.for_plan(PLAN)
@@ -41,6 +41,23 @@ def interrupt(output: Path, error: BaseException, **arguments: Any) -> None:
 
     with pytest.raises(type(error)):
         run()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_an_interrupted_run_did_stays_where_the_next_may_not_begin(tmp_path: Path, restart: bool) -> None:
+    def refuse(run: str) -> None:
+        assert (run == REPORTS.contribution_ids[0]) != restart
+        raise PrivacyError("budget-spent", "no")
+
+    interrupt(tmp_path / "out", KeyboardInterrupt())
+    mine = Identity.for_plan(PLAN)
+    with (
+        refusal("budget-spent", error=PrivacyError),
+        StagedFolder(tmp_path / "out", WORK, mine, restart=restart, begin=refuse),
+    ):
+        pass
+    with StagedFolder(tmp_path / "out", WORK, mine) as folder:
+        assert (folder.parts, folder.identity) == ({"part-0": 2}, REPORTS)
 
 
 def test_a_folder_appears_whole_and_only_at_the_end(tmp_path: Path) -> None:

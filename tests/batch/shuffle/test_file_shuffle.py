@@ -19,8 +19,8 @@ from tests.batch.report_folders import (
     noiseless_task,
     records_of,
 )
+from tests.batch.shuffle.biased import WordsBelow
 from tests.batch.shuffle.numbered import IDENTITY, PLAN, numbered_folder, read
-from tests.batch.shuffle.test_scatter import WordsBelow
 from tests.chances import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer

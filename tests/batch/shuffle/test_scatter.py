@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.batch.shuffle.biased import WordsBelow
 from tests.chances import FALSE_ALARM, chi_square
 from tests.refusals import refusal
 
@@ -17,21 +18,9 @@ from shufflesum.batch.shuffle.layout import Layout
 from shufflesum.batch.shuffle.scatter import permute, scatter
 from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, spill
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.randomness import Words
 from shufflesum.testing import SeededSource
 
 PLAIN, SEALED = kinds.PLAIN.item, kinds.SEALED.item
-
-
-class WordsBelow:
-    """A broken source, whose words never have their highest or lowest bit set."""
-
-    def __init__(self, seed: int) -> None:
-        self._source = SeededSource(seed)
-
-    def fill(self, out: Words) -> None:
-        self._source.fill(out)
-        out &= out.dtype.type(np.iinfo(out.dtype).max // 2 - 1)
 
 
 def numbered(count: int) -> Items:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,15 +46,6 @@ from shufflesum.testing import unprotected_plan
 pytestmark = NEEDS_JAVA
 
 TARGET = PlainTarget(PLAN)
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    from shufflesum.batch import spark
-
-    session = spark.session("local[2]")
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

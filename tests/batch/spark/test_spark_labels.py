@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,6 @@ pytestmark = NEEDS_JAVA
 
 USERS = 1200
 SURE = 1 - 1e-8  # an interval of counts is exact: it fails with probability at most 1e-8
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    from shufflesum.batch import spark
-
-    session = spark.session("local[2]")
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ def model() -> dict[str, NDArray[np.float32]]:
 
 
 @pytest.mark.servers
-@pytest.mark.filterwarnings("ignore::shufflesum.planning.UninformativePlanWarning")  # few clients, and quick
-@pytest.mark.filterwarnings("ignore::shufflesum.planning.planner.BoxIsBetterWarning")
+@pytest.mark.filterwarnings("ignore::shufflesum.cautions.UninformativePlanWarning")  # few clients, and quick
+@pytest.mark.filterwarnings("ignore::shufflesum.cautions.BoxIsBetterWarning")
 def test_a_training_through_shuffler_and_analyzer_shows_flower_nothing_but_who_took_part(tmp_path: Path) -> None:
     ball = ball_of(model(), radius=1.0)
     plan = ss.plan(users=USERS, shape=ball, epsilon=20.0, delta=1e-3, rounds=ROUNDS, max_reports=64)

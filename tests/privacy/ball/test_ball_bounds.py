@@ -210,6 +210,7 @@ def test_more_of_what_hides_never_costs_privacy() -> None:
         assert ball.delta_upper(0.7) < base.delta_upper(0.7)
 
 
+@pytest.mark.long
 def test_moments_take_over_where_no_gaussian_pair_is_near() -> None:
     """Few users with hardly noisy bits: tails are not Gaussian, and the second certificate is the smaller one."""
     few = Certificate(1000, 16, 0.97, 2.0)

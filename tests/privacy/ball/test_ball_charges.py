@@ -162,10 +162,11 @@ def test_delta0_of_every_count_is_charged(coordinates: int, rounds: int, bits: i
         assert exact_mu < mpmath.mpf(ball.mu(charge)) < exact_mu * (1 + mpmath.mpf(2) ** -46)
 
 
-def test_squares_of_moments_are_rounded_up() -> None:
-    ball = Certificate(100, 8, 0.3, 1.7)
-    exact = 4 * Fraction(0.3) ** 2 / Fraction(1.7) ** 2
-    assert exact < Fraction(ball._moments[2]) < exact * (1 + Fraction(1, 2**48))
+@pytest.mark.parametrize(("amplitude", "tau"), [(0.3, 1.7), (0.1, 3.3), (0.7, 2.9), (0.9, 1.1)])
+def test_squares_of_moments_are_rounded_up(amplitude: float, tau: float) -> None:
+    exact = 4 * Fraction(amplitude) ** 2 / Fraction(tau) ** 2
+    found = Fraction(Certificate(100, 8, amplitude, tau)._moments[2])
+    assert exact * (1 + Fraction(4, 2**52)) < found < exact * (1 + Fraction(1, 2**48))
 
 
 @pytest.mark.parametrize("constants", [{}, *NARROW])

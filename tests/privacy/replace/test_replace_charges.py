@@ -202,8 +202,11 @@ def test_a_fixed_number_of_blanket_reports_is_bounded_from_above(
 
 
 @pytest.mark.parametrize("levels", [1, 3, 998])
-@pytest.mark.parametrize("gamma", [2.0**-53, 1e-9, 0.1, 1 / 3, 0.999, 1 - 2.0**-53])
+@pytest.mark.parametrize(
+    "gamma", [2.0**-53, 1e-9, 0.1, 1 / 3, 0.999, 1 - 2.0**-53, *(1 - np.random.default_rng(1).random(30) ** 4)]
+)
 def test_the_local_epsilon_is_rounded_up(levels: int, gamma: float) -> None:
+    """By as much as its odds may be off, and once more by as much as the result may."""
     with decimal.localcontext(prec=60):
         odds = Decimal(levels + 1) * (1 - Decimal(gamma)) / Decimal(gamma)
         for coordinates, rounds in ((1, 1), (7, 3)):
@@ -211,4 +214,4 @@ def test_the_local_epsilon_is_rounded_up(levels: int, gamma: float) -> None:
             found = Decimal(
                 local_epsilon(levels=levels, noise_probability=gamma, coordinates=coordinates, rounds=rounds)
             )
-            assert exact < found < exact * (1 + Decimal(2) ** -44)
+            assert exact * (1 + Decimal(2) ** -50) < found < exact * (1 + Decimal(2) ** -44)

@@ -89,3 +89,16 @@ def test_the_largest_finite_loss_and_the_chance_of_an_infinite_one(trials: int, 
     assert trials < Fraction(math.exp(law.highest_loss(trials))) < trials * (1 + Fraction(1, 10**8))
     empty = (1 - p / cells) ** trials
     assert empty <= Fraction(law.infinite_loss(trials, float(p), cells)) <= empty * (1 + Fraction(1, 10**11))
+
+
+def test_what_a_lower_bound_may_be_off_by_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = law._hits(40, 0.25, 4, upper=False)[1].size
+    before = law.losses_below(40, 0.25, 4, 0.05)
+    monkeypatch.setattr(law, "slack", lambda steps: 1e-7 * steps)
+    after = law.losses_below(40, 0.25, 4, 0.05)
+    assert after.error >= 1e-7 * terms
+    assert after.infinite <= before.infinite * (1 - 2e-7 * terms)
+
+
+def test_a_chance_too_small_for_double_precision_is_not_nothing() -> None:
+    assert law.infinite_loss(10**6, 0.5, 3) > 0.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shufflesum.privacy.engine.laws import binomial_window
 
-__all__ = ["Band", "Law", "band_of_each", "band_of_sum", "chance_above", "chance_odd", "law_of_sum", "usual"]
+__all__ = ["Band", "Floats", "Law", "band_of_each", "band_of_sum", "chance_above", "chance_odd", "law_of_sum", "usual"]
 
 Floats = NDArray[np.float64]
 _CUT = 1e-15  # what is left out of a law on either side, relative to its largest term

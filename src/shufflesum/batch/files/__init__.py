@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from shufflesum.batch.files.dataset import Dataset, file_digests, join_datasets, open_dataset
-from shufflesum.batch.files.finished import finished_reports
+from shufflesum.batch.files.finished import finished_reports, partial_path
 from shufflesum.batch.files.manifest import write_manifest
 from shufflesum.batch.files.report_file import Format, ReportFile, read_records, write_part
-from shufflesum.batch.files.staging import StagedFolder, describe_inputs, partial_path
+from shufflesum.batch.files.staging import StagedFolder, describe_inputs
 from shufflesum.batch.files.users import Piece, Users, open_users
 
 __all__ = [

@@ -21,7 +21,7 @@ from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.tables import local_path
 
-__all__ = ["finished_reports", "note_finished", "note_path"]
+__all__ = ["finished_reports", "note_finished", "note_path", "partial_path"]
 
 _FORMAT = "shufflesum-finished-1"
 
@@ -29,6 +29,11 @@ _FORMAT = "shufflesum-finished-1"
 def note_path(output: Path) -> Path:
     """Where the note about an output is."""
     return output.with_name(f".{output.name}.finished")
+
+
+def partial_path(output: Path) -> Path:
+    """Where an output is made."""
+    return output.with_name(f".{output.name}.partial")
 
 
 def note_finished(output: Path, work: Mapping[str, Any], identity: Identity) -> None:
@@ -62,7 +67,7 @@ def finished_reports(
 
 def _same_work(output: Path, work: Mapping[str, Any], identity: Identity) -> Identity | None:
     """Whose reports the note is about, where it is about the same work."""
-    if output.with_name(f".{output.name}.partial").exists():  # stopped just before the end
+    if partial_path(output).exists():  # stopped just before the end
         return None
     try:
         document = decode_checked(note_path(output).read_bytes(), _FORMAT)

@@ -16,7 +16,7 @@ from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.kinds import ReportKind
 from shufflesum.errors import FileError, MissingExtraError
-from shufflesum.tables import Place, unread, visible
+from shufflesum.tables import Place, reading, unread, visible
 
 __all__ = [
     "Format",
@@ -59,7 +59,7 @@ def require_arrow() -> None:
 def report_paths(path: Place) -> list[Place]:
     """The report files of a folder, by name, or the one file; what is hidden or starts with _ does not count."""
     suffixes = tuple(f".{kind}" for kind in get_args(Format))
-    try:
+    with reading(path):
         if not path.exists():
             raise FileError(unread(path), f"{path}: does not exist; give a folder of report files, or one such file")
         found = visible(path) if path.is_dir() else [path]
@@ -69,12 +69,6 @@ def report_paths(path: Place) -> list[Place]:
                     "unknown-file-type",
                     f"{file}: is no file of reports; a folder of reports holds {' and '.join(suffixes)} files",
                 )
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(
-            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
-        ) from error
     if not found:
         raise FileError(
             "no-rows", f"{path}: is a folder without report files; give the output of shufflesum randomize or shuffle"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,14 +14,14 @@ from typing import Any
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum._machine import replace_file, sync, try_lock
 from shufflesum.batch.disk import is_interruption, writing
-from shufflesum.batch.files.finished import note_finished
+from shufflesum.batch.files.finished import note_finished, partial_path
 from shufflesum.batch.files.manifest import MANIFEST, write_manifest
 from shufflesum.batch.files.report_file import open_report_file
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.tables import Place, local_path
 
-__all__ = ["StagedFolder", "describe_inputs", "partial_path"]
+__all__ = ["StagedFolder", "describe_inputs"]
 
 _WORK = "_work.json"
 _FORMAT = "shufflesum-work-2"
@@ -33,7 +33,9 @@ class StagedFolder:
     `work` says what is being done. Parts that an interrupted run of the same work left are kept, and so is its
     identity; other work is refused unless `restart` throws it away. An interruption (a signal, a full disk, a crash)
     leaves the folder for the next run; any other error removes it. Two runs cannot work in it at once. `noted` leaves
-    a note beside the output, by which `finished_reports` knows the same work again.
+    a note beside the output, by which `finished_reports` knows the same work again. Where there is something of an
+    earlier run, `begin` is called with the name of this one before that is thrown away or gone on with; what it raises
+    leaves all as it was.
 
     Reports in the order they came are for the shuffler alone: only folders of shuffled ones can be read by others, as
     far as the umask lets them.
@@ -47,6 +49,7 @@ class StagedFolder:
         *,
         restart: bool = False,
         noted: bool = False,
+        begin: Callable[[str], None] | None = None,
     ) -> None:
         self.output = local_path(output)
         self.identity = identity
@@ -54,6 +57,7 @@ class StagedFolder:
         self._work = json.loads(json.dumps(work))
         self._restart = restart
         self._noted = noted
+        self._begin = begin
         self._lock = -1
 
     @property
@@ -110,7 +114,8 @@ class StagedFolder:
         os.fchmod(self._lock, 0o700)
 
     def _take_up(self) -> None:
-        if not self._restart and (saved := self._saved()) is not None:
+        saved = None if self._restart else self._saved()
+        if saved is not None:
             work, identity = saved
             # Its random ids are the earlier run's to keep; all else must be what is asked for now.
             now = self.identity
@@ -122,6 +127,9 @@ class StagedFolder:
                     "repeat that command to finish it, or say --restart to throw away what it did",
                 )
             self.identity = identity
+        if self._begin is not None and any(self.path.iterdir()):
+            self._begin(*self.identity.contribution_ids)
+        if saved is not None:
             return
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
@@ -180,11 +188,6 @@ class StagedFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def partial_path(output: Path) -> Path:
-    """Where an output is made."""
-    return output.with_name(f".{output.name}.partial")
 
 
 def _usual_mode(folder: Path) -> int:

@@ -21,6 +21,7 @@ from shufflesum.tables import (
     column_names,
     open_table,
     place,
+    reading,
     rows_of,
     suffix_of,
     unread,
@@ -158,12 +159,8 @@ def _named(path: Place, batches: Iterator[Rows]) -> Iterator[Rows]:
 
 
 def _visible(folder: Place) -> list[Place]:
-    try:
+    with reading(folder):
         files = visible(folder)
-    except OSError as error:
-        raise FileError(
-            "unreadable", f"{folder}: cannot be read: {error.strerror or error}; check its permissions"
-        ) from error
     if not files:
         raise FileError(
             "no-rows", f"{folder}: is an empty folder; it must hold {', '.join(READABLE)} files of one kind"

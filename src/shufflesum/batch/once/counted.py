@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
-from shufflesum._machine import replace_file, try_lock
+from shufflesum._machine import lock_file, replace_file
 from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ReportsError
@@ -156,11 +156,9 @@ class Counted:
         return self
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        if not try_lock(self._lock, self._lock_path):
-            os.close(self._lock)
-            self._lock = -1
+        if (lock := lock_file(self._lock_path)) is None:
             raise FileError("in-use", f"{self.path}: another run is adding to it; wait until that has ended")
+        self._lock = lock
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

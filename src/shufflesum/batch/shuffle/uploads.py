@@ -17,7 +17,7 @@ from shufflesum.batch.kinds import SEALED, Items
 from shufflesum.batch.once import Members
 from shufflesum.batch.once.copies import SealedReports
 from shufflesum.errors import FileError, ReportsError
-from shufflesum.tables import Place
+from shufflesum.tables import Place, reading
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 __all__ = ["SUFFIX", "UploadSource", "holds_uploads", "open_uploads"]
@@ -29,14 +29,8 @@ _READ_BYTES = 1 << 20
 
 def holds_uploads(path: Place) -> bool:
     """Whether a path is a file of uploads, or a folder with one."""
-    try:
+    with reading(path):
         return any(entry.suffix == SUFFIX for entry in (path.iterdir() if path.is_dir() else (path,)))
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(
-            "unreadable", f"{path}: cannot be read: {error.strerror or error}; check its permissions"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -166,12 +160,8 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _count(file: Path, task: Task) -> int:
-    try:
+    with reading(file):
         size = file.stat().st_size
-    except OSError as error:
-        raise FileError(
-            "unreadable", f"{file}: cannot be read: {error.strerror or error}; check its permissions"
-        ) from error
     if size == 0 or size % task.upload_bytes:
         raise ReportsError(
             "damaged",

@@ -112,9 +112,9 @@ def randomize_folder(
         return finished_before
     plan.check_round(round_number)
     plan.domain.check_missing(missing)
-    with staged_folder(output, identity, work) as folder:
-        if user_column is not None:
-            refuse_repeated_users(frame, str(users), user_column)
+    if user_column is not None:
+        refuse_repeated_users(frame, str(users), user_column)
+    with staged_folder(output, identity, work, begin) as folder:
         begin(*identity.contribution_ids)
         drawn = randomized(chosen, plan, identity, clip=clip, missing=missing)
         not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
@@ -256,13 +256,18 @@ def refuse_repeated_users(frame: DataFrame, where: str, column: str) -> None:
 
 @contextmanager
 def staged_folder(
-    path: str | os.PathLike[str], identity: Identity, work: Mapping[str, Any] | None = None
+    path: str | os.PathLike[str],
+    identity: Identity,
+    work: Mapping[str, Any] | None = None,
+    begin: Callable[[str], None] | None = None,
 ) -> Iterator[str]:
     """A folder for Spark to write to; its files go to a new folder of reports, which appears whole or not at all.
 
-    Where `work` says what it is made from, a note stays beside it, see `finished_reports`.
+    Where `work` says what it is made from, a note stays beside it, see `finished_reports`. `begin` is that of
+    `StagedFolder`.
     """
-    with StagedFolder(path, work or {"step": "spark"}, identity, restart=True, noted=work is not None) as staged:
+    made_from = work or {"step": "spark"}
+    with StagedFolder(path, made_from, identity, restart=True, noted=work is not None, begin=begin) as staged:
         inner = staged.path / _STAGE
         try:
             yield f"file://{inner.absolute()}"

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from shufflesum._clock import SYSTEM_CLOCK
 from shufflesum._rounding import upwards
 from shufflesum.cli.loopback.servers import Server, deployed
+from shufflesum.cli.output.terminal import table_of
 from shufflesum.planning import plan as make_plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client, fetch_estimate
@@ -52,9 +52,7 @@ def _print_estimate(console: Console, task: Task, found: dict[str, Any], truth: 
         f"\n[bold]What the analyzer publishes[/bold]: {found['users']:,} users, epsilon {upwards(plan.epsilon)}, "
         f"delta {upwards(plan.delta)}"
     )
-    table = RichTable(box=None, header_style="bold")
-    for title in ("sample", "mean", "standard error", "true mean"):
-        table.add_column(title, justify="right")
+    table = table_of("sample", "mean", "standard error", "true mean", words=())
     for i in range(0, _SAMPLES, 3):
         table.add_row(str(i), f"{found['mean'][i]:.3f}", f"{found['standard_error'][i]:.3f}", f"{truth[i]:.3f}")
     console.print(table)

@@ -15,20 +15,11 @@ import click
 from shufflesum.cli.options.common import PLACE
 from shufflesum.errors import FileError
 from shufflesum.tables import Place
+from shufflesum.tables.layout import suffix_by
 
 __all__ = ["file_argument"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
-
-_BEGINNINGS = {
-    b"\x1f\x8b": ".csv.gz",
-    b"BZh": ".csv.bz2",
-    b"\x28\xb5\x2f\xfd": ".csv.zst",
-    b"\x04\x22\x4d\x18": ".csv.lz4",
-    b"PAR1": ".parquet",
-    b"ARROW1": ".arrow",
-    b"\x93NUMPY": ".npy",
-}
 
 
 def file_argument(name: str) -> Callable[[_F], _F]:
@@ -51,8 +42,7 @@ def _input_file(path: Place) -> Iterator[Place]:
         return
     with tempfile.TemporaryDirectory(prefix="shufflesum-") as folder:
         start = sys.stdin.buffer.read(8)
-        suffix = next((kind for begin, kind in _BEGINNINGS.items() if start.startswith(begin)), ".csv")
-        copy = Path(folder) / f"standard-input{suffix}"
+        copy = Path(folder) / f"standard-input{suffix_by(start) or '.csv'}"
         try:
             with copy.open("wb") as file:
                 file.write(start)

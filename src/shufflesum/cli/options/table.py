@@ -21,6 +21,7 @@ from shufflesum.tables import (
     Dialect,
     Place,
     Table,
+    check_shape,
     column_names,
     complete_table,
     located,
@@ -33,6 +34,7 @@ __all__ = [
     "MIDPOINT",
     "TableOptions",
     "aggregate_table",
+    "check_table",
     "clip_options",
     "left_of",
     "named_columns",
@@ -136,6 +138,18 @@ def named_columns(table: Table) -> tuple[str, ...] | None:
     """What a plan may call the columns: their names, where all have one and no two the same."""
     names = table.names or ()
     return names if names and all(names) and len(set(names)) == len(names) else None
+
+
+def check_table(file: Place, table: Table, plan: Plan) -> None:
+    """Refuse a file with too few rows for a plan, or with rows of another shape."""
+    if table.rows < plan.users:
+        left = " without missing values" if isinstance(table, CompleteTable) else ""
+        raise DataError(
+            "too-few-users",
+            f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.users} users; add rows, or give "
+            "a --plan for fewer users",
+        )
+    check_shape(file, table.shape, plan.domain)
 
 
 def prepared(table: Table, rows: Callable[[Any, int], Any]) -> Iterator[Any]:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rich.markup import escape
-from rich.table import Table as RichTable
 
-from shufflesum._rounding import between, number, percent, upwards
-from shufflesum.cli.output.terminal import console
+from shufflesum._rounding import between, evenly, number, percent, upwards
+from shufflesum.cli.output.terminal import console, table_of
 from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
 from shufflesum.plans import Plan
 
@@ -97,8 +96,9 @@ def print_table(
     columns = [np.asarray(column, dtype=np.float64).reshape(-1) for column in (mean, standard_error, *interval, total)]
     size = len(columns[0])
     named = names is not None and len(names) == size
-    table = _table("column" if named else "coordinate", "mean", "standard error", f"{percent(level)}% interval", "sum")
-    shown = range(size) if size <= _SHOWN else [round(i * (size - 1) / (_SOME - 1)) for i in range(_SOME)]
+    first, within = "column" if named else "coordinate", f"{percent(level)}% interval"
+    table = table_of(first, "mean", "standard error", within, "sum")
+    shown = evenly(size, size if size <= _SHOWN else _SOME)
     for i in shown:
         label = escape(names[i]) if names and named else str(i)
         middle, error, lower, upper, whole = (float(column[i]) for column in columns)
@@ -114,7 +114,7 @@ def print_counts(estimate: CountEstimate | WordCounts, level: float, *, hint: st
     counts, size = estimate.counts, len(estimate.counts)
     errors = estimate.count_standard_error
     lower, upper = estimate.count_interval(level)
-    table = _table("label", "count", "standard error", f"{percent(level)}% interval", "share")
+    table = table_of("label", "count", "standard error", f"{percent(level)}% interval", "share")
     shown: NDArray[np.intp] = np.arange(size) if size <= _SHOWN else np.argsort(-counts, kind="stable")[:_SOME]
     for i in shown.tolist():
         table.add_row(
@@ -139,8 +139,8 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
     listed = min(groups, _SHOWN)
     each = entries if groups * entries <= 2 * _SHOWN else min(entries, 2 * _SHOWN // listed)
     many = entries > 1
-    error = "standard error"
-    table = _table("group", "users", error, *(["entry"] if many else []), "mean", error, f"{percent(level)}% interval")
+    error, within = "standard error", f"{percent(level)}% interval"
+    table = table_of("group", "users", error, *(["entry"] if many else []), "mean", error, within)
     for group in range(listed):
         spread = estimate.count_standard_error[group]
         users = number(estimate.counts[group], spread), number(spread, spread)
@@ -166,7 +166,7 @@ def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | N
 
 def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
     """Quantiles of numbers in bins; their intervals reach from edge to edge."""
-    table = _table("quantile", "value", f"{percent(level)}% interval")
+    table = table_of("quantile", "value", f"{percent(level)}% interval")
     for each in quantiles:
         table.add_row(f"{each.q:g}", f"{each.value:.5g}", f"{each.lower:.15g} to {each.upper:.15g}")
     console.print(table)
@@ -174,11 +174,3 @@ def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
 
 def _by_group(values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
     return np.asarray(values, dtype=np.float64).reshape(groups, -1)
-
-
-def _table(first: str, *others: str) -> RichTable:
-    table = RichTable(box=None, header_style="bold")
-    table.add_column(first)
-    for title in others:
-        table.add_column(title, justify="right")
-    return table

@@ -1,22 +1,31 @@
-"""The terminal, or what stands in for it: results, notes and progress."""
+"""The terminal, or what stands in for it: results, tables, notes and progress."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
-__all__ = ["console", "progress_bar", "warnings_as_notes"]
+__all__ = ["console", "progress_bar", "table_of", "warnings_as_notes"]
 
 _ONE_LINE = 10_000
 # Rows of a table wrap on a narrow terminal; in a pipe or a log, which has no width, each is one line.
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _ONE_LINE)
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def table_of(*titles: str, words: Container[int] = (0,)) -> Table:
+    """An empty table for people: words in these columns; in the others numbers, to the right."""
+    table = Table(box=None, header_style="bold")
+    for place, title in enumerate(titles):
+        table.add_column(title, justify="left" if place in words else "right")
+    return table
 
 
 @contextmanager

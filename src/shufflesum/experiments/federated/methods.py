@@ -17,9 +17,9 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shufflesum.cautions import UninformativePlanWarning
 from shufflesum.domain import Ball
 from shufflesum.experiments.federated.models import Classifier, Updates
-from shufflesum.planning import UninformativePlanWarning
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.privacy.curator import gaussian_noise

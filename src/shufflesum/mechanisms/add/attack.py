@@ -21,6 +21,7 @@ from shufflesum.domain import Box, Choices, Domain, Groups
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
 from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
+from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.randomness.draws import PROBABILITY_BITS
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["AddAttack"]
 
 _NOISY_REPORTS = 400_000  # of each class; then chances are known within one per cent
-_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
 _POINTS = 5  # of an enclosure, at which epsilon is looked at: it falls with more noise but for single counts' steps
 
 _Held = tuple[Any, NDArray[np.int64]]
@@ -82,7 +82,7 @@ class AddAttack:
     def _values(self, box: Box, part: float | None) -> _Held:
         """All at this part of the scale, or all over it; and their digits."""
         top, dimension = self.mechanism.levels, box.dimension
-        mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
+        mixed = evenly(top + 1, dimension)
         held = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, round(part * top))
         lower, upper = box.lower, box.upper
         values = np.clip(lower + (upper - lower) * (held / top), lower, upper)
@@ -143,7 +143,7 @@ class AddAttack:
     def reveals(self, chances: Enclosure) -> Revealed:
         """What a batch shows at least at any chances in the enclosure: all of them low, all high, or between."""
         lows, highs = chances.lower[0], chances.upper[0]
-        delta = max(self.guarantee.delta, _LEAST_DELTA)
+        delta = max(self.guarantee.delta, LEAST_DELTA)
         found = []
         for part in np.linspace(0.0, 1.0, _POINTS):
             at = np.clip((1 - part) * lows + part * highs, 1e-12, 1 - 2.0**-53)

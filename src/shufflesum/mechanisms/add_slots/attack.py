@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from shufflesum.cells import BLANK
 from shufflesum.domain import Categories, Hashed
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
-from shufflesum.mechanisms.watched import variants_of
+from shufflesum.mechanisms.watched import evenly, variants_of
 from shufflesum.privacy import Guarantee
+from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["SlotsAttack"]
 
 _NOISY_REPORTS = 400_000  # then the chance is known within one per cent
-_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
 _MOST_CROWDS = 6  # a label of each; in all of them every cell's noise is looked at
 _EASY_USERS = 50_000_000
 
@@ -46,8 +46,7 @@ class SlotsAttack:
     def _labels(self) -> list[Any]:
         """x, x', v, and a few others; of words, such as never share a bucket with x."""
         if isinstance(self.domain, Categories):
-            places = np.unique(np.linspace(0, self.domain.cells - 1, _MOST_CROWDS).astype(np.int64))
-            return [self.domain.example(int(place)) for place in places]
+            return [self.domain.example(int(place)) for place in evenly(self.domain.cells, _MOST_CROWDS)]
         found = ["0"]
         for number in count(1):
             if len(found) == 3:
@@ -130,7 +129,7 @@ class SlotsAttack:
         chance = min(float(chances.upper[0, 0]), 1.0)
         certified = self.mechanism.accounting(self.domain.neighbours, self.guarantee).slots
         shown = replace(certified, chance=max(chance, 2.0**-53))
-        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(max(self.guarantee.delta, _LEAST_DELTA)))
+        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(max(self.guarantee.delta, LEAST_DELTA)))
 
     def score(self, table: Table) -> float:
         """How much likelier a table is with the victim at x: log of its reports there over those at x'."""

@@ -22,6 +22,7 @@ from shufflesum.domain import Box, Categories, Domain
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
 from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
+from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.replace.composed import Blocks
 from shufflesum.privacy.replace.uniform import Subsets
 
@@ -32,7 +33,6 @@ __all__ = ["ReplaceAttack", "honest_law", "noise_simulated"]
 
 _Levels = NDArray[np.int64]
 _NOISY_REPORTS = 400_000  # of each kind; then chances are known within one per cent
-_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
 _MARGIN = 1e-14  # for rounding in determinants of numbers below 1
 
 
@@ -64,7 +64,7 @@ class ReplaceAttack:
     def _held(self) -> list[_Levels]:
         """The level that each crowd holds in each coordinate."""
         top, dimension = self.mechanism.levels, self.mechanism.places(self.domain)
-        mixed = np.unique(np.linspace(0, top, min(dimension, top + 1)).astype(np.int64))
+        mixed = evenly(top + 1, dimension)
         alike = [np.full(dimension, value) for value in dict.fromkeys(self.values)]
         return [*alike, mixed[np.arange(dimension) % len(mixed)]]
 
@@ -136,7 +136,7 @@ class ReplaceAttack:
         noise = gamma / self.mechanism.noise_probability
         if gamma == 1 or not isinstance(scheme, Blocks):
             return Revealed(noise, 0.0)
-        return Revealed(noise, scheme.lower(gamma).epsilon(max(self.guarantee.delta, _LEAST_DELTA)))
+        return Revealed(noise, scheme.lower(gamma).epsilon(max(self.guarantee.delta, LEAST_DELTA)))
 
     def score(self, table: Table) -> float:
         """How much likelier the table is with a victim at x than at x', summed over blocks (docs/privacy.md).

@@ -25,6 +25,7 @@ from shufflesum.mechanisms.replace_bits.encode import Rotation
 from shufflesum.mechanisms.watched import evenly, numbered, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.ball import Certificate
+from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["BitsAttack"]
 
 _MOST_SAMPLES = 100_000_000
-_LEAST_DELTA = 1e-12  # what composition covers; epsilon at a larger delta is a lower bound, too
 _LEAST_AMPLITUDE = 2.0**-40
 
 
@@ -136,7 +136,7 @@ class BitsAttack:
             rounds=self.guarantee.rounds,
             bits=self.mechanism.bits,
         )
-        return Revealed(noise, shown.epsilon_lower(max(self.guarantee.delta, _LEAST_DELTA)))
+        return Revealed(noise, shown.epsilon_lower(max(self.guarantee.delta, LEAST_DELTA)))
 
     def score(self, table: Table) -> float:
         """How many more bits agree with the one end than with the other."""

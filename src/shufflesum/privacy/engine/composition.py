@@ -19,6 +19,7 @@ from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import GridLosses, dominating
 
 __all__ = [
+    "LEAST_DELTA",
     "MOST_COMPOSITIONS",
     "ComposedLower",
     "ComposedUpper",
@@ -28,6 +29,7 @@ __all__ = [
     "Profile",
     "check_delta",
     "check_epsilon",
+    "check_single_delta",
     "compose_dominating",
     "compose_pairs",
     "compose_profiles",
@@ -38,7 +40,8 @@ __all__ = [
 Profile = Callable[[Floats], Floats]  # delta at ascending epsilons >= 0
 
 MOST_COMPOSITIONS = 10**6
-_LEAST_DELTA = 1e-12
+LEAST_DELTA = 1e-12  # what is certified
+_LEAST_SINGLE_DELTA = 1e-15  # of a single round
 _CHARGE = 1e-15  # of delta, for all truncation together
 _NODES = 20  # of the grid per deviation of one loss: they add 1/(6 * 20**2) to its variance
 _MOST_NODES = 2000
@@ -203,10 +206,22 @@ def check_epsilon(epsilon: float) -> float:
 
 def check_delta(delta: float) -> float:
     """Refuse a delta that no composition is certified for."""
-    if not _LEAST_DELTA <= delta < 1.0:
+    if not LEAST_DELTA <= delta < 1.0:
         raise PrivacyError(
             "not-certified",
-            f"delta = {delta}: a composition is certified for delta from {_LEAST_DELTA} to below 1; raise delta, "
+            f"delta = {delta}: a composition is certified for delta from {LEAST_DELTA} to below 1; raise delta, "
             "or collect a single report in a single round",
+        )
+    return float(delta)
+
+
+def check_single_delta(delta: float) -> float:
+    """Refuse a delta that no single round is certified for."""
+    if not 0.0 < delta < 1.0:
+        raise PrivacyError("out-of-range", f"delta = {delta}: must lie strictly between 0 and 1; change delta")
+    if delta < _LEAST_SINGLE_DELTA:
+        raise PrivacyError(
+            "not-certified",
+            f"delta = {delta}: double precision cannot certify a delta below {_LEAST_SINGLE_DELTA}; raise delta",
         )
     return float(delta)

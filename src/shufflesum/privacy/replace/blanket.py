@@ -15,7 +15,7 @@ import numpy.typing as npt
 from shufflesum._checks import check_number, check_size
 from shufflesum._search import GRID, bisect, bracket, times_odds
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.engine.composition import Profile
+from shufflesum.privacy.engine.composition import Profile, check_single_delta
 from shufflesum.privacy.engine.laws import ROUNDING, Floats
 from shufflesum.privacy.engine.mixture import evaluate_lower, evaluate_upper
 from shufflesum.privacy.guarantees import MOST_USERS
@@ -40,7 +40,6 @@ __all__ = [
 
 MOST_VALUES = 2**32 - 2  # as many as there are cells; sums and windows would hold beyond
 MOST_LEVELS = 999  # of a number: planners look no further, because finer levels gain nothing
-_LEAST_DELTA = 1e-15
 # Beyond this many blanket reports cells of s are coarser than one, so a finer search would only chase the grid.
 _FINE_REPORTS = 20_000
 _MANY_REPORTS = 1_000
@@ -107,13 +106,13 @@ def delta_lower(honest_users: int, levels: int, noise_probability: float, epsilo
 
 def epsilon_upper(honest_users: int, levels: int, noise_probability: float, delta: float) -> float:
     """Return an epsilon for which the shuffled reports are certainly (epsilon, delta)-private."""
-    _check_delta(delta)
+    check_single_delta(delta)
     return _crossing(_upper(honest_users, levels, noise_probability), levels, noise_probability, delta)[1]
 
 
 def epsilon_lower(honest_users: int, levels: int, noise_probability: float, delta: float) -> float:
     """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if no such epsilon is known."""
-    _check_delta(delta)
+    check_single_delta(delta)
     return _crossing(_lower(honest_users, levels, noise_probability), levels, noise_probability, delta)[0]
 
 
@@ -233,14 +232,4 @@ def _check_target(honest_users: int, levels: int, epsilon: float, delta: float) 
     check_parameters(honest_users, levels, 1.0)
     if not 0.0 < epsilon < math.inf:
         raise PrivacyError("out-of-range", f"epsilon = {epsilon}: must be positive and finite; change epsilon")
-    _check_delta(delta)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0.0 < delta < 1.0:
-        raise PrivacyError("out-of-range", f"delta = {delta}: must lie strictly between 0 and 1; change delta")
-    if delta < _LEAST_DELTA:
-        raise PrivacyError(
-            "not-certified",
-            f"delta = {delta}: double precision cannot certify a delta below {_LEAST_DELTA}; raise delta",
-        )
+    check_single_delta(delta)

@@ -9,9 +9,9 @@ from shufflesum._checks import check_size
 from shufflesum._search import GRID, bracket
 from shufflesum.errors import PrivacyError
 from shufflesum.privacy.curator import gaussian_noise
-from shufflesum.privacy.engine.composition import check_delta, check_epsilon
+from shufflesum.privacy.engine.composition import check_delta, check_epsilon, check_single_delta
 from shufflesum.privacy.guarantees import MOST_USERS
-from shufflesum.privacy.slots.composed import MOST_HITS, Slots, check_single_delta
+from shufflesum.privacy.slots.composed import MOST_HITS, Slots
 
 __all__ = ["noise_per_cell_guess", "smallest_chance"]
 

@@ -23,6 +23,7 @@ from shufflesum.privacy.engine.composition import (
     Factor,
     Profile,
     check_epsilon,
+    check_single_delta,
     compose_pairs,
     compose_profiles,
 )
@@ -34,11 +35,10 @@ from shufflesum.privacy.slots import law
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = ["MOST_CELLS", "MOST_HITS", "Slots", "check_single_delta"]
+__all__ = ["MOST_CELLS", "MOST_HITS", "Slots"]
 
 MOST_HITS = 1e12  # noise reports in two cells: their law is then listed over tens of millions of counts
 _MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers
-_LEAST_DELTA = 1e-15  # of a single round
 _ANSWERS = 256  # composed bounds that are remembered
 _NODES = 40  # of the lower bounds' grid per deviation: cheap, because atoms are listed one by one
 
@@ -162,15 +162,3 @@ def _lower(slots: Slots) -> ComposedLower:
     finer = _NODES * min(8.0, max(1.0, 64.0 / slots.rounds))
     step = law.deviation(slots.trials, slots.chance, slots.cells) / finer
     return compose_pairs([[(law.losses_below(slots.trials, slots.chance, slots.cells, step), slots.rounds)]])
-
-
-def check_single_delta(delta: float) -> float:
-    """Refuse a delta that no single round is certified for."""
-    if not 0.0 < delta < 1.0:
-        raise PrivacyError("out-of-range", f"delta = {delta}: must lie strictly between 0 and 1; change delta")
-    if delta < _LEAST_DELTA:
-        raise PrivacyError(
-            "not-certified",
-            f"delta = {delta}: double precision cannot certify a delta below {_LEAST_DELTA}; raise delta",
-        )
-    return float(delta)

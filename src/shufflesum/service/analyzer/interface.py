@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shufflesum.service.analyzer.page import DOWNLOADS
+from shufflesum.service.analyzer.status import FIGURES
 from shufflesum.service.http.openapi import (
     TASK_ID,
     Json,
@@ -18,10 +19,7 @@ from shufflesum.service.http.openapi import (
 )
 from shufflesum.wire import SEALED_BYTES, Task
 
-__all__ = ["FIGURES", "analyzer_interface"]
-
-FIGURES = ("rounds", "counted_rounds", "expires", "store_bytes", "free_bytes")
-"""Of its status."""
+__all__ = ["analyzer_interface"]
 
 _ELSEWHERE = ("wrong-task", "not-found")
 _NO_ESTIMATE = ("no-estimate-yet", "wrong-key", "guarantee-broken", "batch-too-small", "store-unavailable")

@@ -25,8 +25,9 @@ from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
 from shufflesum.reports import Counts, Reports
 from shufflesum.service.analyzer.estimates import Estimates
-from shufflesum.service.analyzer.interface import FIGURES, analyzer_interface
+from shufflesum.service.analyzer.interface import analyzer_interface
 from shufflesum.service.analyzer.page_routes import page_routes
+from shufflesum.service.analyzer.status import FIGURES, analyzer_status
 from shufflesum.service.http.app import create_app
 from shufflesum.service.http.connections import PEER_NAMES
 from shufflesum.service.http.limits import AddressLimits, Limits
@@ -227,16 +228,7 @@ class AnalyzerServer:
             raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
 
     def _status(self) -> dict[str, Any]:
-        """Where it stands; nothing that estimates would not tell, but the room that its store has."""
-        usage = self._store.usage()
-        return {
-            "task": self._task.id,
-            "rounds": self._task.rounds,
-            "counted_rounds": len(self._store.batch_ids()),
-            "expires": self._task.expires.isoformat(),
-            "store_bytes": usage.used,
-            "free_bytes": usage.free,
-        }
+        return analyzer_status(self._task, self._store)
 
     def _check_sender(self, request: Request) -> None:
         """Refuse a batch of anybody but the shuffler; known by secret and certificate, it needs both."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from shufflesum._machine import sync, try_lock
+from shufflesum._machine import lock_file, sync
 from shufflesum.errors import FileError, ShufflesumError
 from shufflesum.service.stores.sql import PLACE_BYTES, SqlStore
 from shufflesum.service.stores.store import Batch, StoreError, Usage, WrongStoreError
@@ -68,7 +68,7 @@ class SqliteStore(SqlStore):
     def _reach(self) -> sqlite3.Connection:
         """Be the only server on this file, and make its tables where there are none."""
         if self._lock is None:
-            self._lock = _lock_file(self._path)
+            self._lock = _held(self._path)
         if self._connection is None:
             if self._file is None:
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -231,14 +231,8 @@ def _unavailable(path: Path, error: Exception) -> StoreError:
     return StoreError("store-unavailable", f"the store {path} cannot be used now: {reason}")
 
 
-def _lock_file(path: Path) -> int:
+def _held(path: Path) -> int:
     """Hold PATH.lock, so that no second shuffler releases the same batch; ends with this process, however it ends."""
-    lock = path.with_name(f"{path.name}.lock")
-    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    try:
-        if not try_lock(descriptor, lock):
-            raise StoreError("in-use", f"another server uses the store {path}; stop that one first")
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    if (lock := lock_file(path.with_name(f"{path.name}.lock"))) is None:
+        raise StoreError("in-use", f"another server uses the store {path}; stop that one first")
+    return lock
