@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import zipfile
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ html_theme = "furo"
 html_title = f"shufflesum {release}"
 html_show_copyright = False
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_search_scorer = "scorer.js"
 html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 
 # Pages link to headings of one another, as they do where the files are read without a site.
@@ -36,8 +40,8 @@ nb_execution_in_temp = False
 nb_execution_show_tb = True
 nb_merge_streams = True  # what a command prints is one block
 
-BUILT = Path(__file__).parent / "_build"
-NOTEBOOKS = BUILT / "notebooks"
+ROOT = Path(__file__).parents[1]
+BUILT = ROOT / "docs" / "_build"
 
 # What kernels say of themselves is of no interest unless it is an error; nobody's own settings of IPython count.
 os.environ["IPYTHONDIR"] = str(BUILT / "ipython")
@@ -108,15 +112,18 @@ def _notebook(text: str) -> str:
 
 
 def _prepare(app: Any) -> None:
-    """Write what pages are built from and nobody keeps: notebooks to download, and the settings of kernels."""
+    """Write what nobody keeps: the settings of kernels, and what is there to download."""
     profile = BUILT / "ipython" / "profile_default"
     made = {profile / "ipython_kernel_config.py": 'c.IPKernelApp.log_level = "ERROR"\n'}
     for page in Path(app.srcdir, "tutorials").glob("*.md"):
-        made[NOTEBOOKS / f"{page.stem}.ipynb"] = _notebook(page.read_text())
+        made[BUILT / "notebooks" / f"{page.stem}.ipynb"] = _notebook(page.read_text())
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+    with zipfile.ZipFile(BUILT / "wire-examples.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for example in (*ROOT.glob("tests/vectors/*.json"), *ROOT.glob("tests/clients/[cs]*.py")):
+            archive.write(example, example.relative_to(ROOT))
 
 
 def _offer(app: Any, page: str, source: list[str]) -> None:
