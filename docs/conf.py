@@ -25,7 +25,7 @@ html_show_copyright = False
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
-html_search_scorer = "scorer.js"
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 
 # Pages link to headings of one another, as they do where the files are read without a site.
