@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -10,7 +11,6 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from myst_nb.core.read import read_myst_markdown_notebook
 
 project = "shufflesum"
@@ -108,13 +108,13 @@ def _notebook(text: str) -> str:
             cell.source = _LINK_TO_A_PAGE.sub(r"\1", cell.source)
         elif "remove-cell" in cell.metadata.get("tags", []):
             cell.source, cell.metadata = _OWN_FOLDER, {}
-    return str(nbformat.writes(notebook, nbformat.NO_CONVERT))
+    return json.dumps(notebook, indent=1) + "\n"
 
 
 def _prepare(app: Any) -> None:
     """Write what nobody keeps: the settings of kernels, and what is there to download."""
     profile = BUILT / "ipython" / "profile_default"
-    made = {profile / "ipython_kernel_config.py": 'c.IPKernelApp.log_level = "ERROR"\n'}
+    made = {profile / "ipython_kernel_config.json": '{"IPKernelApp": {"log_level": "ERROR"}}\n'}
     for page in Path(app.srcdir, "tutorials").glob("*.md"):
         made[BUILT / "notebooks" / f"{page.stem}.ipynb"] = _notebook(page.read_text())
     for path, text in made.items():
