@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import re
+import zipfile
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import Any
+
+from myst_nb.core.read import read_myst_markdown_notebook
 
 project = "shufflesum"
 author = "the shufflesum authors"
@@ -16,6 +23,9 @@ html_theme = "furo"
 html_title = f"shufflesum {release}"
 html_show_copyright = False
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 
 # Pages link to headings of one another, as they do where the files are read without a site.
@@ -29,6 +39,13 @@ nb_execution_timeout = 600  # seconds of a busy machine; a cell takes a few of a
 nb_execution_in_temp = False
 nb_execution_show_tb = True
 nb_merge_streams = True  # what a command prints is one block
+
+ROOT = Path(__file__).parents[1]
+BUILT = ROOT / "docs" / "_build"
+
+# What kernels say of themselves is of no interest unless it is an error; nobody's own settings of IPython count.
+os.environ["IPYTHONDIR"] = str(BUILT / "ipython")
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 autodoc_mock_imports = ["flwr"]  # its pins are tight, so it is not here
 autodoc_member_order = "bysource"
@@ -71,8 +88,58 @@ def _plain_help(app: object, ctx: object, lines: list[str]) -> None:
     lines[:] = shown
 
 
+_LINK_TO_A_PAGE = re.compile(r"\[([^]]+)\]\((?!https?:)[^)]+\)")
+_OWN_FOLDER = """\
+# What this notebook writes goes into a folder of its own, which is deleted when the kernel ends.
+import os
+import tempfile
+
+folder = tempfile.TemporaryDirectory()
+os.chdir(folder.name)"""
+
+
+def _notebook(text: str) -> str:
+    """A tutorial as a notebook that runs anywhere: it needs no hidden cell, and links to no page beside it."""
+    notebook = read_myst_markdown_notebook(text)
+    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = str(number)  # the same in every build, so that only what has changed is written
+        if cell.cell_type == "markdown":
+            cell.source = _LINK_TO_A_PAGE.sub(r"\1", cell.source)
+        elif "remove-cell" in cell.metadata.get("tags", []):
+            cell.source, cell.metadata = _OWN_FOLDER, {}
+    return json.dumps(notebook, indent=1) + "\n"
+
+
+def _prepare(app: Any) -> None:
+    """Write what nobody keeps: the settings of kernels, and what is there to download."""
+    profile = BUILT / "ipython" / "profile_default"
+    made = {profile / "ipython_kernel_config.json": '{"IPKernelApp": {"log_level": "ERROR"}}\n'}
+    for page in Path(app.srcdir, "tutorials").glob("*.md"):
+        made[BUILT / "notebooks" / f"{page.stem}.ipynb"] = _notebook(page.read_text())
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    with zipfile.ZipFile(BUILT / "wire-examples.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for example in (*ROOT.glob("tests/vectors/*.json"), *ROOT.glob("tests/clients/[cs]*.py")):
+            archive.write(example, example.relative_to(ROOT))
+
+
+def _offer(app: Any, page: str, source: list[str]) -> None:
+    """A link to its notebook under the title of each tutorial."""
+    folder, _, name = page.partition("/")
+    if folder == "tutorials":
+        link = f"{{download}}`Download this page as a notebook <../_build/notebooks/{name}.ipynb>`"
+        source[0] = re.sub(r"^(# .+)$", rf"\1\n\n{link}", source[0], count=1, flags=re.MULTILINE)
+
+
 def setup(app: Any) -> None:
     """Connect what is ours."""
+    app.connect("builder-inited", _prepare)
+    app.connect("source-read", _offer)
+    # The search of Sphinx 9 forgets the words of a page that is not written anew.
+    app.connect("env-get-outdated", lambda *_: ["reference/words"])
     app.connect("autodoc-process-docstring", _plain)
     for part in ("description", "options"):
         app.connect(f"sphinx-click-process-{part}", _plain_help)

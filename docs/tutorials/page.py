@@ -11,6 +11,7 @@ from IPython import get_ipython
 
 _folder = tempfile.TemporaryDirectory()
 os.chdir(_folder.name)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # greetings of Spark's; what goes wrong is raised in a cell
 os.environ.pop("FORCE_COLOR", None)  # commands print text for a page, not colours for a terminal
 altair.renderers.enable("svg")  # a picture in the page, not a script from elsewhere
 

@@ -32,6 +32,7 @@ FORMULAS = {"accuracy.md", "privacy.md", "privacy-ball.md"}  # indented, and rea
 NO_CODE = {"text", "json", "{eval-rst}", "{toctree}", "{include} ../../clients/browser/README.md"}
 CELL = "{code-cell} python"
 COMMANDS = {"sh"}  # `console` is a conversation, with what is printed
+MOST_LETTERS = 88  # of a line of code: so many stand beside each other on a page of the site that is 1280 pixels wide
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,24 @@ def test_a_block_that_nothing_runs_is_found(block: str) -> None:
 def test_a_reason_for_a_language_holds_for_the_page() -> None:
     page = ROOT / "README.md"
     assert not unexplained(blocks(page, "<!-- js not run: it needs a browser -->\n\n```js\nf()\n```\n"))
+
+
+def too_long(found: list[Block]) -> list[str]:
+    """Lines that a reader of the site would have to move sideways for."""
+    return [
+        f"{block.page.name}: {line}"
+        for block in found
+        if not re.search(r"^:tags: .*remove-(?:cell|input)", block.code, flags=re.MULTILINE)
+        for line in block.code.splitlines()
+        if len(line) > MOST_LETTERS
+    ]
+
+
+def test_no_line_of_code_on_the_site_is_cut_off() -> None:
+    site = [block for block in ALL if (ROOT / "docs") in block.page.parents or block.page.parent.name == "browser"]
+    assert too_long(site) == []
+    (block,) = blocks(ROOT / "README.md", f"```sh\nls {86 * 'a'}\n```\n")
+    assert too_long([block])
 
 
 def test_cells_stand_on_pages_that_the_build_executes_and_none_is_left_out() -> None:

@@ -198,6 +198,18 @@ def test_in_a_browser_every_page_works_from_files_alone_and_asks_no_host(pages: 
     ],
 )
 def test_search_finds_pages_without_a_server(words: str, found: str) -> None:
+    assert any(found in link for link in found_by(words))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: make setup-chromium")
+@pytest.mark.parametrize("word", ["epsilon", "blank"])
+def test_search_has_a_word_itself_before_options_and_properties_of_that_name(word: str) -> None:
+    links = found_by(word)
+    assert f"reference/words.html#term-{word}" in links[0], links[:3]
+
+
+def found_by(words: str) -> list[str]:
+    """Where the site's search leads, best first."""
     with chromium() as browser:
         page = browser.new_page()
         page.goto((SITE / "index.html").as_uri())
@@ -205,5 +217,5 @@ def test_search_finds_pages_without_a_server(words: str, found: str) -> None:
         page.keyboard.press("Enter")
         page.wait_for_selector("#search-results li a", timeout=60_000)
         page.wait_for_function("document.querySelector('#search-results p.search-summary').innerText.includes('found')")
-        links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
-        assert any(found in link for link in links), links
+        links: list[str] = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
+        return links

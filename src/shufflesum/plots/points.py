@@ -45,8 +45,9 @@ def panels_chart(
     if lying:
         words = heading(title, notes, WIDTH + _LETTER * max(len(row["label"]) for row in rows))
         return alt.VConcatChart(vconcat=charts, spacing=16, title=words, config=config())
-    words = heading(title, notes, sum(chart.width + _AXIS for chart in charts[:3]))
-    return alt.ConcatChart(concat=charts, columns=min(3, len(charts)), spacing=24, title=words, config=config())
+    columns = max(1, min(3, len(charts), WIDTH // max(chart.width for chart in charts)))
+    words = heading(title, notes, sum(chart.width + _AXIS for chart in charts[:columns]))
+    return alt.ConcatChart(concat=charts, columns=columns, spacing=24, title=words, config=config())
 
 
 def _panel(panel: Panel, axis: str | None, lying: bool, beside: int) -> tuple[alt.LayerChart, bool]:
@@ -86,7 +87,8 @@ def _panel(panel: Panel, axis: str | None, lying: bool, beside: int) -> tuple[al
         layer=layers,
         width=width,
         height=_ROW * len(rows) if lying else (_HEIGHT if beside > 1 else 1.7 * _HEIGHT),
-        title=alt.TitleParams(panel.title, fontSize=16, offset=6, limit=max(width, 240))
+        # Over the plot alone: over its axis, too, titles stand higher where a number is at the very top.
+        title=alt.TitleParams(panel.title, fontSize=16, frame="group", offset=12, limit=max(width, 240))
         if panel.title
         else alt.Undefined,
     )
