@@ -209,3 +209,14 @@ def test_a_plan_needs_its_users_its_shape_and_its_rounds_and_without_one_epsilon
         ss.aggregate(crowd, epsilon=1.0)
     with refusal("missing-argument", "epsilon", error=ParameterError):
         ss.aggregate(crowd, delta=1e-6)
+
+
+@pytest.mark.parametrize("ask", [ss.aggregate, ss.moments])
+def test_a_value_outside_of_bounds_that_nobody_gave_is_told_that_they_are_the_default(ask: Any) -> None:
+    for bounds, told in ((None, True), ((0, 1), False), ((0.0, 1.5), False)):
+        with refusal("out-of-bounds") as caught:
+            ask(np.full(500, 2.0), epsilon=1.0, delta=1e-6, **({} if bounds is None else {"bounds": bounds}))
+        assert ("is the default" in str(caught.value)) == told
+    with refusal("out-of-bounds") as caught:
+        ss.aggregate(np.full(500, 2.0), shape=ss.Categories(bins=[0, 0.5, 1]), epsilon=1.0, delta=1e-6)
+    assert "is the default" not in str(caught.value)

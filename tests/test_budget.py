@@ -18,6 +18,7 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import budget as budget_module
 from shufflesum.budget import Budget
+from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
@@ -113,6 +114,17 @@ def test_a_forked_process_cannot_spend_what_is_in_memory_once_more() -> None:
     assert len(budget.entries) == 1
 
 
+def test_what_is_spent_can_be_printed(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    assert str(budget).splitlines() == [f"epsilon {EPSILON}, delta {DELTA} for everything that is asked; 0 % spent"]
+    budget.begin(THRICE)
+    budget.enter(SMALL, "task 1")
+    title, _, first, second = str(Budget.open(path)).splitlines()
+    assert f"{100 * budget.spent:.2g}" in title
+    assert [THRICE.id[:8], "1 of 3"] == [word for word in (THRICE.id[:8], "1 of 3") if word in first]
+    assert "task 1" in second
+
+
 def test_the_rounds_of_a_plan_cost_once(path: Path) -> None:
     budget = Budget.create(path, EPSILON, DELTA)
     first = budget.begin(THRICE)
@@ -121,7 +133,8 @@ def test_the_rounds_of_a_plan_cost_once(path: Path) -> None:
     assert budget.spent == spent
     assert len(budget.entries) == 1
     assert first.plan == THRICE.id
-    assert budget.begin(THRICE).begun == 1
+    with pytest.warns(EnteredAgainWarning, match=f"{budget.price(first)} %"):
+        assert budget.begin(THRICE).begun == 1
     assert budget.spent == pytest.approx(2 * spent)
 
 
@@ -162,7 +175,8 @@ def test_a_store_that_counts_rounds_itself_takes_all_and_another_store_costs_aga
         held = budget.begin(THRICE, collection="task", run=store, rounds=3)
         assert (held.begun, held.runs) == (3, (store,))
     assert [entry.runs for entry in budget.entries] == [("first store",), ("second store",)]
-    budget.begin(THRICE, collection="task", run="folder")  # what a store holds is not for folders
+    with pytest.warns(EnteredAgainWarning):
+        budget.begin(THRICE, collection="task", run="folder")  # what a store holds is not for folders
     assert [entry.begun for entry in budget.entries] == [3, 3, 1]
     budget.begin(THRICE, collection="task", run="third store", rounds=3)  # nor is what a folder has begun for a store
     assert [entry.begun for entry in budget.entries] == [3, 3, 1, 3]
@@ -252,6 +266,46 @@ def test_what_is_drawn_with_a_budget_is_in_its_file_before(
     assert not seen
 
 
+REFUSED: dict[str, tuple[str, Any]] = {
+    "out of bounds": ("out-of-bounds", lambda budget: mean_of(3 * PEOPLE, budget)),
+    "missing": ("missing-value", lambda budget: mean_of(np.where(PEOPLE, PEOPLE, np.nan), budget)),
+    "no workers": ("out-of-range", lambda budget: mean_of(PEOPLE, budget, workers=0)),
+    "no such round": ("out-of-range", lambda budget: mean_of(PEOPLE, budget, round_number=2)),
+    "no such choice": ("unknown-choice", lambda budget: mean_of(PEOPLE, budget, missing="nothing")),
+    "no label": ("unknown-label", lambda budget: ss.aggregate(np.full(500, 3), plan=LARGE, budget=budget)),
+    "clipped labels": (
+        "impossible-combination",
+        lambda budget: ss.aggregate(PEOPLE.astype(int), plan=LARGE, budget=budget, clip=True),
+    ),
+    "a variance": ("out-of-bounds", lambda budget: ss.moments(3 * PEOPLE, epsilon=0.9, delta=1e-5, budget=budget)),
+    "bounds": (
+        "missing-value",
+        lambda budget: ss.suggest_bounds(np.full(500, np.nan), epsilon=0.9, delta=1e-5, share=1, budget=budget),
+    ),
+}
+
+
+def mean_of(rows: Any, budget: Budget, **choices: Any) -> ss.Estimate:
+    return ss.aggregate(rows, epsilon=0.9, delta=1e-5, budget=budget, **choices)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_before_anything_is_drawn_costs_nothing(what: str) -> None:
+    budget = Budget(EPSILON, DELTA)
+    problem, ask = REFUSED[what]
+    with refusal(problem):
+        ask(budget)
+    assert budget.entries == ()
+
+
+def test_the_round_of_an_estimate_is_the_budgets_unless_it_is_given() -> None:
+    budget, rows = Budget(3 * EPSILON, DELTA), PEOPLE.astype(int)
+    assert [ss.aggregate(rows, plan=THRICE, budget=budget).round_number for _ in range(3)] == [1, 2, 3]
+    with pytest.warns(EnteredAgainWarning, match="%"):
+        assert ss.aggregate(rows, plan=THRICE, budget=budget).round_number == 1
+    assert ss.aggregate(rows, plan=THRICE, budget=budget, round_number=3).round_number == 3
+
+
 @pytest.mark.parametrize("accountant", ["none", "paper"])
 def test_only_certified_plans_can_be_entered(accountant: str) -> None:
     paper = {"accountant": "paper", "sampling": "uniform", "coordinates": 1}
@@ -323,6 +377,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::shufflesum.cautions.EnteredAgainWarning")
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(

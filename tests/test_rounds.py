@@ -37,6 +37,25 @@ def test_rounds_are_numbered_from_one_and_the_round_after_the_last_is_refused(pa
     assert rounds.used == 3
 
 
+def test_what_else_is_entered_goes_before_and_only_where_a_round_is_left(path: Path) -> None:
+    entered = list[int]()
+    rounds = RoundsUsed(path, PLAN)
+    for number in (1, 2, 3):
+        assert rounds.begin(lambda: entered.append(rounds.used)) == number
+    with refusal("rounds-spent"):
+        rounds.begin(lambda: entered.append(rounds.used))
+    assert entered == [0, 1, 2]
+
+
+def test_where_something_else_refuses_to_be_entered_no_round_is_begun(path: Path) -> None:
+    def refuse() -> None:
+        raise PrivacyError("budget-spent", "too much")
+
+    with refusal("budget-spent"):
+        RoundsUsed(path, PLAN).begin(refuse)
+    assert not path.exists()
+
+
 def test_a_restart_forgets_nothing_and_leaves_nothing_lying_about(path: Path) -> None:
     assert [RoundsUsed(path, PLAN).begin() for _ in range(2)] == [1, 2]
     assert RoundsUsed(str(path), PLAN).used == 2

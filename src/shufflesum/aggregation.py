@@ -7,24 +7,28 @@ perfectly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 from shufflesum._checks import check_size
 from shufflesum._machine import cores
 from shufflesum._workers import Workers
 from shufflesum.budget import Budget
-from shufflesum.domain import Ball, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of, users_rows
+from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of, users_rows
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.domain.frames import FrameRows, batches_of, split_column
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
+from shufflesum.estimate.adjusted import adjusted_by
 from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.protocol.tally import Tally
+from shufflesum.protocol.randomizer import check_plan
+from shufflesum.protocol.tally import Tally, check_rows
 from shufflesum.randomness import RandomSource
 from shufflesum.release import release
 
-__all__ = ["aggregate", "aggregate_batches"]
+__all__ = ["aggregate", "aggregate_batches", "aggregate_rows", "round_of"]
 
 _SPARE_CELLS = 1 << 25
 
@@ -41,7 +45,7 @@ def aggregate(
     missing: Missing = "refuse",
     workers: int | None = None,
     source: RandomSource | None = None,
-    round_number: int = 1,
+    round_number: int | None = None,
     budget: Budget | None = None,
     **choices: Unpack[PlanChoices],
 ) -> Estimate:
@@ -57,8 +61,10 @@ def aggregate(
 
     A `plan` made before takes the place of epsilon, delta, shape and all of its own arguments. Its guarantee covers its
     rounds: a second look at the same users is `round_number` 2, which the plan must have (`shufflesum.RoundsUsed`
-    counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit.
+    counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit; the
+    round is then the budget's next, unless it is given. What else is refused, is refused before and costs nothing.
     """
+    unbounded = plan is None and choices.get("bounds") is None
     if plan is None:
         values = _grouped(arrays, group_by, shape)
         plan, rows = _planned(values, shape, epsilon, delta, choices)
@@ -72,12 +78,17 @@ def aggregate(
                 f"arrays has {len(rows)} rows, but the plan needs at least {plan.users} users; add rows, or plan for "
                 "fewer users",
             )
-    if budget is not None:
-        budget.begin(plan)
-    batches = (batch for _, batch in batches_of(rows, plan.domain.entries))
-    return aggregate_batches(
-        batches, plan, clip=clip, missing=missing, workers=workers, source=source, round_number=round_number
-    )
+    with default_bounds_named(unbounded and isinstance(plan.domain, Box)):
+        return aggregate_rows(
+            lambda: (batch for _, batch in batches_of(rows, plan.domain.entries)),
+            plan,
+            begin=round_of(budget, plan),
+            clip=clip,
+            missing=missing,
+            workers=workers,
+            source=source,
+            round_number=round_number,
+        )
 
 
 def _planned(
@@ -155,7 +166,7 @@ def aggregate_batches(
     if workers is None:
         # Each worker has a table of counts of its own; large tables are not worth the memory.
         workers = 1 if source else min(cores(), 1 + _SPARE_CELLS // plan.cells)
-    check_size("workers", workers, 1, 1 << 10)
+    _check_workers(workers)
     tallies = [
         Tally(plan, clip=clip, missing=missing, source=source, round_number=round_number) for _ in range(workers)
     ]
@@ -168,7 +179,56 @@ def aggregate_batches(
     whole, *others = tallies
     for other in others:
         whole.merge(other)
-    return release(whole.counts())
+    return replace(release(whole.counts()), adjusted=adjusted_by(clip=clip, missing=missing))
+
+
+def aggregate_rows(
+    batches: Callable[[], Iterable[Any]],
+    plan: Plan,
+    *,
+    begin: Callable[[], int] | None = None,
+    clip: bool = False,
+    missing: Missing = "refuse",
+    workers: int | None = None,
+    source: RandomSource | None = None,
+    progress: Callable[[int], None] | None = None,
+    round_number: int | None = None,
+) -> Estimate:
+    """`aggregate_batches` for rows that can be gone through twice, where something is spent on them.
+
+    `begin` spends it, and says which round it is, unless that is given. It comes before anything is drawn, and after
+    everything that can be refused: rows are gone through once before, only to see whether they are valid.
+    """
+    number = 1 if round_number is None else round_number
+    if begin is not None:
+        check_plan(plan)
+        plan.check_round(number)
+        plan.domain.check_missing(missing)
+        _check_workers(workers)
+        for rows, first_row in _numbered(batches()):
+            check_rows(plan, rows, first_row=first_row, clip=clip, missing=missing)
+        begun = begin()
+        number = begun if round_number is None else number
+    return aggregate_batches(
+        batches(),
+        plan,
+        clip=clip,
+        missing=missing,
+        workers=workers,
+        source=source,
+        progress=progress,
+        round_number=number,
+    )
+
+
+def round_of(budget: Budget | None, plan: Plan) -> Callable[[], int] | None:
+    """What begins a round of a plan in a budget, if there is one, and says which it is."""
+    return None if budget is None else lambda: budget.begin(plan).begun
+
+
+def _check_workers(workers: int | None) -> None:
+    if workers is not None:
+        check_size("workers", workers, 1, 1 << 10)
 
 
 def _take(tally: Tally, job: tuple[Any, int]) -> int:

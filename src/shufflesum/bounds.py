@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._rounding import downwards, percent, upwards
-from shufflesum.aggregation import aggregate_batches
+from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
 from shufflesum.compositions import compose
@@ -165,10 +165,13 @@ def suggest_bounds(
     plans = plan_bounds(
         users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices
     )
-    if budget is not None:
-        budget.begin(plans.first)
-    batches = (plans.rows(batch, start) for start, batch in batches_of(rows, math.prod(plans.shape)))
-    estimate = aggregate_batches(batches, plans.first, workers=workers, source=source)
+    estimate = aggregate_rows(
+        lambda: (plans.rows(batch, start) for start, batch in batches_of(rows, math.prod(plans.shape))),
+        plans.first,
+        begin=round_of(budget, plans.first),
+        workers=workers,
+        source=source,
+    )
     return plans.found(estimate, cover=cover, level=level)
 
 

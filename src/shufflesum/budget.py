@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +22,9 @@ from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._locked import locked
 from shufflesum._machine import replace_file
-from shufflesum._rounding import downwards
+from shufflesum._rounding import downwards, upwards
+from shufflesum._shown import Shown
+from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
 from shufflesum.planning import PlanChoices, Shape
@@ -59,6 +62,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def charge(self) -> Charge:
         """What it costs."""
         return Charge(self.moment, self.apart)
+
+    @property
+    def in_words(self) -> tuple[str, ...]:
+        """Day, plan, what for, epsilon, delta and rounds, for people."""
+        what = self.entered[:10], self.plan[:8], (self.collection or "run")[:13]
+        return *what, upwards(self.epsilon), upwards(self.delta), f"{self.begun} of {self.rounds}"
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,6 +128,17 @@ class Budget:
         budget._process = os.getpid()
         return budget
 
+    def __str__(self) -> str:
+        """What is spent, and by which plans: the same as `shufflesum budget show` prints."""
+        state = "fixed in advance, and closed" if self.closed else f"{_percent(self.spent)} % spent"
+        title = f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)} for everything that is asked; {state}"
+        heads = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open")
+        rows = [
+            [str(number), *entry.in_words, *(f"{_percent(part)} %" for part in parts)]
+            for number, (entry, parts) in enumerate(zip(self.entries, self.parts, strict=False), start=1)
+        ]
+        return Shown(title, (), (heads, rows) if rows else None).text()
+
     @property
     def epsilon(self) -> float:
         """Of everything together."""
@@ -161,13 +181,14 @@ class Budget:
     def begin(self, plan: Plan, *, collection: str | None = None, run: str | None = None, rounds: int = 1) -> Entry:
         """Begin rounds of a plan: of an entry that has as many left, or else of the plan entered anew, all its rounds.
 
-        A `run` that was begun by the same name is found again, and costs nothing: it must draw nothing twice. `rounds`
-        is how many it counts itself: one for a folder of reports, all of the plan's for a shuffler's store.
+        The latter warns, where only some are taken. A `run` of the same name is found again, and costs nothing: it must
+        draw nothing twice. `rounds` is how many it counts itself: all of the plan's for a shuffler's store.
         """
         check_size("rounds", rounds, 1, plan.rounds)
-        named = () if run is None else (run,)
+        named, again = () if run is None else (run,), False
 
         def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
+            nonlocal again
             places = self._places(content, plan, collection)
             for place in places:
                 if run in content.entries[place].runs:
@@ -177,9 +198,22 @@ class Budget:
                 if entry.begun + rounds <= entry.rounds:
                     begun, runs = entry.begun + rounds, (*entry.runs, *named)
                     return _with(content, place, collection=collection, begun=begun, runs=runs)
+            again = bool(places)
             return self._entered(content, plan, collection, rounds, named, cost)
 
-        return self._change(plan, change)
+        entry = self._change(plan, change)
+        if again and rounds < plan.rounds:  # who takes all at once means to
+            warnings.warn(
+                f"{self._name}: no round was left of the {plan.rounds} of plan {plan.id[:12]}, so it was entered again "
+                f"for {self.price(entry)} % of the budget; plan for more rounds if there are to be more",
+                EnteredAgainWarning,
+                stacklevel=2,
+            )
+        return entry
+
+    def price(self, entry: Entry) -> str:
+        """What an entry costs, all its rounds together, in per cent of the budget: for people, and never too little."""
+        return _percent(_filter(self._now()).part_of([entry.charge]))
 
     def enter(self, plan: Plan, collection: str) -> Entry:
         """Enter a plan for a collection, such as a task, before any of its rounds; once, however often it is asked.
@@ -303,6 +337,10 @@ def _with(content: _Content, place: int, **changes: Any) -> tuple[_Content, Entr
     entry = msgspec.structs.replace(content.entries[place], **changes)
     entries = (*content.entries[:place], entry, *content.entries[place + 1 :])
     return msgspec.structs.replace(content, entries=entries), entry
+
+
+def _percent(part: float) -> str:
+    return upwards(100 * part) if part else "0"
 
 
 def _filter(content: _Content) -> Filter:

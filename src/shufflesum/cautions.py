@@ -16,6 +16,7 @@ from shufflesum._rounding import downwards, upwards
 __all__ = [
     "BoxIsBetterWarning",
     "EdgeOfBoundsWarning",
+    "EnteredAgainWarning",
     "LargeDeltaWarning",
     "LargeEpsilonWarning",
     "ShufflesumWarning",
@@ -58,6 +59,12 @@ class EdgeOfBoundsWarning(ShufflesumWarning):
     """An estimate cannot be told from an end of its bounds: these are probably wrong."""
 
     problem = "edge-of-bounds"
+
+
+class EnteredAgainWarning(ShufflesumWarning):
+    """All rounds of a plan were begun in a budget, so that the next one cost the whole plan again."""
+
+    problem = "entered-again"
 
 
 class UncertainBoundsWarning(ShufflesumWarning):

@@ -139,6 +139,10 @@ class ShufflesumError(Exception):
         """The same error, its message beginning with where it happened."""
         return type(self)(self.problem, f"{place}: {self}", value=self.value, row=self.row)
 
+    def ending(self, said: str) -> Self:
+        """The same error, its message ending with what else is to be known."""
+        return type(self)(self.problem, f"{self}; {said}", value=self.value, row=self.row)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes with all that they know."""
         return type(self), (self.problem, str(self)), {"value": self.value, "row": self.row}

@@ -9,18 +9,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
 
-from shufflesum.aggregation import aggregate_batches
+from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
 from shufflesum.domain import Box, Missing, users_rows
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.domain.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Estimate
+from shufflesum.estimate.adjusted import adjusted_by
 from shufflesum.estimate.base import Floats
 from shufflesum.mechanisms import Add, Target
 from shufflesum.planning import PlanChoices
@@ -52,9 +54,7 @@ class Squares:
         """Users' values, (m, *shape), as the domain takes them; what is out of bounds is refused, or clipped."""
         self.box.check_missing(missing)
         found = self.box.prepare(values, first_row, clip=clip, missing=missing)
-        lower, upper = self.box.limits(found.dtype)
-        if not ((found >= lower) & (found <= upper)).all():
-            self.box.refuse(found, first_row)
+        self.box.check_within(found, first_row)
         scaled = np.clip((found.astype(np.float64) - self._middle) / self._half, -1.0, 1.0)
         return np.concatenate([scaled, scaled**2], axis=1)
 
@@ -79,6 +79,11 @@ class Moments:
         """Refuse the estimate of another plan."""
         if self.estimate.plan.domain != self.squares.domain:
             raise ParameterError("other-plan", "this estimate is not one of these values and their squares")
+
+    @classmethod
+    def of(cls, squares: Squares, estimate: Estimate, *, clip: bool, missing: Missing) -> Moments:
+        """The moments of values that `squares.rows` prepared like that; their estimate says so."""
+        return cls(squares, replace(estimate, adjusted=(*adjusted_by(clip=clip, missing=missing), *estimate.adjusted)))
 
     @property
     def users(self) -> int:
@@ -172,14 +177,15 @@ def moments(
     choices |= {"bounds": (domain.lower, domain.upper), "columns": domain.columns}
     choices.setdefault("one_process", True)
     plan = make_plan(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
-    if budget is not None:
-        budget.begin(plan)
-    batches = (
-        squares.rows(batch, start, clip=clip, missing=missing)
-        for start, batch in batches_of(rows, 2 * domain.dimension)  # squares take memory of their own
-    )
-    with quiet_squares():
-        return Moments(squares, aggregate_batches(batches, plan, workers=workers, source=source))
+
+    def batches() -> Iterator[Floats]:
+        for start, batch in batches_of(rows, 2 * domain.dimension):  # squares take memory of their own
+            yield squares.rows(batch, start, clip=clip, missing=missing)
+
+    with quiet_squares(), default_bounds_named(bounds is None):
+        begin = round_of(budget, plan)
+        estimate = aggregate_rows(batches, plan, begin=begin, workers=workers, source=source)
+    return Moments.of(squares, estimate, clip=clip, missing=missing)
 
 
 @contextmanager

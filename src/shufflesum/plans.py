@@ -18,7 +18,7 @@ import msgspec
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._documents import OtherFormatError, agree, decode_once
-from shufflesum._html import box
+from shufflesum._shown import Shown
 from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domain import Box, Domain, Groups, domain_from_json, numbers_of
@@ -74,8 +74,14 @@ class Plan:
         """Refuse what the mechanism or the report format cannot carry."""
         self.mechanism.check(self.domain)
 
+    def __str__(self) -> str:
+        """Who sends what, what is guaranteed, what error to expect: the same as a notebook shows."""
+        return self._shown().text()
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: who sends what, what is guaranteed, what error to expect."""
+        return self._shown().html()
+
+    def _shown(self) -> Shown:
         sent = (
             "nothing is sent"
             if self.one_process
@@ -96,7 +102,7 @@ class Plan:
             f"guarantee for one user: {self.guarantee.in_words} ({self.accountant} accountant)",
             f"expected squared error of all entries: {self.expected_error.total:.4g}",
         ]
-        return box(f"Plan {self.id[:12]}", facts, notes=[str(warning) for warning in self.warnings])
+        return Shown(f"Plan {self.id[:12]}", facts, notes=[str(warning) for warning in self.warnings])
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:

@@ -7,6 +7,7 @@ of it is released; the service's stores do the same on their own.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
@@ -46,8 +47,12 @@ class RoundsUsed:
         """How many rounds can still be begun."""
         return self.plan.rounds - self._read()
 
-    def begin(self) -> int:
-        """Enter the next round and give its number; refused after the plan's last."""
+    def begin(self, enter: Callable[[], object] | None = None) -> int:
+        """Enter the next round and give its number; refused after the plan's last.
+
+        `enter` is what else must be entered before, such as a budget. It is called when a round is left, while nobody
+        else can take it; where it raises, no round is begun.
+        """
         with locked(self.path, self._clock):
             used = self._read()
             if used >= self.plan.rounds:
@@ -56,6 +61,8 @@ class RoundsUsed:
                     f"{self.path}: all {self.plan.rounds} rounds that the guarantee of plan {self.plan.id[:12]} covers "
                     "were begun; plan for more rounds before the first",
                 )
+            if enter is not None:
+                enter()
             content = {"plan": self.plan.id, "rounds": self.plan.rounds, "used": used + 1}
             try:
                 replace_file(self._final, encode_checked(_FORMAT, content))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from tests.refusals import lacking
 from tests.service.processes import Program, ServerProcess
 
 import shufflesum as ss
+from shufflesum.errors import DataError, FileError
 from shufflesum.wire import Task
 
 if TYPE_CHECKING:
@@ -64,6 +66,94 @@ def test_a_run_that_finds_nothing_to_run_spends_nothing(command: Command, budget
     assert command("run", "nowhere.csv", *RUN[2:]).code == 2
     assert command("run", "answers.csv", "--user-column", "other", *RUN[2:]).code == 2
     assert budget.entries == ()
+
+
+WEEKLY = ("run", "answers.csv", "--plan", "weekly.json", "--categories", "answer")
+COUNTED = ("--rounds-file", "rounds.json")
+WEEKLY_RANDOMIZED = ("randomize", *WEEKLY[1:], *BUDGET)
+
+
+@pytest.fixture
+def weekly(budget: ss.Budget) -> ss.Plan:
+    """A plan of two rounds, of which the budget holds two; and a file that is not for it, in its last line."""
+    made = ss.plan(users=USERS, shape=ss.Categories(3), epsilon=0.3, delta=1e-5, rounds=2)
+    Path("weekly.json").write_text(made.to_json())
+    np.savetxt("unfit.csv", [*(np.arange(USERS) % 3), 3], fmt="%d", header="answer", comments="")
+    return made
+
+
+def test_a_round_that_no_file_has_left_costs_nothing(command: Command, budget: ss.Budget, weekly: ss.Plan) -> None:
+    for number in (1, 2):
+        assert f"round {number} of 2" in command(*WEEKLY, *COUNTED, *BUDGET).out
+    before = Path("budget.json").read_bytes()
+    assert not lacking(command(*WEEKLY, *COUNTED, *BUDGET).err, "[rounds-spent]")
+    assert Path("budget.json").read_bytes() == before
+
+
+def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, weekly: ss.Plan) -> None:
+    command("budget", "create", "little.json", "--epsilon", "0.1", "--delta", "4e-4")
+    assert not lacking(command(*WEEKLY, *COUNTED, "--budget", "little.json").err, "[budget-spent]")
+    assert ss.RoundsUsed("rounds.json", weekly).used == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("run", "unfit.csv", *WEEKLY[2:], *COUNTED), "unknown-label"),
+        ((*WEEKLY, "--clip", *COUNTED), "impossible-combination"),
+        ((*WEEKLY, "--missing", "midpoint"), "impossible-combination"),
+        ((*WEEKLY, "--rounds-file", "plan.json"), "other-format"),
+        ((*WEEKLY, "-o", "nowhere/counts.csv"), "unwritable"),
+        ((*WEEKLY, "--quantiles", "0.5"), "conflicting-arguments"),
+        ((*WEEKLY[:2], *PRIVACY, "--labels", "3", *COUNTED), "missing-argument"),
+        (("variance", "unfit.csv", "--bounds", "0", "2", *PRIVACY), "out-of-bounds"),
+        (("bounds", "unfit.csv", "--bins", "0,1,2", "--share", "1", *PRIVACY), "out-of-bounds"),
+        (("randomize", "unfit.csv", *WEEKLY[2:], "-o", "reports"), "unknown-label"),
+        (("randomize", *WEEKLY[1:], "-o", "reports", "--round", "3"), "out-of-range"),
+        (("randomize", *WEEKLY[1:], "-o", "budget.json"), "exists"),
+    ],
+)
+@pytest.mark.usefixtures("weekly", "plan")
+def test_what_is_refused_costs_neither_budget_nor_round(
+    command: Command, budget: ss.Budget, arguments: tuple[str, ...], problem: str
+) -> None:
+    assert not lacking(command(*arguments, *BUDGET).err, f"[{problem}]")
+    assert budget.entries == ()
+    assert not Path("rounds.json").exists()
+
+
+def test_what_fails_after_it_was_entered_says_what_is_spent(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise FileError("unwritable", "counts.csv: cannot be written")
+
+    monkeypatch.setattr("shufflesum.cli.output.results.write_estimate", fail)
+    failed = command(*RUN, "-o", "counts.csv")
+    (entry,) = budget.entries
+    assert not lacking(failed.err, "[unwritable]", entry.plan[:12], "budget.json", f"{budget.price(entry)} %")
+
+
+def test_rounds_are_counted_by_the_budget_and_one_more_costs_the_plan_again_and_says_so(
+    command: Command, budget: ss.Budget, weekly: ss.Plan
+) -> None:
+    for number in (1, 2):
+        done = command(*WEEKLY, *BUDGET)
+        assert not lacking(done.out, f"round {number} of 2")
+        assert done.err == ""
+    (entry,) = budget.entries
+    done = command(*WEEKLY, *BUDGET)
+    assert not lacking(done.out, "round 1 of 2")
+    assert not lacking(done.err, "note", weekly.id[:12], f"{budget.price(entry)} %")
+    assert len(budget.entries) == 2
+
+
+@pytest.mark.usefixtures("weekly")
+def test_rounds_that_nothing_counts_are_spoken_of(command: Command) -> None:
+    assert not lacking(command(*WEEKLY).err, "note", "2 rounds", "--rounds-file", "--budget")
+    varied = ("variance", "answers.csv", "--bounds", "0", "2", *PRIVACY, "--rounds", "2")
+    assert not lacking(command(*varied).err, "note", "2 rounds", "--budget")
+    assert command(*WEEKLY, *COUNTED).err == ""
 
 
 RANDOMIZE = ("randomize", "answers.csv", "--categories", "answer", "--plan", "plan.json", *BUDGET)
@@ -147,6 +237,23 @@ def test_a_run_that_is_taken_up_costs_nothing_and_one_that_starts_over_costs_aga
     assert len(budget.entries) == 1
 
 
+@pytest.mark.usefixtures("plan", "weekly")
+def test_a_run_that_would_start_over_with_what_is_refused_costs_nothing_and_throws_nothing_away(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
+        assert command(*WEEKLY_RANDOMIZED, "-o", "reports").code != 0
+    before = Path("budget.json").read_bytes()
+    unfit = ("randomize", "unfit.csv", *WEEKLY_RANDOMIZED[2:], "-o", "reports", "--restart")
+    assert not lacking(command(*unfit).err, "[unknown-label]")
+    assert Path("budget.json").read_bytes() == before
+    assert Path(".reports.partial").exists()
+
+
 @pytest.mark.usefixtures("plan")
 def test_a_copy_of_an_interrupted_run_cannot_draw_the_rest_once_more(
     command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
@@ -176,13 +283,13 @@ def test_one_budget_is_entered_and_a_second_one_is_not_forgotten(
 SERVERS = {"shuffler": ("--analyzer", "http://127.0.0.1:1"), "analyzer": ("--key", "a.key")}
 
 
-def refuse_to_serve(folder: Path, arguments: list[str]) -> None:
+def refuse_to_serve(folder: Path, arguments: list[str], problem: str = "budget-spent") -> None:
     refused = Program(folder / "refused", ["serve", *arguments])
     try:
         assert refused.wait(60) == 2
     finally:
         refused.kill()
-    assert '"problem": "budget-spent"' in (folder / "refused").read_text()
+    assert f'"problem": "{problem}"' in (folder / "refused").read_text()
 
 
 @pytest.mark.servers
@@ -213,6 +320,46 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
     make_task(command, "--expires", "2098-01-01T00:00:00Z")
     refuse_to_serve(folder, arguments)
     assert not (folder / "other").exists()
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("analyzer", "--key", "b.key", "--store", "sqlite:store"), "other-key"),
+        (("analyzer", "--key", "a.key", "--store", "file:store"), "unknown-choice"),
+        (("shuffler", *SERVERS["shuffler"], "--release-at", "1", "--store", "sqlite:store"), "out-of-range"),
+        (("shuffler", *SERVERS["shuffler"], "--store", "file:store"), "unknown-choice"),
+    ],
+)
+def test_a_server_that_cannot_serve_its_task_enters_nothing(
+    command: Command, budget: ss.Budget, folder: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    for name in ("a", "b"):
+        command("keygen", "-o", name)
+    make_task(command)
+    (folder / "secret").write_text("s" * 32)
+    (folder / "secret").chmod(0o600)
+    refuse_to_serve(folder, [*arguments, "--task", "task.json", "--secret-file", "secret", *BUDGET], problem)
+    assert budget.entries == ()
+    assert not Path("store").exists()
+
+
+@pytest.mark.usefixtures("plan")
+def test_what_spark_meets_on_its_way_says_what_is_spent(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows on a cluster are not gone through before."""
+
+    def meet(*_: object, begin: Callable[[str], None], **__: object) -> None:
+        begin("run")
+        raise DataError("unknown-label", "row 7: the label is not among them", row=7)
+
+    monkeypatch.setattr("shufflesum.batch.spark.randomize_folder", meet)
+    said = command(*RANDOMIZE, "--engine", "spark", "-o", "reports").err
+    (entry,) = budget.entries
+    assert not lacking(said, "[unknown-label]", "row 7", entry.plan[:12], f"{budget.price(entry)} %")
 
 
 def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) -> None:

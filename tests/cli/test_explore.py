@@ -9,6 +9,25 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
+from tests.refusals import refusal
+
+from shufflesum.errors import MissingExtraError
+from shufflesum.service import require_explorer, require_service
+
+
+@pytest.mark.parametrize("library", ["uvicorn", "altair", "markdown_it"])
+def test_what_the_page_needs_is_said_to_be_what_it_needs(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with refusal("missing-extra", "explorer", library, "shufflesum[service,plots]", error=MissingExtraError):
+        require_explorer()
+
+
+def test_the_page_needs_less_than_servers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    require_explorer()
+    with refusal("missing-extra", "servers", "shufflesum[service]"):
+        require_service()
 
 
 def test_the_command_prints_an_address_that_works_and_ends_by_an_interrupt(tmp_path: Path) -> None:

@@ -89,6 +89,19 @@ def test_a_person_sees_counts_shares_and_places(command: Command, survey: str) -
     assert done.err == ""
 
 
+@pytest.mark.parametrize("mechanism", ["replace", "add"])
+def test_it_is_said_that_one_process_saw_the_data_whatever_the_plan(
+    command: Command, survey: str, folder: Path, mechanism: Any
+) -> None:
+    asked = ("run", survey, "--categories", "answer")
+    plan = ss.plan(users=USERS, shape=ss.Categories(LABELS), epsilon=1.0, delta=1e-6, mechanism=mechanism)
+    (folder / "plan.json").write_text(plan.to_json())
+    for how in (("--labels", ",".join(LABELS), *PRIVACY, "--mechanism", mechanism), ("--plan", "plan.json")):
+        said = command(*asked, *how).out
+        assert lacking(said, "in one process, as if each sent", "this process saw the data") == []
+        assert "colludes" not in said
+
+
 def test_labels_come_from_a_file_a_list_or_a_number(command: Command, folder: Path) -> None:
     np.save("codes.npy", np.repeat([0, 1, 2], (500, 300, 200)))
     (folder / "labels.txt").write_text("\ufeff0\n\n 1 \n2\n")
@@ -283,3 +296,40 @@ def test_columns_of_a_plan_are_found_by_their_names(command: Command, survey: st
     # Beyond 7 standard errors with probability below 1e-10, as the sum of 3,000 bounded terms.
     assert np.all(np.abs(mean - truth) <= 7 * error)
     assert not np.all(np.abs(mean - truth[::-1]) <= 7 * error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "users"),
+    [
+        ("--columns age --bounds 0 120", 900),
+        ("--categories age --bins 0,18,65,120 --quantiles 0.5", 900),
+        ("--categories answer --labels yes,no", 950),
+        ("--group-by answer --labels yes,no --columns age --bounds 0 120", 850),
+        ("--words answer --candidates words.txt", 950),
+    ],
+)
+def test_rows_that_lack_something_are_left_out_on_request(
+    command: Command, folder: Path, arguments: str, users: int
+) -> None:
+    rows = [f"{'' if i % 10 == 0 else i % 90},{'' if i % 20 == 1 else 'yes'}" for i in range(1000)]
+    (folder / "gaps.csv").write_text("\n".join(["age,answer", *rows]))
+    (folder / "words.txt").write_text("yes\nno\n")
+    asked = ("run", "gaps.csv", *arguments.split(), *PRIVACY)
+    refused = command(*asked)
+    assert lacking(refused.err, "[missing-value]", "line", "--missing drop") == []
+    done = command(*asked, "--missing", "drop", "--json")
+    assert done.estimate["users"] == done.document["plan"]["guarantee"]["users"] == users
+    assert done.estimate["adjusted"] == ["dropped"]
+    assert "left out" in command(*asked, "--missing", "drop").out
+
+
+def test_those_left_must_be_enough_for_the_plan(command: Command, folder: Path) -> None:
+    (folder / "gaps.csv").write_text("age,n\n" + "1,1\n,1\n" * 500)
+    (folder / "plan.json").write_text(
+        ss.plan(users=501, shape=1, bounds=(0, 9), columns=["age"], epsilon=1.0, delta=1e-6).to_json()
+    )
+    run = ("run", "gaps.csv", "--plan", "plan.json", "--missing", "drop")
+    assert lacking(command(*run).err, "[too-few-users]", "500 rows", "without missing values") == []
+    asked = ("variance", "gaps.csv", "--columns", "age", "--bounds", "0", "9", *PRIVACY, "--missing", "drop", "--json")
+    done = command(*asked).document
+    assert (done["users"], done["adjusted"]) == (500, ["dropped"])

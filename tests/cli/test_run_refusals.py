@@ -36,7 +36,7 @@ def test_the_good_file_of_these_tests_is_taken(command: Command, folder: Path, g
         (np.nan, ("[missing-value]", "row 765", "--missing midpoint")),
         (np.inf, ("[out-of-bounds]", "row 765", "infinite", "--clip", "--bounds")),
         (-np.inf, ("[out-of-bounds]", "row 765", "infinite", "--clip", "--bounds")),
-        (1.5, ("[out-of-bounds]", "row 765", "[0.0, 1.0]", "--clip", "--bounds")),
+        (1.5, ("[out-of-bounds]", "row 765", "[0.0, 1.0]", "--clip", "--bounds", "[0, 1] is the default")),
         (-1e-9, ("[out-of-bounds]", "row 765", "--clip", "--bounds")),
     ],
 )

@@ -69,6 +69,22 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path, task_
         raise failure("--task", task_file, rows_file(tmp_path, columns=3))
 
 
+def test_values_are_always_moved_to_the_nearest_bound_and_need_no_option_for_it(
+    tmp_path: Path, task_file: Path
+) -> None:
+    outcome = CliRunner().invoke(
+        send.command, ["--clip", "--task", str(task_file), str(rows_file(tmp_path)), "--row", "3"]
+    )
+    assert "--clip is not needed" in outcome.stderr
+    assert isinstance(outcome.exception, ParameterError)  # of the row
+
+
+def test_columns_are_spoken_of_as_the_plans(tmp_path: Path) -> None:
+    said = CliRunner().invoke(send.command, ["--help"]).output
+    assert "under a plan for" in " ".join(said.split())
+    assert "Count the labels" not in said
+
+
 def test_an_expired_task_and_a_far_plain_address_are_refused(tmp_path: Path, task_file: Path, plan: ss.Plan) -> None:
     rows = rows_file(tmp_path)
     with refusal("expired", error=TaskError):

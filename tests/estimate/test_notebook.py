@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -54,6 +55,24 @@ def estimate(kind: str) -> Any:
 def hashed() -> ss.HashedEstimate:
     words = estimate("words")
     return ss.HashedEstimate(words.plan, words.users, words.rejected, words.table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_printed_is_what_a_notebook_shows(kind: str) -> None:
+    for shown in (estimate(kind), estimate(kind).plan):
+        text = str(shown)
+        assert repr(shown) != text
+        assert shown.plan.id[:12] in text if shown is estimate(kind) else shown.id[:12] in text
+        assert "epsilon 1.0" in text
+        said = re.sub(r"<[^>]+>", "\n", shown._repr_html_())
+        printed = {word for line in text.splitlines() for word in line.removeprefix("note:").split()}
+        assert set(html.unescape(said).split()) == printed
+
+
+def test_columns_of_a_printed_table_stand_below_each_other() -> None:
+    rows = [line for line in str(estimate("named")).splitlines() if line.startswith(("  name", "  age", "  <script>"))]
+    assert len(rows) == 3
+    assert len({len(row) for row in rows}) == 1
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

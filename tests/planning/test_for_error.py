@@ -81,3 +81,33 @@ def test_what_cannot_be_looked_for_is_refused(asked: dict[str, Any], refused: tu
 def test_an_error_out_of_reach_is_said_to_be() -> None:
     with refusal("error-out-of-reach", "1e-30", "32", error=PrivacyError):
         plan_for_error(1e-30, users=10, shape=3, delta=1e-6, levels=1)
+
+
+@pytest.mark.parametrize(
+    ("held", "acceptable", "facts"),
+    [
+        (
+            {"shape": 2, "columns": ["age", "hours"], "bounds": {"age": (0, 120), "hours": (0, 24)}},
+            {"age": 1e-9, "hours": 1e9},
+            ("1e-09", "age", "at best"),
+        ),
+        ({"shape": 2}, 1e-9, ("1e-09", "each mean", "at best")),
+        ({"shape": ss.Categories(3)}, 1e-20, ("1e-20", "share", "at best")),
+    ],
+)
+def test_an_acceptable_error_out_of_reach_is_said_as_it_was_asked(
+    held: dict[str, Any], acceptable: Any, facts: tuple[str, ...]
+) -> None:
+    with refusal("error-out-of-reach", *facts, "users", "delta", error=PrivacyError) as caught:
+        plan_for_error(acceptable_error=acceptable, users=10, delta=1e-6, **held)
+    assert "squared" not in str(caught.value)
+    assert "hours" not in str(caught.value)
+    best = float(str(caught.value).split("at best ")[1].split(")")[0])
+    # what is said to be the best can be had, and hardly less
+    plan_for_error(acceptable_error=_scaled(acceptable, 1.02 * best), users=10, delta=1e-6, **held)
+    with refusal("error-out-of-reach"):
+        plan_for_error(acceptable_error=_scaled(acceptable, 0.98 * best), users=10, delta=1e-6, **held)
+
+
+def _scaled(acceptable: Any, error: float) -> Any:
+    return acceptable | {"age": error} if isinstance(acceptable, dict) else error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from shufflesum._workers import Workers
@@ -22,6 +23,7 @@ from shufflesum.batch.targets import Target, randomize_rows
 from shufflesum.domain import Missing
 from shufflesum.errors import DataError, FileError
 from shufflesum.protocol import Randomizer
+from shufflesum.protocol.tally import check_rows
 from shufflesum.randomness import RandomSource
 from shufflesum.tables import check_shape, local_path, located
 
@@ -52,7 +54,7 @@ def randomize(
     interruption the same call keeps the parts that were finished: each has all reports of its range of users. Repeated
     after it has finished, it draws nothing and returns what is there. `progress` is called with the number of rows done
     so far, `begin` with the name of the run before it draws anything: the same one where a run is taken up, or found
-    finished.
+    finished. It may cost something, so all rows are gone through once before, and what is refused is refused then.
     """
     plan, kind = target.plan, target.kind
     check_shape(users.path, users.shape, plan.domain)
@@ -71,20 +73,44 @@ def randomize(
         "format": format,
         "rows_per_part": rows_per_part,
     }
-    begin = begin or (lambda _: None)
     if (finished_before := finished_reports(output, work, identity, restart=restart)) is not None:
-        begin(*finished_before.identity.contribution_ids)
+        if begin is not None:
+            begin(*finished_before.identity.contribution_ids)
         return finished_before
+    tables = dict(users.tables)
+
+    def pieces() -> Iterator[Piece]:
+        return users.pieces(plan.domain, rows_per_part, max(1, kind.piece_reports // plan.reports))
+
+    def check_piece(_: int, piece: Piece) -> None:
+        try:
+            check_rows(plan, piece.rows, first_row=piece.row_in_file, clip=clip, missing=missing)
+        except DataError as error:
+            raise located(error, piece.path, tables[piece.path]) from None
+
+    @cache
+    def check() -> None:
+        plan.check_round(target.round_number)
+        plan.domain.check_missing(missing)
+        with Workers(range(workers)) as pool:
+            for _ in pool.map(check_piece, pieces()):
+                pass
+
+    def begin_checked(run: str) -> None:
+        if begin is not None:
+            check()
+            begin(run)
+
     with (
-        StagedFolder(output, work, identity, restart=restart, noted=True, begin=begin) as folder,
+        StagedFolder(output, work, identity, restart=restart, noted=True, begin=begin_checked) as folder,
         target.encoding(workers) as encode,
         Workers(
             Randomizer(plan, clip=clip, missing=missing, source=source, round_number=target.round_number)
             for _ in range(workers)
         ) as pool,
     ):
-        begin(*folder.identity.contribution_ids)
-        finished, tables = folder.parts, dict(users.tables)
+        begin_checked(*folder.identity.contribution_ids)
+        finished = folder.parts
 
         def make(randomizer: Randomizer, piece: Piece) -> tuple[Piece, Any]:
             """The piece's reports as a record batch; None where its part was finished before."""
@@ -101,8 +127,7 @@ def randomize(
             name, records = part
             return write_part(folder.path, name, records, folder.identity, format)
 
-        pieces = users.pieces(plan.domain, rows_per_part, max(1, kind.piece_reports // plan.reports))
-        made = _with_progress(pool.map(make, pieces), progress)
+        made = _with_progress(pool.map(make, pieces()), progress)
         for _ in pool.map(write, _parts(made, rows_per_part, users.rows), ahead=workers - 1):
             pass
         if describe_inputs(users.paths) != inputs:

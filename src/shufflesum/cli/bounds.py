@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from shufflesum._rounding import downwards, percent, upwards
 from shufflesum.bounds import FoundBounds, plan_bounds
-from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.labels import bin_edges
 from shufflesum.cli.options.table import TableOptions, aggregate_table, named_columns, prepared, table_options
@@ -63,7 +63,7 @@ def command(
     """
     check_cover(cover)  # before anything is spent
     tail_of(confidence)
-    with StagedOutputs() as outputs, warnings_as_notes():
+    with warnings_as_notes(), spending(budget_file) as budget, StagedOutputs() as outputs:
         staged = outputs.stage(output, (".json",)) if output else None
         if staged and share == 1:
             raise ParameterError("conflicting-arguments", "--share 1 leaves nothing for a main plan; leave -o out")
@@ -81,8 +81,8 @@ def command(
             one_process=True,
             **given,
         )
-        begin_in_budget(budget_file, plans.first)
-        estimate = aggregate_table(file, table, prepared(table, plans.rows), plans.first)
+        begin = budget.round_of(plans.first)
+        estimate = aggregate_table(file, table, lambda: prepared(table, plans.rows), plans.first, begin=begin)
         found = plans.found(estimate, cover=cover, level=confidence)
         if staged and found.main is not None:
             outputs.write(staged, found.main.to_json())

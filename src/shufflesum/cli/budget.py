@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 import msgspec
-from rich.markup import escape
 
 from shufflesum._rounding import upwards
 from shufflesum.budget import Budget
 from shufflesum.cli.options.wanted import wanted_choices, wanted_options
 from shufflesum.cli.output.card import card
-from shufflesum.cli.output.terminal import console, table_of, warnings_as_notes
+from shufflesum.cli.output.terminal import console, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart
@@ -77,27 +76,7 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
         document |= {"spent": budget.spent, "entries": msgspec.to_builtins(entries)}
         click.echo(json.dumps(document, allow_nan=False))
         return
-    console.print(
-        f"[bold]epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)}[/bold] for everything that is asked; "
-        + ("fixed in advance, and closed" if budget.closed else f"{_percent(budget.spent)} % spent")
-    )
-    if entries:
-        titles = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open")
-        shown = table_of(*titles, words=range(1, 4))
-        for number, (entry, (noise, laid_open)) in enumerate(zip(entries, parts, strict=True), start=1):
-            rounds = f"{entry.begun} of {entry.rounds}"
-            what = "run" if entry.collection is None else escape(entry.collection[:13])
-            row = (
-                str(number),
-                entry.entered[:10],
-                entry.plan[:8],
-                what,
-                upwards(entry.epsilon),
-                upwards(entry.delta),
-                rounds,
-            )
-            shown.add_row(*row, *(f"{_percent(part)} %" for part in (noise, laid_open)))
-        console.print(shown)
+    console.print(str(budget), markup=False)
     if not budget.closed:
         if entries:
             console.print("epsilons do not simply add up: spent is the larger sum, of noise or of laid open")
@@ -138,8 +117,3 @@ def ask(
     console.print(card(plan, arguments.get("spread")))
     if output:
         console.print(f"wrote {output}", markup=False)
-
-
-def _percent(part: float) -> str:
-    """Never less than it is."""
-    return upwards(100 * part) if part else "0"

@@ -12,10 +12,8 @@ from rich.text import Text
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.terminal import console
 from shufflesum.errors import ParameterError
-from shufflesum.pages import require_pages
 from shufflesum.plans import Plan
-from shufflesum.plots import require_plots
-from shufflesum.service import require_service
+from shufflesum.service import require_explorer
 
 __all__ = ["command"]
 
@@ -30,9 +28,7 @@ def command(port: int, no_browser: bool) -> None:
     formula and a trusted curator. Only this machine can reach it, and only by the address that is printed. Ctrl-C ends
     it.
     """
-    require_service()
-    require_pages()
-    require_plots()
+    require_explorer()
     import uvicorn
 
     from shufflesum.explorer import Explorer, Pictures, explorer_app

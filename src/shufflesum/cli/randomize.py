@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shufflesum.cli.options.batch import check_engine, engine_options, load_target, taking_up, target_options
-from shufflesum.cli.options.budget import beginner, budget_option
+from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import note_assumed_columns, note_missing_header
 from shufflesum.cli.options.configured import ConfiguredCommand
 from shufflesum.cli.options.input_file import file_argument
-from shufflesum.cli.options.labels import Chosen, column_for, label_column_options
-from shufflesum.cli.options.table import TableOptions, clip_options, table_options
+from shufflesum.cli.options.labels import Chosen, column_for, planned_column_options
+from shufflesum.cli.options.table import MIDPOINT, TableOptions, clip_options, table_options
 from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
@@ -33,8 +33,8 @@ __all__ = ["command"]
 @click.option("--round", "round_number", type=int, help="The round of the plan that the reports are for.  [1]")
 @budget_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
-@clip_options("Move values to the nearest bound, or scale vectors down to the radius,")
-@label_column_options
+@clip_options("Move values to the nearest bound, or scale vectors down to the radius,", MIDPOINT)
+@planned_column_options
 @table_options
 @click.option("--format", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
 @click.option(
@@ -79,7 +79,6 @@ def command(
     repeated = os.path.lexists(output)  # what is there is refused, unless the same work made it
     target = load_target(plan_file, task_file, round_number=round_number)
     plan = target.plan
-    begin = beginner(budget_file, plan, task=target.task)
     column = column_for(plan.domain, chosen)
     if engine == "spark":
         if task_file is not None or format != "parquet" or reading.says_how_it_is_written:
@@ -90,7 +89,7 @@ def command(
             )
         from shufflesum.batch import spark
 
-        with warnings_as_notes():
+        with warnings_as_notes(), spending(budget_file) as budget:
             dataset = spark.randomize_folder(
                 users,
                 output,
@@ -104,14 +103,14 @@ def command(
                 user_column=reading.user_column,
                 round_number=target.round_number,
                 restart=restart,
-                begin=begin,
+                begin=budget.runs_of(plan),
             )
             _say(output, dataset, plan, repeated=repeated)
         return
     from shufflesum.batch.files.users import open_users
     from shufflesum.batch.randomize import randomize
 
-    with warnings_as_notes(), taking_up(output, restart=restart):
+    with warnings_as_notes(), spending(budget_file) as budget, taking_up(output, restart=restart):
         rows = open_users(users, **reading.arguments(plan.domain, column))
         with progress_bar("rows", rows.rows) as progress:
             dataset = randomize(
@@ -125,7 +124,7 @@ def command(
                 workers=workers,
                 restart=restart,
                 progress=progress,
-                begin=begin,
+                begin=budget.runs_of(plan, task=target.task),
             )
         note_missing_header(rows.names, rows.paths[0], reading.header)
         note_assumed_columns(rows.names, rows.paths[0], plan.domain)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from shufflesum.cli.options.ball import BallOptions, ball_options
-from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import note_assumed_columns, plan_of_file, plan_options
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.labels import (
@@ -22,16 +22,19 @@ from shufflesum.cli.options.labels import (
     read_words,
 )
 from shufflesum.cli.options.table import (
+    DROPPED,
     TableOptions,
     aggregate_table,
     check_table,
     clip_options,
+    left_of,
     named_columns,
     table_options,
 )
 from shufflesum.cli.output.results import Results, result_options
 from shufflesum.cli.output.terminal import warnings_as_notes
-from shufflesum.domain import Ball, Box, Hashed
+from shufflesum.domain import Ball, Box, Hashed, numbers_of
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.errors import ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -57,10 +60,7 @@ __all__ = ["command"]
     help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
 )
 @budget_option
-@clip_options(
-    "Move values to the nearest bound, or scale vectors down to --radius,",
-    ", which pulls the mean towards that middle by the missing fraction",
-)
+@clip_options("Move values to the nearest bound, or scale vectors down to --radius,", DROPPED, "drop")
 @table_options
 @result_options
 def command(
@@ -99,13 +99,17 @@ def command(
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
         chosen = labelled.implied or (None if asked is None else ("words", None))
     given = {name: value for name, value in plan_arguments.items() if value is not None}
+    if rounds_file is not None and plan_file is None:
+        raise ParameterError(
+            "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
+        )
     ball.check(given, [*_columns_of(chosen), *labelled.given])
     inputs = (file, plan_file, candidates, rounds_file, budget_file, ball.center)
-    with results.staged(*inputs) as write, warnings_as_notes():
+    with warnings_as_notes(), spending(budget_file) as budget, results.staged(*inputs) as write:
         planned = None if plan_file is None else plan_of_file(plan_file, [*given, *labelled.given + ball.given])
         domain = (chosen and labelled.domain(chosen[0])) if planned is None else planned.domain
         column = None if domain is None else column_for(domain, chosen)
-        table = reading.open(file, domain, column)
+        table, missing = left_of(file, reading.open(file, domain, column), missing)
         plan = _plan_for(file, table, chosen, labelled, ball, given) if planned is None else planned
         check_table(file, table, plan)
         if isinstance(plan.domain, Hashed) and asked is None:
@@ -115,24 +119,19 @@ def command(
                 "anywhere",
             )
         results.check_plan(plan)
-        begin_in_budget(budget_file, plan)
-        number = 1 if rounds_file is None else _next_round(rounds_file, plan, plan_file)
-        rows = rows_of(table, plan.domain)
-        estimate = aggregate_table(file, table, rows, plan, clip=clip, missing=missing, round_number=number)
+        rounds = None if rounds_file is None else RoundsUsed(rounds_file, plan)
+        begin = budget.round_of(plan, rounds, "--rounds-file FILE, or with --budget FILE")
+        unbounded = planned is None and "bounds" not in given and isinstance(numbers_of(plan.domain), Box)
+        with default_bounds_named(unbounded):
+            estimate = aggregate_table(
+                file, table, lambda: rows_of(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
+            )
         names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
         found = results.answer(estimate)
         write(found, file.name, names)
     reading.note_missing_header(table, file)
     note_assumed_columns(table.names, file, plan.domain)
     results.show(found, names, table.names)
-
-
-def _next_round(rounds_file: Path, plan: Plan, plan_file: Path | None) -> int:
-    if plan_file is None:
-        raise ParameterError(
-            "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
-        )
-    return RoundsUsed(rounds_file, plan).begin()
 
 
 def _columns_of(chosen: Chosen | None) -> list[str]:

@@ -11,7 +11,7 @@ import click
 from shufflesum.cli.options.common import note_assumed_columns, task_option
 from shufflesum.cli.options.configured import ConfiguredCommand
 from shufflesum.cli.options.input_file import file_argument
-from shufflesum.cli.options.labels import Chosen, column_for, label_column_options
+from shufflesum.cli.options.labels import Chosen, column_for, planned_column_options
 from shufflesum.cli.options.table import TableOptions, table_options
 from shufflesum.cli.output.terminal import console, progress_bar
 from shufflesum.domain import Domain, Rows
@@ -35,8 +35,9 @@ __all__ = ["command"]
 @click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
 @click.option("--user", help="With --row: whose row it is, among the contributions.  [row N]")
 @click.option("--round", "round_number", type=int, help="The round to contribute to.  [the open one]")
-@label_column_options
+@planned_column_options
 @table_options
+@click.option("--clip", is_flag=True, help="Always so here: values are moved to the nearest bound.", hidden=True)
 @click.option(
     "--tokens",
     "tokens_file",
@@ -65,6 +66,7 @@ def command(
     round_number: int | None,
     chosen: Chosen | None,
     reading: TableOptions,
+    clip: bool,
     tokens_file: Path | None,
     contributions: Path | None,
     timeout: float,
@@ -88,6 +90,8 @@ def command(
     """
     if user is not None and row is None:
         raise ParameterError("missing-argument", "--user names one person; give --row N with it")
+    if clip:
+        click.echo("note: --clip is not needed: send always moves values to the nearest bound", err=True)
     task = Task.load(task_file, verify=verify)
     domain = task.plan.domain
     table = reading.open(file, domain, column_for(domain, chosen))

@@ -12,13 +12,15 @@ import numpy as np
 from rich.markup import escape
 
 from shufflesum._rounding import between, number, percent
-from shufflesum.cli.options.budget import begin_in_budget, budget_option
+from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import plan_options
 from shufflesum.cli.options.input_file import file_argument
 from shufflesum.cli.options.table import (
+    DROPPED,
     TableOptions,
     aggregate_table,
     clip_options,
+    left_of,
     named_columns,
     prepared,
     table_options,
@@ -26,6 +28,7 @@ from shufflesum.cli.options.table import (
 from shufflesum.cli.output.printed import guarantee_of
 from shufflesum.cli.output.terminal import console, table_of, warnings_as_notes
 from shufflesum.domain import Box
+from shufflesum.domain.bounds import default_bounds_named
 from shufflesum.estimate.base import tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
@@ -39,7 +42,7 @@ __all__ = ["command"]
 @click.option("--epsilon", type=float, required=True, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, required=True, help="The guarantee's delta.")
 @plan_options
-@clip_options("Move values to the nearest bound")
+@clip_options("Move values to the nearest bound", DROPPED, "drop")
 @budget_option
 @table_options
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
@@ -64,9 +67,10 @@ def command(
     """
     tail_of(confidence)
     given = {name: value for name, value in plan_arguments.items() if value is not None}
-    with warnings_as_notes():
-        table = reading.open(file)
-        squares = Squares(Box.of(table.shape, given.pop("bounds", (0.0, 1.0)), named_columns(table)))
+    with warnings_as_notes(), spending(budget_file) as budget:
+        table, missing = left_of(file, reading.open(file), missing)
+        bounds = given.pop("bounds", None)
+        squares = Squares(Box.of(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
         domain = squares.domain
         plan = make_plan(
             users=table.rows,
@@ -76,10 +80,11 @@ def command(
             one_process=True,
             **given,
         )
-        begin_in_budget(budget_file, plan)
-        with quiet_squares():
-            rows = partial(squares.rows, clip=clip, missing=missing)
-            found = Moments(squares, aggregate_table(file, table, prepared(table, rows), plan))
+        rows = partial(squares.rows, clip=clip, missing=missing)
+        with quiet_squares(), default_bounds_named(bounds is None):
+            begin = budget.round_of(plan)
+            estimate = aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin)
+        found = Moments.of(squares, estimate, clip=clip, missing=missing)
     reading.note_missing_header(table, file)
     _show(found, table.names or (), confidence, as_json)
 
@@ -99,6 +104,8 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
             "users": found.users,
             "level": level,
         }
+        if found.estimate.adjusted:
+            document |= {"adjusted": list(found.estimate.adjusted), "adjustment": found.estimate.adjustment}
         for name, values in columns.items():
             document[name] = np.asarray(values).tolist()
             document[f"{name}_interval"] = [np.asarray(end).tolist() for end in intervals[name]]
@@ -120,6 +127,8 @@ def _show(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -
             ),
         )
     console.print(shown)
+    if found.estimate.adjustment:
+        console.print(found.estimate.adjustment)
 
 
 def _held(value: float, lower: float, upper: float) -> tuple[str, str]:

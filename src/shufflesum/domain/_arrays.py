@@ -13,6 +13,7 @@ from shufflesum.domain.frames import FrameRows, frame_rows
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 __all__ = [
+    "LEFT_OUT",
     "ROUNDING",
     "Floats",
     "Rows",
@@ -34,6 +35,9 @@ Rows: TypeAlias = NDArray[Any] | FrameRows
 
 ROUNDING = 1e-6
 """Relative difference that is taken for rounding of the user's data (single precision has 6e-8)."""
+
+LEFT_OUT = "leave the row out (--missing drop of shufflesum run)"
+"""What to do about a missing value, for messages."""
 
 _MAX_DIMENSION = 2**31 - 1  # a report numbers d * K < 2**32 cells, and K is at least 2
 

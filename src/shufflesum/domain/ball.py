@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size, shown
 from shufflesum._compiled import kernel
-from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, real_array, users_rows
+from shufflesum.domain._arrays import LEFT_OUT, ROUNDING, Floats, Rows, check_stack, real_array, users_rows
 from shufflesum.domain.box import Missing
 from shufflesum.domain.layers import Layers, Update, as_numpy
 from shufflesum.domain.neighbours import InBall, Neighbours
@@ -290,7 +290,7 @@ class Ball:
         raise DataError(
             "missing-value" if missing else "out-of-bounds",
             f"row {first_row + row}, {self.structure.describe(place)}: the value is "
-            f"{'NaN (missing)' if missing else 'infinite'}; every entry must be finite: leave the row out",
+            + (f"NaN (missing); {LEFT_OUT}" if missing else "infinite; every entry must be finite: leave the row out"),
             row=first_row + row,
         )
 

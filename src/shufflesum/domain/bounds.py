@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum.domain._arrays import real_array
 from shufflesum.domain.structure import Dense, Structure
-from shufflesum.errors import ParameterError, PlanError
+from shufflesum.errors import DataError, ParameterError, PlanError
 
-__all__ = ["Bounds", "BoundsLike"]
+__all__ = ["Bounds", "BoundsLike", "default_bounds_named"]
 
 _WIDTHS = (1e-150, 1e150)  # squared, as variances need them, they neither overflow nor vanish
 
@@ -189,3 +190,14 @@ def _check(lower: NDArray[np.float64], upper: NDArray[np.float64], describe: Cal
     else:
         rule = f"upper - lower must lie between {least:g} and {most:g}; change the unit of the values"
     raise ParameterError("bad-bounds", f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=, --bounds)")
+
+
+@contextmanager
+def default_bounds_named(default: bool) -> Iterator[None]:
+    """Where no bounds were given and these are the default, say so with a value outside."""
+    try:
+        yield
+    except DataError as error:
+        if default and error.problem == "out-of-bounds":
+            raise error.ending("[0, 1] is the default, because no bounds were given") from None
+        raise

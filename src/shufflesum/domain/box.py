@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from shufflesum._checks import shown
-from shufflesum.domain._arrays import ROUNDING, Floats, Rows, check_stack, users_rows
+from shufflesum.domain._arrays import LEFT_OUT, ROUNDING, Floats, Rows, check_stack, users_rows
 from shufflesum.domain.bounds import Bounds, BoundsLike
 from shufflesum.domain.frames import FrameRows, entry_names
 from shufflesum.domain.neighbours import EveryCoordinate, Neighbours
@@ -176,6 +176,12 @@ class Box:
                 return np.where(np.abs(coordinates - nearest) <= slack, nearest, coordinates)
         return coordinates
 
+    def check_within(self, coordinates: Floats, first_row: int = 0) -> None:
+        """Refuse what is outside the bounds; `coordinates` came from `prepare`."""
+        lower, upper = self._limits(coordinates.dtype)
+        if not ((coordinates >= lower) & (coordinates <= upper)).all():
+            self.refuse(coordinates, first_row)
+
     def refuse(self, coordinates: Floats, first_row: int = 0) -> NoReturn:
         """Raise the `DataError` for the first value that is NaN, infinite or out of bounds.
 
@@ -196,7 +202,7 @@ class Box:
             raise DataError(
                 "missing-value",
                 f'{where}: the value is NaN (missing); pass missing="midpoint" (--missing midpoint) to put '
-                "the middle of the bounds in its place, or fill it in, or leave the row out",
+                f"the middle of the bounds in its place, or fill it in, or {LEFT_OUT}",
                 row=first_row + row,
             )
         low, high = (np.full(self.dimension, b)[place] for b in (lower, upper))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._checks import shown
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain._arrays import Rows, real_array, users_rows
+from shufflesum.domain._arrays import LEFT_OUT, Rows, real_array, users_rows
 from shufflesum.domain.box import Missing
 from shufflesum.domain.label_columns import LabelRows, checked_column, column_from_json, value_at
 from shufflesum.domain.label_frames import label_rows
@@ -27,6 +27,7 @@ OTHER = "other"
 """The last cell of a plan that has one for everything outside its labels or bins."""
 
 _REMEDY = ", or count everything else as one more label (other=True, --other)"
+_BINS_REMEDY = ", or, where no quantiles are asked for, count everything else as one more label (other=True, --other)"
 
 
 def check_cells(what: str, cells: int) -> None:
@@ -178,6 +179,11 @@ class Categories:
             return np.where(codes < 0, len(self.labels), codes).astype(np.uint32)
         return self.labels.known(rows, first_row, remedy=_REMEDY).astype(np.uint32)
 
+    def check_codes(self, codes: NDArray[Any], first_row: int = 0) -> None:
+        """Refuse what is no cell; `codes` came from `prepare`."""
+        if ((codes < 0) | (codes >= self.cells)).any():
+            self.refuse(codes, first_row)
+
     def refuse(self, codes: NDArray[Any], first_row: int = 0) -> NoReturn:
         """Raise the `DataError` for the first code that is no cell; `codes` came from `prepare`."""
         row = int(np.flatnonzero((codes < 0) | (codes >= self.cells))[0])
@@ -241,14 +247,14 @@ class Categories:
             if bins[row] == MISSING:
                 raise DataError(
                     "missing-value",
-                    f"row {first_row + row}: the value is NaN (missing); leave the row out{_REMEDY}",
+                    f"row {first_row + row}: the value is NaN (missing); {LEFT_OUT}{_BINS_REMEDY}",
                     row=first_row + row,
                 )
             raise DataError(
                 "out-of-bounds",
                 f"row {first_row + row}: the value is in no bin, allowed is [{_number(edges[0])}, "
                 f"{_number(edges[-1])}]; pass clip=True (--clip) to move it to the nearest bin, or plan with wider "
-                f"public bins (bins=, --bins){_REMEDY}",
+                f"public bins (bins=, --bins){_BINS_REMEDY}",
                 value=str(numbers[row]),
                 row=first_row + row,
             )

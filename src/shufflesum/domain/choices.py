@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_size, shown
 from shufflesum.cells import BLANK
+from shufflesum.domain._arrays import LEFT_OUT
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import check_cells, refuse_midpoint
 from shufflesum.domain.frames import library_of, table_columns
@@ -191,7 +192,7 @@ class Choices:
             row = first_row + int(np.flatnonzero(rows.missing)[0])
             raise DataError(
                 "missing-value",
-                f"row {row}: the list of labels is missing; leave the row out, or pass an empty list",
+                f"row {row}: the list of labels is missing; {LEFT_OUT}, or pass an empty list",
                 row=row,
             )
         sizes = np.diff(rows.starts)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_size, shown
 from shufflesum.cells import MOST_CELLS
+from shufflesum.domain._arrays import LEFT_OUT
 from shufflesum.domain.box import Missing
 from shufflesum.domain.categories import refuse_midpoint
 from shufflesum.domain.label_columns import (
@@ -257,6 +258,4 @@ def _refuse(rows: LabelRows, row: int, first_row: int) -> NoReturn:
     value = value_at(rows, row)
     if _label(value) is None:
         raise no_label(value, first_row + row, "labels")
-    raise DataError(
-        "missing-value", f"row {first_row + row}: the label is missing; leave the row out", row=first_row + row
-    )
+    raise DataError("missing-value", f"row {first_row + row}: the label is missing; {LEFT_OUT}", row=first_row + row)

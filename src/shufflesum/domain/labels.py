@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import shown
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domain.label_columns import LabelRows, Words, is_missing, no_label, object_rows, text_of, value_at
+from shufflesum.domain._arrays import LEFT_OUT
+from shufflesum.domain.label_columns import (
+    LabelRows,
+    Words,
+    is_missing,
+    no_label,
+    object_rows,
+    text_of,
+    value_at,
+)
 from shufflesum.domain.label_frames import label_rows
 from shufflesum.errors import DataError, ParameterError, PlanError
 
@@ -123,7 +132,7 @@ class Labels:
     def refuse(self, value: object, row: int, remedy: str = "") -> NoReturn:
         """Raise the `DataError` for a value that is no label of the list."""
         if is_missing(value):
-            raise DataError("missing-value", f"row {row}: the label is missing; leave the row out{remedy}", row=row)
+            raise DataError("missing-value", f"row {row}: the label is missing; {LEFT_OUT}{remedy}", row=row)
         named = ", ".join(shown(self.values[i]) for i in range(min(_NAMED, len(self))))
         raise DataError(
             "unknown-label",

@@ -13,6 +13,7 @@ from shufflesum._checks import check_number
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.domain import Box, Domain, Groups
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.estimate.adjusted import Adjustment, in_words
 from shufflesum.plans import Plan
 
 __all__ = ["Floats", "Released", "tail_of"]
@@ -25,7 +26,8 @@ class Released:
     """The table of a batch that came through the gate, with its plan; each kind of domain has its own estimate of it.
 
     `broken` says why the plan's guarantee does not hold, where somebody insisted on an estimate all the same; it is
-    None wherever the guarantee holds. `round_number` is the plan's round that it is of.
+    None wherever the guarantee holds. `round_number` is the plan's round that it is of. `adjusted` says what was done
+    to values before they were counted, where whoever held them all was told to.
     """
 
     what: ClassVar[str] = "Private mean"
@@ -37,6 +39,7 @@ class Released:
     table: NDArray[np.int64]
     broken: str | None = None
     round_number: int = 1
+    adjusted: tuple[Adjustment, ...] = ()
 
     def __repr__(self) -> str:
         broken = "" if self.guarantee_holds else ", WITHOUT the plan's guarantee"
@@ -44,16 +47,26 @@ class Released:
         later = f", round {self.round_number}" if self.round_number > 1 else ""
         return f"{name}({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]}{later}{broken})"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the guarantee, and a table of all entries or of some."""
-        from shufflesum.estimate.html import estimate_html
+    def __str__(self) -> str:
+        """The guarantee, and a table of all entries or of some: the same as a notebook shows."""
+        from shufflesum.estimate.shown import shown
 
-        return estimate_html(self)
+        return shown(self).text()
+
+    def _repr_html_(self) -> str:
+        from shufflesum.estimate.shown import shown
+
+        return shown(self).html()
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
         """What deserves a second look, by the plan and by what is estimated; it costs no privacy to say it."""
         return self.plan.warnings
+
+    @property
+    def adjustment(self) -> str | None:
+        """What was done to values beyond the bounds or missing (`clip`, `missing`), and that no interval covers it."""
+        return in_words(self.adjusted, self.plan.domain)
 
     def to_frame(self, level: float = 0.95, *, library: Literal["pandas", "polars"] | None = None) -> Any:
         """A data frame with a row for each entry: names, estimates, standard errors, ends of intervals of this level.

@@ -8,6 +8,7 @@ a table on purpose, keeps it possible and computes the checksum again is not fou
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, PlanError, ShufflesumError
+from shufflesum.estimate.adjusted import ADJUSTMENTS
 from shufflesum.estimate.base import Released
 from shufflesum.estimate.hashed import HashedEstimate, WordCounts
 from shufflesum.estimate.packed import table_from_json, table_to_json
@@ -39,6 +41,8 @@ def save_estimate(estimate: Released, path: str | Path) -> None:
         "words": list(estimate.labels) if isinstance(estimate, WordCounts) else None,
         "table": table_to_json(estimate.table),
     }
+    if estimate.adjusted:
+        content["adjusted"] = list(estimate.adjusted)
     final = Path(path).resolve()  # a link keeps pointing to the file that is replaced
     try:
         replace_file(final, encode_checked(_FORMAT, content))
@@ -59,7 +63,7 @@ def load_estimate(path: str | Path) -> Released:
             "other-format" if isinstance(error, OtherFormatError) else "damaged",
             f"{path}: is no estimate that can be used: {error}; save one with estimate.save(path)",
         ) from error
-    if content.keys() != _FIELDS:
+    if content.keys() - {"adjusted"} != _FIELDS:
         raise FileError("malformed", f"{path}: an estimate has {', '.join(sorted(_FIELDS))}, and nothing else")
     try:
         plan = Plan.from_json(json.dumps(content["plan"]))
@@ -96,7 +100,10 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> Released:
     dishonest = plan.mechanism.fewest_dishonest(plan.domain, table, blanks, rejected, users)
     if broken is None and dishonest > users - honest_users(users, plan.honest_fraction):
         raise ValueError(f"it says that the guarantee holds, but {dishonest} users did not follow the protocol")
-    estimate = estimate_of(plan, users, rejected, table, broken, number)
+    adjusted = content.get("adjusted", [])
+    if not isinstance(adjusted, list) or adjusted != [each for each in ADJUSTMENTS if each in adjusted]:
+        raise TypeError(f"adjusted is none of {', '.join(ADJUSTMENTS)}")
+    estimate = replace(estimate_of(plan, users, rejected, table, broken, number), adjusted=tuple(adjusted))
     if words is None:
         return estimate
     if not isinstance(estimate, HashedEstimate) or not isinstance(words, list):

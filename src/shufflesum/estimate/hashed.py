@@ -151,6 +151,7 @@ class HashedEstimate(Estimate):
             self.table,
             self.broken,
             self.round_number,
+            self.adjusted,
             labels=tuple(label.decode() for label in labels),
             counts=counts[order],
             subtracted=found.subtracted[order],

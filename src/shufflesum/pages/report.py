@@ -53,6 +53,7 @@ def report_page(
         question=question(plan),
         fresh_noise=fresh_noise,
         broken=newest.broken,
+        adjustment=newest.adjustment,
         figures=_figures(newest),
         notes=[*notes, *dict.fromkeys(str(warning) for each in estimates for warning in each.warnings)],
         over_time=_over_time(estimates, level) if named and not nothing_drawn else None,

@@ -12,7 +12,7 @@ import numpy as np
 from shufflesum._checks import check_number
 from shufflesum._search import bracket
 from shufflesum.cautions import BoxIsBetterWarning, UninformativePlanWarning
-from shufflesum.domain import Box, Domain, numbers_of
+from shufflesum.domain import Ball, Box, Domain, numbers_of
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
     PlanChoices,
@@ -25,6 +25,8 @@ from shufflesum.planning.planner import (
 from shufflesum.plans import Plan
 
 __all__ = ["plan_for_error"]
+
+_NAMED = 5
 
 
 def plan_for_error(
@@ -48,12 +50,13 @@ def plan_for_error(
         raise ParameterError(
             "conflicting-arguments", "give either acceptable_error, of each mean, or target_error, squared and summed"
         )
+    asked: Domain | None = None
     if target_error is None:
         assert acceptable_error is not None
         if choices.get("spread") is not None:
             raise ParameterError("conflicting-arguments", "spread goes with target_error, not with acceptable_error")
-        domain = domain_of(shape, choices.get("bounds"), choices.get("columns"))
-        target_error = _squared_and_summed(acceptable_error, domain)
+        asked = domain_of(shape, choices.get("bounds"), choices.get("columns"))
+        target_error = _squared_and_summed(acceptable_error, asked)
     _check_error("target_error", target_error)
     if (users is None) == (epsilon is None):
         raise ParameterError(
@@ -93,11 +96,15 @@ def plan_for_error(
 
     _, enough = bracket(error, target_error, guess=guess, highest=most, tolerance=0.005, spread=4.0)
     if enough == math.inf:
+        least_error = min((predicted_error(known, spread) for known in found.values()), default=math.inf)
+        wanted = _in_the_words_asked(asked, acceptable_error, target_error, least_error)
+        with_up_to, knob = (
+            (f"{most:.0e} users", "epsilon") if users is None else (f"epsilon = {most:g} for {users:,} users", "users")
+        )
         raise PrivacyError(
             "error-out-of-reach",
-            f"a squared error of {target_error} is out of reach with up to "
-            + (f"{most:.0e} users; raise epsilon" if users is None else f"epsilon = {most:g}; raise users")
-            + ", delta or the target error",
+            f"{wanted} is out of reach with up to {with_up_to}; accept a larger error, or raise {knob} or delta"
+            + ("" if asked is None else ", or narrow what is asked: fewer numbers, closer bounds, fewer labels"),
         )
     warn_if_uninformative(found[enough])
     return found[enough]
@@ -130,3 +137,27 @@ def _squared_and_summed(acceptable: float | Mapping[str, float], domain: Domain)
         return each[0] ** 2 * domain.dimension
     part = float(np.min(np.array(each) / box.width))
     return part**2 * float(np.sum(box.width**2)) * domain.dimension / box.dimension
+
+
+def _in_the_words_asked(
+    domain: Domain | None, acceptable: float | Mapping[str, float] | None, target: float, least: float
+) -> str:
+    """The error that was asked for, and the least that was found, both as whoever asked put it."""
+    if domain is None or acceptable is None:
+        return f"a squared error of {target:.4g}{_at_best(least)}"
+    times = math.sqrt(least / target)  # all errors are the same part of their widths, and at the target one just fits
+    box = numbers_of(domain)
+    if isinstance(acceptable, Mapping):
+        assert isinstance(box, Box)  # `_squared_and_summed` saw to it
+        assert box.columns is not None
+        widths = dict(zip(box.columns, box.width.tolist(), strict=True))
+        part = times * min(acceptable[name] / width for name, width in widths.items())
+        missed = [name for name, width in widths.items() if part * width > acceptable[name]]
+        each = [f"{acceptable[name]:g} of {name}{_at_best(part * widths[name])}" for name in missed[:_NAMED]]
+        return f"a standard error of {', '.join(each)}{', ...' if len(missed) > _NAMED else ''}"
+    whose = "each mean" if isinstance(box, Ball | Box) else "each label's share"
+    return f"a standard error of {acceptable:g} of {whose}{_at_best(times * acceptable)}"
+
+
+def _at_best(error: float) -> str:
+    return f" (at best {error:.3g})" if math.isfinite(error) else ""

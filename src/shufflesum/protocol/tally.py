@@ -6,18 +6,19 @@ all of them: the law of the table is the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from shufflesum.domain import Missing
+from shufflesum.domain import Box, Categories, Domain, Groups, Missing
 from shufflesum.errors import ReportsError
 from shufflesum.plans import Plan
 from shufflesum.protocol.randomizer import check_plan, rows_at_once
 from shufflesum.randomness import RandomSource, SecureSource
 from shufflesum.reports import Counts
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "check_rows"]
 
 
 class Tally:
@@ -50,14 +51,8 @@ class Tally:
     def add(self, arrays: Any, *, first_row: int = 0) -> None:
         """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes."""
         self._refuse_if_closed()
-        domain = self._domain
-        rows: Any = domain.rows(arrays)
-        # More reports than values are never made here, values are only rounded: that takes a fourth of the memory.
-        reports, entries = self.plan.reports, domain.entries
-        size = rows_at_once(self.plan, reports if reports <= entries else max(1, entries // 4))
-        for start in range(0, len(rows), size):
-            block, first = rows[start : start + size], first_row + start
-            prepared = domain.prepare(block, first, clip=self._clip, missing=self._missing)
+        for block, first in _blocks(self.plan, self._domain, arrays, first_row):
+            prepared = self._domain.prepare(block, first, clip=self._clip, missing=self._missing)
             self._tally.add(prepared, first, self._table)
             self.users += len(block)
 
@@ -96,3 +91,27 @@ class Tally:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ReportsError("batch-closed", "this tally has been counted or merged; start a new one for other rows")
+
+
+def check_rows(plan: Plan, arrays: Any, *, first_row: int = 0, clip: bool = False, missing: Missing = "refuse") -> None:
+    """Refuse what `Tally.add` would refuse, and draw nothing: for whoever must know before something is spent."""
+    domain = plan.domain
+    for block, first in _blocks(plan, domain, arrays, first_row):
+        prepared: Any = domain.prepare(block, first, clip=clip, missing=missing)
+        match domain:  # all others are looked at while they are prepared
+            case Box():
+                domain.check_within(prepared, first)
+            case Groups():
+                domain.box.check_within(prepared.coordinates, first)
+            case Categories():
+                domain.check_codes(prepared, first)
+
+
+def _blocks(plan: Plan, domain: Domain, arrays: Any, first_row: int) -> Iterator[tuple[Any, int]]:
+    """Rows, some at a time, each with the number of its first."""
+    rows: Any = domain.rows(arrays)
+    # More reports than values are never made here, values are only rounded: that takes a fourth of the memory.
+    reports, entries = plan.reports, domain.entries
+    size = rows_at_once(plan, reports if reports <= entries else max(1, entries // 4))
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size], first_row + start

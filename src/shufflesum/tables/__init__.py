@@ -1,6 +1,7 @@
 """Reading users' data from files in batches, and writing estimates whole or not at all."""
 
 from shufflesum.tables.columns import LabelColumn
+from shufflesum.tables.complete import CompleteTable, complete_table
 from shufflesum.tables.dialect import TEXT, Dialect, suffix_of
 from shufflesum.tables.places import Address, Place, local_path, place, reading, unread, visible
 from shufflesum.tables.readers import READABLE, Table, column_names, open_table
@@ -12,6 +13,7 @@ __all__ = [
     "TEXT",
     "WRITABLE",
     "Address",
+    "CompleteTable",
     "Dialect",
     "LabelColumn",
     "Place",
@@ -19,6 +21,7 @@ __all__ = [
     "Table",
     "check_shape",
     "column_names",
+    "complete_table",
     "estimate_to_json",
     "local_path",
     "located",

@@ -8,7 +8,7 @@ import numpy as np
 
 from shufflesum.errors import FileError
 
-__all__ = ["SEPARATOR", "as_labels", "check_label_type", "is_text"]
+__all__ = ["SEPARATOR", "as_labels", "check_label_type", "is_list", "is_text"]
 
 SEPARATOR = ";"
 """What separates the labels in one cell of text."""
@@ -22,7 +22,7 @@ def check_label_type(where: str, kind: Any, *, lists: bool) -> None:
     import pyarrow as pa
 
     held = kind
-    if lists and _is_list(kind):
+    if lists and is_list(kind):
         held = kind.value_type
     elif lists and not is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
         raise FileError(
@@ -48,7 +48,7 @@ def as_labels(column: Any, *, lists: bool) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
-    if not lists or _is_list(column.type):
+    if not lists or is_list(column.type):
         return column
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -61,7 +61,8 @@ def as_labels(column: Any, *, lists: bool) -> Any:
     return pa.LargeListArray.from_arrays(pa.array(starts, pa.int64()), split.flatten())
 
 
-def _is_list(kind: Any) -> bool:
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type is of lists."""
     from pyarrow import types
 
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))

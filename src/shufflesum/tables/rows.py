@@ -10,6 +10,7 @@ from typing import Any
 from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Rows
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.tables.columns import LabelColumn
+from shufflesum.tables.complete import CompleteTable
 from shufflesum.tables.delimited import DelimitedTable
 from shufflesum.tables.places import Address
 from shufflesum.tables.readers import Table
@@ -87,9 +88,13 @@ def rows_of(table: Table, domain: Domain) -> Iterator[Rows]:
 
 def located(error: DataError, where: str | os.PathLike[str] | Address, table: Table) -> DataError:
     """The error with the file's name, and of a file of text the line."""
-    if error.row is None or not isinstance(table, DelimitedTable):
-        return error.at(where)
-    return error.at(f"{where}, line {table.line_of(error.row)}")
+    row, counted = error.row, ""
+    if isinstance(table, CompleteTable):
+        row = None if row is None else table.row_in_file(row)
+        table, counted = table.table, " (rows that were left out are not counted)"
+    if row is None or not isinstance(table, DelimitedTable):
+        return error.at(f"{where}{counted}")
+    return error.at(f"{where}, line {table.line_of(row)}{counted}")
 
 
 def _fitted(batch: Any, domain: Domain) -> Any:

@@ -132,6 +132,7 @@ def estimate_to_json(estimate: Released, level: float = 0.95, names: Sequence[st
             "warnings": warnings_to_json(estimate),
         }
         | ({} if estimate.broken is None else {"why_broken": estimate.broken})
+        | ({"adjusted": list(estimate.adjusted), "adjustment": estimate.adjustment} if estimate.adjusted else {})
     )
 
 

@@ -110,10 +110,12 @@ def randomize_folder(
     if (finished_before := finished_reports(output, work, identity, restart=restart)) is not None:
         begin(*finished_before.identity.contribution_ids)
         return finished_before
+    plan.check_round(round_number)
+    plan.domain.check_missing(missing)
+    if user_column is not None:
+        refuse_repeated_users(frame, str(users), user_column)
     with staged_folder(output, identity, work, begin) as folder:
         begin(*identity.contribution_ids)
-        if user_column is not None:
-            refuse_repeated_users(frame, str(users), user_column)
         drawn = randomized(chosen, plan, identity, clip=clip, missing=missing)
         not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
     return open_dataset(output, stage="reports")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from shufflesum.errors import ParameterError
+from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.plans import Plan
+from shufflesum.rounds import RoundsUsed
 from shufflesum.wire import Task
 
-__all__ = ["begin_in_budget", "beginner", "budget_option", "enter_in_budget"]
+if TYPE_CHECKING:
+    from shufflesum.budget import Budget
+
+__all__ = ["Spending", "budget_option", "enter_in_budget", "spending", "store_beginner"]
 
 
 class _Once(click.Option):
@@ -47,37 +53,88 @@ budget_option = click.option(
 )
 
 
-def begin_in_budget(budget_file: Path | None, plan: Plan) -> None:
-    """Enter one run of a plan; each run costs, but for further rounds of a plan that has some left."""
-    if budget_file is not None:
-        from shufflesum.budget import Budget
+class Spending:
+    """The budget that a command enters its plan in before it draws anything, if it was given one."""
 
-        Budget.open(budget_file).begin(plan)
+    def __init__(self, budget: Budget | None) -> None:
+        self._budget = budget
+        self.said: str | None = None
+        """What is spent, once something is."""
+
+    def begin(self, plan: Plan, **how: Any) -> int:
+        """Begin rounds of a plan, as `Budget.begin` does; how many of its entry's are begun then."""
+        assert self._budget is not None
+        entry = self._budget.begin(plan, **how)
+        price = "" if self._budget.closed else f" ({self._budget.price(entry)} % of the budget, for all its rounds)"
+        self.said = (
+            f"round {entry.begun} of {entry.rounds} of plan {entry.plan[:12]} was begun in {self._budget.path} before, "
+            f"and stays spent{price}"
+        )
+        return entry.begun
+
+    def round_of(
+        self, plan: Plan, rounds: RoundsUsed | None = None, counters: str = "--budget FILE"
+    ) -> Callable[[], int] | None:
+        """What begins the plan's next round wherever rounds are counted, and says which it is; None for nowhere.
+
+        A file of `rounds` goes before the budget: where it has none left, nothing is entered.
+        """
+        if rounds is not None:
+            return lambda: rounds.begin((lambda: self.begin(plan)) if self._budget else None)
+        if self._budget is not None:
+            return lambda: self.begin(plan)
+        if plan.rounds > 1:
+            warnings.warn(
+                f"the plan covers {plan.rounds} rounds, and nothing counts them: every run says it is the first, and "
+                f"the guarantee ends after {plan.rounds}; count them with {counters}",
+                stacklevel=1,
+            )
+        return None
+
+    def runs_of(self, plan: Plan, *, task: Task | None = None) -> Callable[[str], None] | None:
+        """What enters a run by its name before it draws; the same run is entered once, any other costs again."""
+        if self._budget is None:
+            return None
+        collection = None if task is None else _collection(task)
+
+        def begin(run: str) -> None:
+            self.begin(plan, collection=collection, run=run)
+
+        return begin
+
+
+@contextmanager
+def spending(budget_file: Path | None) -> Iterator[Spending]:
+    """What a command may spend; where it fails afterwards, the message ends with what is spent."""
+    spent = Spending(None if budget_file is None else _open(budget_file))
+    try:
+        yield spent
+    except ShufflesumError as error:
+        raise (error if spent.said is None else error.ending(spent.said)) from error.__cause__
 
 
 def enter_in_budget(budget_file: Path | None, task: Task) -> None:
     """Enter a task, once, however often it is asked."""
     if budget_file is not None:
-        from shufflesum.budget import Budget
-
-        Budget.open(budget_file).enter(task.plan, _collection(task))
+        _open(budget_file).enter(task.plan, _collection(task))
 
 
-def beginner(
-    budget_file: Path | None, plan: Plan, *, task: Task | None = None, rounds: int = 1
-) -> Callable[[str], None] | None:
-    """What enters a run by its name before it draws anything; the same run is entered once, any other costs again."""
+def store_beginner(budget_file: Path | None, task: Task) -> Callable[[str], None] | None:
+    """What enters a shuffler's store by its name, with all rounds of its task, which it counts itself."""
     if budget_file is None:
         return None
-    from shufflesum.budget import Budget
+    budget = _open(budget_file)
 
-    collection = None if task is None else _collection(task)
-    budget = Budget.open(budget_file)
-
-    def begin(run: str) -> None:
-        budget.begin(plan, collection=collection, run=run, rounds=rounds)
+    def begin(store: str) -> None:
+        budget.begin(task.plan, collection=_collection(task), run=store, rounds=task.rounds)
 
     return begin
+
+
+def _open(budget_file: Path) -> Budget:
+    from shufflesum.budget import Budget  # which brings the planner
+
+    return Budget.open(budget_file)
 
 
 def _collection(task: Task) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -21,11 +23,14 @@ __all__ = [
     "column_for",
     "label_column_options",
     "label_options",
+    "planned_column_options",
     "read_words",
 ]
 
 Chosen = tuple[str, str | None]
 """What labels are for, by the name of the option, and the column that holds them, if it has a name."""
+
+_F = TypeVar("_F", bound=Callable[..., object])
 
 _PUBLIC = "labels are public, part of the plan and never read off the data"
 
@@ -46,17 +51,33 @@ def _chosen(categories: str | None, choices: str | None, group_by: str | None, w
     return given[0] if given else None
 
 
-label_column_options = gathered(
-    "chosen",
-    _chosen,
-    click.option("--categories", metavar="COLUMN", help="Count the labels, or numbers in bins, of this column."),
-    click.option(
-        "--choices", metavar="COLUMN", help="Count the lists of labels of this column, or text with ; between."
-    ),
-    click.option("--group-by", metavar="COLUMN", help="Means of numbers in the groups of this column."),
-    click.option("--words", metavar="COLUMN", help="Count any words in this column, without a list of them."),
+def _columns(categories: str, choices: str, group_by: str, words: str) -> Callable[[_F], _F]:
+    """The options that name the column of labels, with what is said of each."""
+    return gathered(
+        "chosen",
+        _chosen,
+        click.option("--categories", metavar="COLUMN", help=categories),
+        click.option("--choices", metavar="COLUMN", help=choices),
+        click.option("--group-by", metavar="COLUMN", help=group_by),
+        click.option("--words", metavar="COLUMN", help=words),
+    )
+
+
+label_column_options = _columns(
+    "Count the labels, or numbers in bins, of this column.",
+    "Count the lists of labels of this column, or text with ; between.",
+    "Means of numbers in the groups of this column.",
+    "Count any words in this column, without a list of them.",
 )
 """Which column holds labels, as `chosen`; at most one of the four may be given."""
+
+planned_column_options = _columns(
+    "The column of each user's label, or number in bins, under a plan for categories.",
+    "The column of lists of labels, or of text with ; between, under a plan for choices.",
+    "The column of each user's group, under a plan for groups.",
+    "The column of each user's word, under a plan for words.",
+)
+"""The same for commands that count nothing themselves: what is done with the column is the plan's."""
 
 
 def column_for(domain: Domain, chosen: Chosen | None) -> str | None:

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
 
-from shufflesum.aggregation import aggregate_batches
+from shufflesum.aggregation import aggregate_rows
 from shufflesum.cli.options.common import columns_option, note_missing_header
 from shufflesum.cli.options.gathered import gathered
 from shufflesum.cli.output.terminal import progress_bar
-from shufflesum.domain import Domain
+from shufflesum.domain import Domain, Missing
 from shufflesum.errors import DataError
+from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
-from shufflesum.tables import Dialect, Place, Table, check_shape, column_names, located, open_table, table_selection
+from shufflesum.tables import (
+    CompleteTable,
+    Dialect,
+    Place,
+    Table,
+    check_shape,
+    column_names,
+    complete_table,
+    located,
+    open_table,
+    table_selection,
+)
 
 __all__ = [
+    "DROPPED",
+    "MIDPOINT",
     "TableOptions",
     "aggregate_table",
     "check_table",
     "clip_options",
+    "left_of",
     "named_columns",
     "prepared",
     "table_options",
@@ -99,16 +114,20 @@ table_options = gathered(
 """Which columns and rows of a file are the users' arrays, and how a file of text is written, as `reading`."""
 
 
-def clip_options(clip: str, missing: str = "") -> Callable[[_F], _F]:
-    """What becomes of values out of bounds and of missing ones; `clip` says what is moved, `missing` what it costs."""
+MIDPOINT = "refuse the file, or put the middle of the bounds there"
+DROPPED = f"{MIDPOINT}, which pulls the mean there by the missing fraction, or leave such rows out"
+
+
+def clip_options(clip: str, missing: str, *choices: str) -> Callable[[_F], _F]:
+    """What becomes of values out of bounds and of missing ones, in words; `choices` beyond refuse and midpoint."""
 
     def decorate(function: _F) -> _F:
         function = click.option(
             "--missing",
-            type=click.Choice(["refuse", "midpoint"]),
+            type=click.Choice(["refuse", "midpoint", *choices]),
             default="refuse",
             show_default=True,
-            help=f"NaN and empty cells: refuse the file, or put the middle of the bounds there{missing}.",
+            help=f"NaN and empty cells: {missing}.",
         )(function)
         return click.option("--clip", is_flag=True, help=f"{clip} instead of refusing the file.")(function)
 
@@ -124,9 +143,10 @@ def named_columns(table: Table) -> tuple[str, ...] | None:
 def check_table(file: Place, table: Table, plan: Plan) -> None:
     """Refuse a file with too few rows for a plan, or with rows of another shape."""
     if table.rows < plan.users:
+        left = " without missing values" if isinstance(table, CompleteTable) else ""
         raise DataError(
             "too-few-users",
-            f"{file}: has {table.rows} rows, but the plan needs at least {plan.users} users; add rows, or give "
+            f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.users} users; add rows, or give "
             "a --plan for fewer users",
         )
     check_shape(file, table.shape, plan.domain)
@@ -140,10 +160,29 @@ def prepared(table: Table, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
         first_row += len(batch)
 
 
-def aggregate_table(file: Place, table: Table, batches: Iterable[Any], plan: Plan, **choices: Any) -> Any:
-    """The estimate of a plan, with a bar on the way; what is wrong in a row is said with its line."""
+def aggregate_table(
+    file: Place,
+    table: Table,
+    batches: Callable[[], Iterable[Any]],
+    plan: Plan,
+    *,
+    begin: Callable[[], int] | None,
+    **choices: Any,
+) -> Estimate:
+    """The estimate of a plan, with a bar on the way; what is wrong in a row is said with its line.
+
+    `begin` is what `aggregate_rows` asks for the round, once the file is known to be valid.
+    """
     with progress_bar("rows", table.rows) as progress:
         try:
-            return aggregate_batches(batches, plan, progress=progress, **choices)
+            estimate = aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
         except DataError as error:
             raise located(error, file, table) from None
+    return replace(estimate, adjusted=(*estimate.adjusted, "dropped")) if isinstance(table, CompleteTable) else estimate
+
+
+def left_of(file: Place, table: Table, missing: str) -> tuple[Table, Missing]:
+    """What `--missing` leaves of a table, and what is to be done about missing values in it."""
+    if missing == "drop":
+        return complete_table(file, table), "refuse"
+    return table, "midpoint" if missing == "midpoint" else "refuse"

@@ -38,14 +38,17 @@ def fallback(plan: Plan) -> str:
     return "none" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
 
 
-def print_estimate(estimate: Released, level: float, names: tuple[str, ...] | None = None) -> None:
-    """A few lines and a small table."""
+def print_estimate(
+    estimate: Released, level: float, names: tuple[str, ...] | None = None, *, in_process: bool = False
+) -> None:
+    """A few lines and a small table; `in_process` says that nobody sent anything, though under this plan they could."""
     plan = estimate.plan
-    sending = "in one process, as if each sent" if plan.one_process else "each sending"
+    in_process = in_process or plan.one_process
+    sending = "in one process, as if each sent" if in_process else "each sending"
     which = f", round {estimate.round_number} of {plan.rounds}" if plan.rounds > 1 else ""
     console.print(f"[bold]{estimate.users:,} users[/bold]{which}, {sending} {plan.mechanism.describe(plan.domain)}")
     if estimate.broken is None:
-        left = "this process saw the data" if plan.one_process else f"if the shuffler colludes: {fallback(plan)}"
+        left = "this process saw the data" if in_process else f"if the shuffler colludes: {fallback(plan)}"
         console.print(
             f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); {left}"
         )
@@ -63,6 +66,8 @@ def print_estimate(estimate: Released, level: float, names: tuple[str, ...] | No
             print_table(
                 estimate.mean, estimate.standard_error, interval, estimate.sum, level, names or estimate.columns
             )
+    if estimate.adjustment:
+        console.print(estimate.adjustment)
 
 
 def shown_whole(estimate: Released) -> bool:

@@ -121,7 +121,7 @@ class Results:
                 document["quantiles"] = [asdict(each) for each in self._asked_quantiles(estimate)]
             click.echo(json.dumps(document, allow_nan=False))
             return
-        print_estimate(estimate, self.confidence, names)
+        print_estimate(estimate, self.confidence, names, in_process=self.draws_noise)
         if self.quantiles:
             print_quantiles(self._asked_quantiles(estimate), self.confidence)
         if self.output is None and not shown_whole(estimate):

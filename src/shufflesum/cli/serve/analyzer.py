@@ -75,10 +75,11 @@ def analyzer(
                  --store sqlite:analyzer.sqlite --port 8081
     """
     require_service()
-    from shufflesum.service.analyzer.server import AnalyzerServer
+    from shufflesum.service.analyzer.server import AnalyzerServer, check_serving
     from shufflesum.service.http.limits import Limits
     from shufflesum.service.http.server import run_server
     from shufflesum.service.logs import log
+    from shufflesum.service.stores.store import sqlite_path
     from shufflesum.service.stores.tables import open_tables
 
     listening = serving.listening(peer_ca)
@@ -88,13 +89,17 @@ def analyzer(
         )
     secret = serving.secret()
     task = serving.load_task("analyzer")
-    enter_in_budget(serving.budget_file, task)
+    opener = Opener(load_private_key(key_file), processes=processes)
+    peer = None if peer_ca is None else peer_name or urlsplit(task.shuffler).hostname
+    check_serving(task, opener, secret, peer)
+    sqlite_path(serving.store)
+    enter_in_budget(serving.budget_file, task)  # after what can be refused, and before a store is made
     server = AnalyzerServer(
         task,
-        Opener(load_private_key(key_file), processes=processes),
+        opener,
         open_tables(serving.store, task),
         secret=secret,
-        peer=None if peer_ca is None else peer_name or urlsplit(task.shuffler).hostname,
+        peer=peer,
         without_guarantee=without_guarantee,
         page=page == "on",
         limits=Limits(serving.connections_per_address),

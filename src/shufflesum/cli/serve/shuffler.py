@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.options.budget import beginner, enter_in_budget
+from shufflesum.cli.options.budget import enter_in_budget, store_beginner
 from shufflesum.cli.options.configured import ConfiguredCommand
 from shufflesum.cli.options.servers import Serving, clock_of, serving_options
 from shufflesum.service import require_service
@@ -123,6 +123,7 @@ def shuffler(
     from shufflesum.service.shuffler.release import AnalyzerAddress
     from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
     from shufflesum.service.shuffler.tokens import Tokens
+    from shufflesum.service.stores.store import sqlite_path
 
     url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
@@ -137,6 +138,8 @@ def shuffler(
     )
     listening = serving.listening()
     task = serving.load_task("shuffler")
-    enter_in_budget(serving.budget_file, task)  # before a store is made
-    begin = beginner(serving.budget_file, task.plan, task=task, rounds=task.rounds)
+    options.check(task)
+    sqlite_path(serving.store)
+    enter_in_budget(serving.budget_file, task)  # after what can be refused, and before a store is made
+    begin = store_beginner(serving.budget_file, task)
     run_shuffler(task, serving.store, options, listening, clock_of(context), begin)

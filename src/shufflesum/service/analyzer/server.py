@@ -41,13 +41,39 @@ from shufflesum.service.stores.store import StoreError
 from shufflesum.service.stores.tables import CountedBatch, TableStore, WrongBatchError
 from shufflesum.wire import SEALED_BYTES, Opener, Task, UploadError
 
-__all__ = ["AnalyzerServer"]
+__all__ = ["AnalyzerServer", "check_serving"]
 
 _OPEN_AT_ONCE = 16 * 1024 * SEALED_BYTES
 _IN_FLIGHT = 2  # so that no core waits for the last of a piece
 _CHUNK_SECONDS = 60.0
 _NO_LIMITS = Limits()
 _BATCH_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def check_serving(task: Task, opener: Opener, secret: str | SecretFile | None, peer: str | None) -> None:
+    """Refuse what no analyzer can serve; it needs no store, and spends nothing."""
+    if secret is None and peer is None:
+        raise ParameterError(
+            "missing-argument", "the analyzer must know its shuffler by something; give --secret-file or --peer-ca"
+        )
+    if opener.public_key != task.analyzer_key:
+        raise ParameterError(
+            "other-key",
+            f"this private key belongs to the public key {opener.public_key.hex()}, but task {task.id[:12]} names "
+            f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)",
+        )
+    if not math.isfinite(task.plan.expected_error.total):
+        raise ParameterError(
+            "nothing-but-noise",
+            "every report of the task's plan is noise and there is nothing to estimate; plan with more users or a "
+            "larger epsilon",
+        )
+    if task.plan.cells > MOST_CELLS_ANSWERED:
+        raise ParameterError(
+            "too-many-cells",
+            f"the task's plan has {task.plan.cells} cells, and an answer carries a table of at most "
+            f"{MOST_CELLS_ANSWERED}; plan with fewer labels, buckets, functions or levels",
+        )
 
 
 class AnalyzerServer:
@@ -71,28 +97,7 @@ class AnalyzerServer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         task.verify()
-        if secret is None and peer is None:
-            raise ParameterError(
-                "missing-argument", "the analyzer must know its shuffler by something; give --secret-file or --peer-ca"
-            )
-        if opener.public_key != task.analyzer_key:
-            raise ParameterError(
-                "other-key",
-                f"this private key belongs to the public key {opener.public_key.hex()}, but task {task.id[:12]} names "
-                f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)",
-            )
-        if not math.isfinite(task.plan.expected_error.total):
-            raise ParameterError(
-                "nothing-but-noise",
-                "every report of the task's plan is noise and there is nothing to estimate; plan with more users or a "
-                "larger epsilon",
-            )
-        if task.plan.cells > MOST_CELLS_ANSWERED:
-            raise ParameterError(
-                "too-many-cells",
-                f"the task's plan has {task.plan.cells} cells, and an answer carries a table of at most "
-                f"{MOST_CELLS_ANSWERED}; plan with fewer labels, buckets, functions or levels",
-            )
+        check_serving(task, opener, secret, peer)
         self._task = task
         self._opener = opener
         self._store = store

@@ -79,4 +79,4 @@ def problem_of(answer: httpx.Response) -> RefusedError:
     else:
         passing = retry == "not-yet"
     hint = "try again later" if passing else "sending the same again will not help"
-    return RefusedError(name, f"{answer.request.url.host} refused ({name}): {detail[:500]}; {hint}", final=not passing)
+    return RefusedError(name, f"{answer.request.url.host} refused: {detail[:500]}; {hint}", final=not passing)

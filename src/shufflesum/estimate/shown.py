@@ -1,4 +1,4 @@
-"""What a notebook shows of an estimate: whose it is, what is guaranteed, and a table of all entries or of some."""
+"""What a notebook and `print` show of an estimate: whose it is, what is guaranteed, and a table of some entries."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._html import Cells, box
 from shufflesum._rounding import evenly, number
+from shufflesum._shown import Cells, Shown
 from shufflesum.estimate.base import Released
 from shufflesum.estimate.contents import columns_of
 from shufflesum.estimate.hashed import HashedEstimate
 
-__all__ = ["estimate_html"]
+__all__ = ["shown"]
 
 _SHOWN = 12
 _LEVEL = 0.95
@@ -33,25 +33,25 @@ _HEADS = {  # of what files have, in this order, as far as a kind of estimate ha
 _ENDS = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}
 
 
-def estimate_html(estimate: Released) -> str:
+def shown(estimate: Released) -> Shown:
     """A small table, with no more than a dozen rows."""
     plan = estimate.plan
     later = f", round {estimate.round_number:,} of {plan.rounds:,}" if plan.rounds > 1 else ""
     facts = [f"{estimate.users:,} users{later}; plan {plan.id[:12]}"]
-    notes = [str(warning) for warning in estimate.warnings]
+    notes = [*([estimate.adjustment] if estimate.adjustment else []), *map(str, estimate.warnings)]
     if estimate.broken is None:
         facts.append(f"guarantee for one user: {plan.guarantee.in_words}")
     else:
         notes.insert(0, f"NO GUARANTEE: {estimate.broken}")
     if isinstance(estimate, HashedEstimate):
-        return box(type(estimate).__name__, [*facts, "ask for words: estimate.counts_of(words)"], None, notes)
+        return Shown(type(estimate).__name__, [*facts, "ask for words: estimate.counts_of(words)"], None, notes)
     columns = columns_of(estimate, _LEVEL)
     size = len(next(iter(columns.values())))
-    shown = _largest(columns["count"]) if "label" in columns and size > _SHOWN else evenly(size, _SHOWN)
-    if size > len(shown):
+    places = _largest(columns["count"]) if "label" in columns and size > _SHOWN else evenly(size, _SHOWN)
+    if size > len(places):
         which = "the most frequent" if "label" in columns else "some"
-        facts.append(f"{which} {len(shown)} of {size:,} shown; estimate.to_frame() has all")
-    return box(type(estimate).__name__, facts, _cells(columns, shown), notes)
+        facts.append(f"{which} {len(places)} of {size:,} shown; estimate.to_frame() has all")
+    return Shown(type(estimate).__name__, facts, _cells(columns, places), notes)
 
 
 def _largest(counts: NDArray[Any]) -> list[int]:
