@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -21,7 +22,7 @@ from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._locked import locked
 from shufflesum._machine import replace_file
-from shufflesum._rounding import downwards
+from shufflesum._rounding import downwards, upwards
 from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
 from shufflesum.planning import PlanChoices, Shape
@@ -32,8 +33,8 @@ from shufflesum.privacy.engine.renyi import Charge, Filter, total
 __all__ = ["Budget", "Entry"]
 
 _FORMAT = "shufflesum-budget-1"
-_OWN_DELTA = 0.1  # of the budget's, for a plan that is asked for, unless told otherwise
-_STEP, _TRIES = 0.93, 60  # of the search for the largest epsilon that fits
+_OWN_DELTA = Decimal("0.1")  # of the budget's, for a plan that is asked for, unless told otherwise
+_STEP, _STEPS = 0.93, 63  # of the search for the largest epsilon that fits
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,8 +147,19 @@ class Budget:
         return 1.0 if content.closed else _filter(content).part_of(entry.charge for entry in content.entries)
 
     @property
+    def state(self) -> str:
+        """What is spent, in words; of plans that were fixed in advance, how many of their rounds were begun."""
+        if not self.closed:
+            return f"{upwards(100 * self.spent) if self.spent else 0} % spent"
+        begun, rounds = (sum(getattr(entry, name) for entry in self.entries) for name in ("begun", "rounds"))
+        return f"all for plans fixed in advance, and closed: {begun} of {rounds} rounds begun"
+
+    @property
     def parts(self) -> tuple[tuple[float, float], ...]:
-        """Of each entry, the parts of both limits that it spent: of noise, and of what may be laid open."""
+        """Of each entry, the parts of both limits that it spent: of noise, and of what may be laid open.
+
+        Zeros where plans were fixed in advance: those have no parts, and all of the budget is for their list.
+        """
         content = self._now()
         within = _filter(content)
         limits = within.moment_limit, within.apart_limit
@@ -215,21 +227,35 @@ class Budget:
     def ask(self, *, users: int, shape: Shape, delta: float | None = None, **choices: Unpack[PlanChoices]) -> Plan:
         """The plan with the largest epsilon, within some per cent, that could still be entered; nothing is spent."""
         content = self._now()
-        within, own = _filter(content), _OWN_DELTA * content.delta if delta is None else delta
+        # in decimals: a tenth of 1e-5 is 1e-6, and not a number a little above it
+        own = float(_OWN_DELTA * Decimal(repr(content.delta))) if delta is None else delta
+        within = _filter(content)
         if content.closed:
             raise self._refusal("budget-closed", "it is for plans that were fixed in advance")
         left = 1.0 - min(1.0, total(entry.charge for entry in content.entries).moment / within.moment_limit)
-        epsilon = content.epsilon * min(1.0, 1.1 * math.sqrt(left))  # as for Gaussian noise
-        why: ShufflesumError | None = None
-        for _ in range(_TRIES):
+        first = content.epsilon * min(1.0, 1.1 * math.sqrt(left))  # as for Gaussian noise
+        why: list[ShufflesumError] = []
+
+        def tried(step: int) -> Plan | None:
             try:
-                plan = make_plan(users=users, shape=shape, epsilon=epsilon, delta=own, **choices)
-                if _admits(content, charge(plan, within)):
-                    return plan
+                plan = make_plan(users=users, shape=shape, epsilon=first * _STEP**step, delta=own, **choices)
             except PrivacyError as error:
-                why = error
-            epsilon *= _STEP
-        raise self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more") from why
+                why.append(error)
+                return None
+            return plan if _admits(content, charge(plan, within)) else None
+
+        # each step further is less of epsilon; of what cannot be planned, less cannot either
+        below, step, plan = -1, 0, None
+        while first > 0 and not why and (plan := tried(step)) is None and step < _STEPS:
+            below, step = step, min(2 * step + 1, _STEPS)
+        if plan is None:
+            refusal = self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more")
+            raise refusal from (why[0] if why else None)
+        while step - below > 1:
+            middle = (below + step) // 2
+            larger = tried(middle)
+            below, step, plan = (middle, step, plan) if larger is None else (below, middle, larger)
+        return plan
 
     def _entered(
         self,
@@ -319,7 +345,7 @@ def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -
     if not found <= delta:
         raise PrivacyError(
             "budget-spent",
-            f"these {len(plans)} plans together have delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan "
+            f"{f'these {len(plans)} plans together have' if len(plans) > 1 else 'this plan has'} delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan "
             "with more noise, or for a larger budget",
         )
     return tuple(_entry(plan, Charge(0.0, 0.0), clock) for plan in plans)
@@ -338,12 +364,18 @@ def _write(path: Path, content: _Content) -> None:
 
 def _read(path: Path) -> _Content:
     try:
-        data = path.resolve().read_bytes()
+        data, names = path.resolve().read_bytes(), path.resolve().stat().st_nlink
     except OSError as error:
         raise FileError(
             "unreadable",
             f"{path}: no budget can be read: {error.strerror or error}; make one with shufflesum budget create",
         ) from error
+    if names > 1:
+        raise FileError(
+            "in-use",
+            f"{path}: has {names} names (hard links), of which an entry would change only one, and the others would be "
+            "budgets of their own; delete all names but one (symbolic links may stay)",
+        )
     try:
         content = msgspec.convert(decode_checked(data, _FORMAT), _Content)
         _filter(content)

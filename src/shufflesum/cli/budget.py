@@ -68,11 +68,14 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
         if plot:
             require_plots()
             title = f"Budget: epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)} for everything"
-            subtitle = f"{len(entries)} plans were entered" + (
-                "; fixed in advance, and closed" if budget.closed else ""
-            )
-            shares = {"noise": [one for one, _ in parts], "laid open": [other for _, other in parts]}
-            save_chart(budget_chart(shares, title=title, subtitle=subtitle), outputs.stage(plot, DRAWABLE))
+            subtitle = f"{len(entries)} plan{'s were' if len(entries) != 1 else ' was'} entered; {budget.state}"
+            if budget.closed:
+                rounds = sum(entry.rounds for entry in entries)
+                shares = {"rounds begun": [entry.begun / rounds for entry in entries]}
+                words = {"whole": "all rounds of the plans", "rest": "not begun"}
+            else:
+                shares, words = {"noise": [one for one, _ in parts], "laid open": [other for _, other in parts]}, {}
+            save_chart(budget_chart(shares, title=title, subtitle=subtitle, **words), outputs.stage(plot, DRAWABLE))
     if as_json:
         document: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "closed": budget.closed}
         document |= {"spent": budget.spent, "entries": msgspec.to_builtins(entries)}
@@ -80,13 +83,14 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
         return
     console.print(
         f"[bold]epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)}[/bold] for everything that is asked; "
-        + ("fixed in advance, and closed" if budget.closed else f"{_percent(budget.spent)} % spent")
+        + budget.state
     )
     if entries:
         shown = Table(box=None, header_style="bold")
-        for title in ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open"):
+        limits = () if budget.closed else ("noise", "laid open")
+        for title in ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", *limits):
             shown.add_column(title, justify="left" if title in ("day", "plan", "for") else "right")
-        for number, (entry, (noise, laid_open)) in enumerate(zip(entries, parts, strict=True), start=1):
+        for number, (entry, both) in enumerate(zip(entries, parts, strict=True), start=1):
             rounds = f"{entry.begun} of {entry.rounds}"
             what = "run" if entry.collection is None else escape(entry.collection[:13])
             row = (
@@ -98,7 +102,7 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
                 upwards(entry.delta),
                 rounds,
             )
-            shown.add_row(*row, *(f"{_percent(part)} %" for part in (noise, laid_open)))
+            shown.add_row(*row, *(f"{_percent(part)} %" for part in both[: len(limits)]))
         console.print(shown)
     if not budget.closed:
         if entries:
