@@ -233,9 +233,7 @@ def spent_but_for(budget: Budget, moment: float, apart: float) -> Budget:
     return budget
 
 
-@pytest.mark.parametrize(
-    ("moment", "apart", "most"), [(0.0, 0.5, 0), (1e-13, 0.5, 1), (0.5, 0.0, 7)], ids=str
-)
+@pytest.mark.parametrize(("moment", "apart", "most"), [(0.0, 0.5, 0), (1e-13, 0.5, 1), (0.5, 0.0, 7)], ids=str)
 def test_where_nothing_fits_any_more_that_is_soon_said(
     moment: float, apart: float, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

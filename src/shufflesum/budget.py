@@ -343,10 +343,11 @@ def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -
     """Entries of plans that are composed exactly; refused where they exceed the budget."""
     found = compose(plans).delta(epsilon)
     if not found <= delta:
+        have = f"these {len(plans)} plans together have" if len(plans) > 1 else "this plan has"
         raise PrivacyError(
             "budget-spent",
-            f"{f'these {len(plans)} plans together have' if len(plans) > 1 else 'this plan has'} delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan "
-            "with more noise, or for a larger budget",
+            f"{have} delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan with more noise, or for a larger "
+            "budget",
         )
     return tuple(_entry(plan, Charge(0.0, 0.0), clock) for plan in plans)
 

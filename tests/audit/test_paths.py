@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "add": {"users": 1_000, "shape": 4, "mechanism": "add"},
     "ball": {"users": 500, "shape": ss.Ball(2, radius=2.0)},
 }
-WIDE = {"users": 500, "shape": ss.Ball(1000, radius=2.0)}
+WIDE: dict[str, Any] = {"users": 500, "shape": ss.Ball(1000, radius=2.0)}
 KNOBS = {"replace": "noise_probability", "add-slots": "chance", "add": "probabilities", "replace-bits": "amplitude"}
 
 
@@ -66,9 +66,10 @@ def with_noise(plan: ss.Plan, part: float) -> Any:
     changed = 1 - part * (1 - planned) if knob == "amplitude" else part * planned
     on_grid = np.minimum(np.floor(changed * 2.0**31) / 2.0**31, 1 - 2.0**-31) if part else changed
     value = tuple(on_grid.tolist()) if knob == "probabilities" else float(on_grid)
-    mechanism: Any = object.__new__(type(plan.mechanism))  # not checked: no mechanism is without noise
-    for field in dataclasses.fields(plan.mechanism):
-        object.__setattr__(mechanism, field.name, value if field.name == knob else getattr(plan.mechanism, field.name))
+    whole: Any = plan.mechanism
+    mechanism: Any = object.__new__(type(whole))  # not checked: no mechanism is without noise
+    for field in dataclasses.fields(whole):
+        object.__setattr__(mechanism, field.name, value if field.name == knob else getattr(whole, field.name))
     return mechanism
 
 

@@ -19,9 +19,9 @@ as that takes, if they can be had in time.
 
 Both attacks, and the search for one in a thousand, are for many rows in one call. The findings are for every path: many
 rows; one row at a time (two calls are neighbours then); and, of our own code, whole batches as one process counts them,
-where tables of counts are all there is. One row at a time takes long, so that such paths have three tenths of the time, shared
-by all such paths: `AuditResult.paths` says how many users that was, how many rows they held, and how much less noise
-for all of them would have shown.
+where tables of counts are all there is. One row at a time takes long: such paths share three tenths of the time, and
+`AuditResult.paths` says how many users that was, how many rows they held, and how much less noise for all of them would
+have shown.
 
 Not seen: what happens less often than these events can tell, dependence on anything else (the time, the machine, three
 users together), and draws that look random but can be predicted. What passes is not proved private.
@@ -134,8 +134,8 @@ def audit(
     client that really runs. `one_row` names other paths that take one row at a time, as a device does; by default
     `randomize` is called so, and ours without compiling, too. `samples` reports (by default enough to know their noise
     within one per cent) and `trials` batches of the plan's honest users in one round are drawn, or as many as fit in
-    about `seconds`; one by one, a tenth as many, in three tenths of the time. `progress` is called with the part done. This process is forked, to see whether its copies draw the
-    same.
+    about `seconds`; one row at a time, a tenth as many reports, in three tenths of the time. `progress` is called with
+    the part done. This process is forked, to see whether its copies draw the same.
     """
     plan.verify()
     if not 0 < confidence < 1:

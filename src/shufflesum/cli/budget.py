@@ -70,8 +70,8 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
             title = f"Budget: epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)} for everything"
             subtitle = f"{len(entries)} plan{'s were' if len(entries) != 1 else ' was'} entered; {budget.state}"
             if budget.closed:
-                rounds = sum(entry.rounds for entry in entries)
-                shares = {"rounds begun": [entry.begun / rounds for entry in entries]}
+                together = sum(entry.rounds for entry in entries)
+                shares = {"rounds begun": [entry.begun / together for entry in entries]}
                 words = {"whole": "all rounds of the plans", "rest": "not begun"}
             else:
                 shares, words = {"noise": [one for one, _ in parts], "laid open": [other for _, other in parts]}, {}

@@ -49,9 +49,7 @@ def budget_chart(
     for row in rows:
         row["middle"] = (row["from"] + row["to"]) / 2
     y = alt.Y("limit:N", sort=list(spent), title=None, axis=alt.Axis(labelLimit=300))
-    x = alt.X(
-        "from:Q", title=f"Part of {whole}", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", grid=False)
-    )
+    x = alt.X("from:Q", title=f"Part of {whole}", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", grid=False))
     bars = alt.Chart(mark=alt.MarkDef("bar", stroke="white", strokeWidth=2, height=60))
     words = alt.Chart(mark=alt.MarkDef("text", fontSize=14))
     dark = alt.condition(f"datum.colour == '{_LEFT}'", alt.value("#1A1A1A"), alt.value("white"))

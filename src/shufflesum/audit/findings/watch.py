@@ -173,7 +173,9 @@ class _Law:
     def same_noise(self, other: _Law) -> bool:
         """Whether the same may be counted as often, and as likely."""
         mine, its = self.places, other.places
-        return self.name == other.name and all(map(np.array_equal, (mine.trials, mine.chances), (its.trials, its.chances)))
+        return self.name == other.name and all(
+            map(np.array_equal, (mine.trials, mine.chances), (its.trials, its.chances))
+        )
 
     def exceeding(self, counts: NDArray[np.int64], users: int = 1) -> Events:
         """Which counts are above their usual number."""

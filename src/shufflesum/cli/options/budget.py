@@ -28,8 +28,8 @@ class _Once(click.Option):
         if isinstance(self.envvar, str) and os.environ.get(self.envvar) == "":
             raise ParameterError(
                 "missing-argument",
-                f"{self.envvar} is set, but empty, so that nobody knows which budget is meant; give it a file, or unset "
-                "it for no budget",
+                f"{self.envvar} is set, but empty, so that nobody knows which budget is meant; give it a file, or "
+                "unset it for no budget",
             )
         return super().resolve_envvar_value(ctx)
 
