@@ -47,8 +47,8 @@ def findings_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shufflesum.audit.attacks._attack_reports", lambda *_: ReportAttack(0, 1.0, 0.0))
 
 
-def audited(plan: ss.Plan, client: Any, samples: int = 200_000) -> AuditResult:
-    return audit(plan, randomize=client, samples=samples, trials=0, seconds=600)  # samples end it, on any machine
+def audited(plan: ss.Plan, client: Any, samples: int = 200_000, **paths: Any) -> AuditResult:
+    return audit(plan, randomize=client, samples=samples, trials=0, seconds=600, **paths)  # samples end it, anywhere
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -321,6 +321,6 @@ def test_every_sabotage_is_caught(sabotage: tuple[type[Client], ...], names: tup
         for name in names:
             plan = planned(name)
             samples = 200_000 if spoilt not in RARE else 24_000_000 if name == "ball" else 8_000_000
-            result = audited(plan, spoilt(plan), samples)
+            result = audited(plan, spoilt(plan), samples, one_row={})  # tests/audit/test_paths.py is about those
             assert not result.passed, (spoilt.__name__, name)
             assert any(kind in finding for finding in result.findings), (spoilt.__name__, name, result.findings)
