@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,9 +20,12 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import budget as budget_module
 from shufflesum.budget import Budget
+from shufflesum.budget_file import Content
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
+from shufflesum.domain import Domain
 from shufflesum.errors import FileError, PrivacyError
+from shufflesum.mechanisms import MECHANISMS
 from shufflesum.plans import Plan
 from shufflesum.privacy.engine.renyi import Charge, Filter, total
 from shufflesum.protocol.tally import Tally
@@ -233,6 +238,54 @@ def test_what_could_still_be_asked_fits_and_little_more_would(path: Path) -> Non
         budget.begin(found)
 
 
+def spent_but_for(budget: Budget, moment: float, apart: float) -> Budget:
+    """The budget with one entry that leaves these parts of both limits."""
+    budget.begin(SMALL)
+    limits = Filter.of(budget.epsilon, budget.delta)
+    whole = {"moment": (1 - moment) * limits.moment_limit, "apart": (1 - apart) * limits.apart_limit}
+    entry = msgspec.structs.replace(budget.entries[0], **whole)
+    budget._content = msgspec.structs.replace(budget._content, entries=(entry,))
+    return budget
+
+
+@pytest.mark.parametrize(("moment", "apart", "most"), [(0.0, 0.5, 0), (1e-13, 0.5, 1), (0.5, 0.0, 7)], ids=str)
+def test_where_nothing_fits_any_more_that_is_soon_said(
+    moment: float, apart: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is out of reach at one epsilon is not tried at smaller ones; the search takes larger and larger steps."""
+    budget, tried = spent_but_for(Budget(EPSILON, DELTA), moment, apart), list[float]()
+
+    def counted(**choices: Any) -> Plan:
+        tried.append(choices["epsilon"])
+        return ss.plan(**choices)
+
+    monkeypatch.setattr(budget_module, "make_plan", counted)
+    with refusal("budget-spent"):
+        budget.ask(users=3_000, shape=ss.Categories(3))
+    assert len(tried) <= most
+
+
+def test_what_is_asked_for_has_a_tenth_of_delta_as_people_write_it() -> None:
+    assert 0.1 * 1e-5 != 1e-6
+    for delta, tenth in ((1e-5, 1e-6), (3e-5, 3e-6), (7e-4, 7e-5)):
+        assert Budget(3.0, delta).ask(users=5_000, shape=ss.Categories(3)).delta == tenth
+
+
+def test_a_second_name_of_the_file_is_no_second_budget(path: Path) -> None:
+    budget, other, pointer = Budget.create(path, EPSILON, DELTA), path.with_name("other"), path.with_name("pointer")
+    pointer.symlink_to(path)
+    Budget.open(pointer).begin(SMALL)
+    assert len(budget.entries) == 1
+    other.hardlink_to(path)
+    for name in (path, other, pointer):
+        with refusal("in-use", "names", error=FileError):
+            Budget.open(name)
+    with refusal("in-use", error=FileError):
+        budget.begin(SMALL)
+    other.unlink()
+    assert len(budget.entries) == 1
+
+
 PEOPLE = np.arange(500) % 3 / 2
 DRAWN: dict[str, Any] = {
     "a mean": lambda budget: ss.aggregate(PEOPLE, epsilon=0.9, delta=1e-5, budget=budget).plan,
@@ -327,6 +380,30 @@ def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
 
 
 @cache
+def plans() -> tuple[Plan, ...]:
+    """Of every mechanism and of every kind of domain, with epsilons all over, in one round or in several."""
+    key = bytes(range(16))
+    wanted: tuple[dict[str, Any], ...] = (
+        {"shape": ss.Ball(20, radius=1.0), "epsilon": 0.4},
+        {"shape": ss.Choices(4, most=2), "epsilon": 0.6},
+        {"shape": ss.Hashed(50, 8, key), "epsilon": 0.35, "rounds": 2},
+        {"shape": ss.Groups(["a", "b"], 1), "epsilon": 0.7},
+        {"shape": 3, "epsilon": 0.25, "mechanism": "replace"},
+        {"shape": ss.Categories(3), "epsilon": 0.8, "mechanism": "replace", "rounds": 2},
+        {"shape": 2, "epsilon": 0.45, "mechanism": "add"},
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ss.ShufflesumWarning)  # some are too noisy to be of use
+        return (*PLANS, *(ss.plan(**{"users": 500, "delta": 1e-5, **choices}) for choices in wanted))
+
+
+@pytest.mark.long
+def test_the_plans_that_are_drawn_from_are_of_every_mechanism_and_domain() -> None:
+    assert {plan.mechanism.kind for plan in plans()} == set(MECHANISMS)
+    assert {type(plan.domain) for plan in plans()} == set(get_args(Domain))
+
+
+@cache
 def cost_of(plan: Plan) -> Charge:
     return charge(plan, Filter.of(EPSILON, DELTA))
 
@@ -337,7 +414,7 @@ class Model:
     limits = Filter.of(EPSILON, DELTA)
 
     def __init__(self) -> None:
-        self.costs = [cost_of(plan) for plan in PLANS]
+        self.costs = [cost_of(plan) for plan in plans()]
         self.spent = list[Charge]()
         self.tasks = dict[str, int]()  # the plan of each
         self.left = dict[tuple[int, str | None], list[int]]()  # rounds of each entry that nobody has begun
@@ -356,7 +433,7 @@ class Model:
                 return "budget-spent"
             self.spent.append(self.costs[which])
             room = [len(left)]
-            self.left[key] = left = [*left, PLANS[which].rounds]
+            self.left[key] = left = [*left, plans()[which].rounds]
         if not known and rounds:
             left[room[0]] -= rounds
             self.runs |= {(*key, run)} if run else set()
@@ -367,7 +444,7 @@ class Model:
 
 STEPS = st.lists(
     st.tuples(
-        st.integers(0, 3),
+        st.integers(0, 10),
         st.sampled_from(["enter", "begin", "hold", "look"]),
         st.sampled_from([None, "task 1", "task 2"]),
         st.sampled_from([None, "a", "b"]),
@@ -389,7 +466,7 @@ def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
     model, handles = Model(), [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
     monkeypatch.setattr(budget_module, "charge", lambda plan, _: cost_of(plan))  # computed once
     for number, (which, act, collection, run) in enumerate(steps):
-        budget, plan = handles[number % 2], PLANS[which]
+        budget, plan = handles[number % 2], plans()[which]
         if act == "look":
             assert budget.fits(plan) == model.limits.admits([*model.spent, model.costs[which]])
             continue
@@ -410,10 +487,8 @@ def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
 def test_a_budget_that_forgets_a_charge_would_be_found_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: what each plan is compared with is not all that was spent."""
     budget = Budget.create(path, EPSILON, DELTA)
-    admits = budget_module._admits
-    monkeypatch.setattr(
-        budget_module, "_admits", lambda content, cost: admits(type(content)(*_but_last(content)), cost)
-    )
+    admits = Content.admits
+    monkeypatch.setattr(Content, "admits", lambda content, cost: admits(Content(*_but_last(content)), cost))
     while len(budget.entries) < 50:
         try:
             budget.begin(LARGE)

@@ -14,6 +14,7 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import _machine as machine_module
 from shufflesum import budget as budget_module
+from shufflesum import budget_file
 from shufflesum._machine import replace_file
 from shufflesum.budget import Budget
 from shufflesum.errors import PrivacyError
@@ -78,7 +79,8 @@ def prepare(locked: bool) -> None:
         time.sleep(0.005)
         replace_file(*given)
 
-    vars(budget_module).update(replace_file=slowly, charge=cheap)
+    vars(budget_file).update(replace_file=slowly)
+    vars(budget_module).update(charge=cheap)
     if not locked:
         vars(machine_module).update(try_lock=lambda *_: True)
 

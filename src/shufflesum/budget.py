@@ -12,18 +12,18 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import msgspec
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._locked import locked
-from shufflesum._machine import replace_file
 from shufflesum._rounding import downwards, upwards
 from shufflesum._shown import Shown
+from shufflesum.budget_file import Content, Entry, read_budget, write_budget
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
@@ -34,50 +34,8 @@ from shufflesum.privacy.engine.renyi import Charge, Filter, total
 
 __all__ = ["Budget", "Entry"]
 
-_FORMAT = "shufflesum-budget-1"
-_OWN_DELTA = 0.1  # of the budget's, for a plan that is asked for, unless told otherwise
-_STEP, _TRIES = 0.93, 60  # of the search for the largest epsilon that fits
-
-
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan that was entered: what it is, what it costs, and how many of its rounds were begun.
-
-    `collection` names what it was entered for, such as a task; it is None for whoever runs the plan. `runs` names those
-    that began rounds and may go on with them: a folder of reports, a shuffler's store.
-    """
-
-    plan: str
-    epsilon: float
-    delta: float
-    users: int
-    rounds: int
-    begun: int
-    runs: tuple[str, ...]
-    collection: str | None
-    moment: float
-    apart: float
-    entered: str
-
-    @property
-    def charge(self) -> Charge:
-        """What it costs."""
-        return Charge(self.moment, self.apart)
-
-    @property
-    def in_words(self) -> tuple[str, ...]:
-        """Day, plan, what for, epsilon, delta and rounds, for people."""
-        what = self.entered[:10], self.plan[:8], (self.collection or "run")[:13]
-        return *what, upwards(self.epsilon), upwards(self.delta), f"{self.begun} of {self.rounds}"
-
-
-class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A budget as it is written down. `closed`: its plans were fixed in advance, and composed exactly."""
-
-    epsilon: float
-    delta: float
-    order: float
-    closed: bool
-    entries: tuple[Entry, ...]
+_OWN_DELTA = Decimal("0.1")  # of the budget's, for a plan that is asked for, unless told otherwise
+_STEP, _STEPS = 0.93, 63  # of the search for the largest epsilon that fits
 
 
 class Budget:
@@ -98,7 +56,7 @@ class Budget:
         entries = _listed(epsilon, delta, plans, clock) if plans else ()
         self.path: Path | None = None
         self._clock, self._mine, self._process = clock, threading.Lock(), os.getpid()
-        self._content = _Content(within.epsilon, within.delta, within.order, bool(plans), entries)
+        self._content = Content(within.epsilon, within.delta, within.order, bool(plans), entries)
 
     @classmethod
     def create(
@@ -115,14 +73,14 @@ class Budget:
         with locked(file, clock):
             if os.path.lexists(file):
                 raise FileError("exists", f"{file}: exists, and a budget is never begun anew; choose another file")
-            _write(file, budget._content)
+            write_budget(file, budget._content)
         budget.path = file
         return budget
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> Budget:
         """The budget of a file."""
-        content = _read(Path(path))
+        content = read_budget(Path(path))
         budget = cls.__new__(cls)
         budget.path, budget._clock, budget._mine, budget._content = Path(path), clock, threading.Lock(), content
         budget._process = os.getpid()
@@ -130,14 +88,14 @@ class Budget:
 
     def __str__(self) -> str:
         """What is spent, and by which plans: the same as `shufflesum budget show` prints."""
-        state = "fixed in advance, and closed" if self.closed else f"{_percent(self.spent)} % spent"
-        title = f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)} for everything that is asked; {state}"
-        heads = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", "noise", "laid open")
+        limit = f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)}"
+        limits = () if self.closed else ("noise", "laid open")
+        heads = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", *limits)
         rows = [
-            [str(number), *entry.in_words, *(f"{_percent(part)} %" for part in parts)]
+            [str(number), *entry.in_words, *(f"{_percent(part)} %" for part in parts[: len(limits)])]
             for number, (entry, parts) in enumerate(zip(self.entries, self.parts, strict=False), start=1)
         ]
-        return Shown(title, (), (heads, rows) if rows else None).text()
+        return Shown(f"{limit} for everything that is asked; {self.state}", (), (heads, rows) if rows else None).text()
 
     @property
     def epsilon(self) -> float:
@@ -163,20 +121,31 @@ class Budget:
     def spent(self) -> float:
         """The part that is spent, from 0 to 1; all of it where the plans were fixed in advance."""
         content = self._now()
-        return 1.0 if content.closed else _filter(content).part_of(entry.charge for entry in content.entries)
+        return 1.0 if content.closed else content.filter.part_of(entry.charge for entry in content.entries)
+
+    @property
+    def state(self) -> str:
+        """What is spent, in words; of plans that were fixed in advance, how many of their rounds were begun."""
+        if not self.closed:
+            return f"{_percent(self.spent)} % spent"
+        begun, rounds = (sum(getattr(entry, name) for entry in self.entries) for name in ("begun", "rounds"))
+        return f"all for plans fixed in advance, and closed: {begun} of {rounds} rounds begun"
 
     @property
     def parts(self) -> tuple[tuple[float, float], ...]:
-        """Of each entry, the parts of both limits that it spent: of noise, and of what may be laid open."""
+        """Of each entry, the parts of both limits that it spent: of noise, and of what may be laid open.
+
+        Zeros where plans were fixed in advance: those have no parts, and all of the budget is for their list.
+        """
         content = self._now()
-        within = _filter(content)
+        within = content.filter
         limits = within.moment_limit, within.apart_limit
         return tuple((entry.moment / limits[0], entry.apart / limits[1]) for entry in content.entries)
 
     def fits(self, plan: Plan) -> bool:
         """Whether a plan could be entered now; nothing is spent."""
         content = self._now()
-        return not content.closed and _admits(content, charge(plan, _filter(content)))
+        return not content.closed and content.admits(charge(plan, content.filter))
 
     def begin(self, plan: Plan, *, collection: str | None = None, run: str | None = None, rounds: int = 1) -> Entry:
         """Begin rounds of a plan: of an entry that has as many left, or else of the plan entered anew, all its rounds.
@@ -187,7 +156,7 @@ class Budget:
         check_size("rounds", rounds, 1, plan.rounds)
         named, again = () if run is None else (run,), False
 
-        def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
+        def change(content: Content, cost: Charge | None) -> tuple[Content, Entry]:
             nonlocal again
             places = self._places(content, plan, collection)
             for place in places:
@@ -197,7 +166,7 @@ class Budget:
                 entry = content.entries[place]
                 if entry.begun + rounds <= entry.rounds:
                     begun, runs = entry.begun + rounds, (*entry.runs, *named)
-                    return _with(content, place, collection=collection, begun=begun, runs=runs)
+                    return content.changed(place, collection=collection, begun=begun, runs=runs)
             again = bool(places)
             return self._entered(content, plan, collection, rounds, named, cost)
 
@@ -213,7 +182,7 @@ class Budget:
 
     def price(self, entry: Entry) -> str:
         """What an entry costs, all its rounds together, in per cent of the budget: for people, and never too little."""
-        return _percent(_filter(self._now()).part_of([entry.charge]))
+        return _percent(self._now().filter.part_of([entry.charge]))
 
     def enter(self, plan: Plan, collection: str) -> Entry:
         """Enter a plan for a collection, such as a task, before any of its rounds; once, however often it is asked.
@@ -221,16 +190,16 @@ class Budget:
         Another plan of the same name is refused. Whoever then draws for the collection says so with `begin`.
         """
 
-        def change(content: _Content, cost: Charge | None) -> tuple[_Content, Entry]:
+        def change(content: Content, cost: Charge | None) -> tuple[Content, Entry]:
             for place in self._places(content, plan, collection):
                 if content.entries[place].collection == collection:
                     return content, content.entries[place]
-                return _with(content, place, collection=collection)
+                return content.changed(place, collection=collection)
             return self._entered(content, plan, collection, 0, (), cost)
 
         return self._change(plan, change)
 
-    def _places(self, content: _Content, plan: Plan, collection: str | None) -> list[int]:
+    def _places(self, content: Content, plan: Plan, collection: str | None) -> list[int]:
         """The entries of a plan for a collection, and then those that a list fixed in advance keeps for anybody."""
         own, free = list[int](), list[int]()
         for place, entry in enumerate(content.entries):
@@ -249,31 +218,45 @@ class Budget:
     def ask(self, *, users: int, shape: Shape, delta: float | None = None, **choices: Unpack[PlanChoices]) -> Plan:
         """The plan with the largest epsilon, within some per cent, that could still be entered; nothing is spent."""
         content = self._now()
-        within, own = _filter(content), _OWN_DELTA * content.delta if delta is None else delta
+        # in decimals: a tenth of 1e-5 is 1e-6, and not a number a little above it
+        own = float(_OWN_DELTA * Decimal(repr(content.delta))) if delta is None else delta
+        within = content.filter
         if content.closed:
             raise self._refusal("budget-closed", "it is for plans that were fixed in advance")
         left = 1.0 - min(1.0, total(entry.charge for entry in content.entries).moment / within.moment_limit)
-        epsilon = content.epsilon * min(1.0, 1.1 * math.sqrt(left))  # as for Gaussian noise
-        why: ShufflesumError | None = None
-        for _ in range(_TRIES):
+        first = content.epsilon * min(1.0, 1.1 * math.sqrt(left))  # as for Gaussian noise
+        why: list[ShufflesumError] = []
+
+        def tried(step: int) -> Plan | None:
             try:
-                plan = make_plan(users=users, shape=shape, epsilon=epsilon, delta=own, **choices)
-                if _admits(content, charge(plan, within)):
-                    return plan
+                plan = make_plan(users=users, shape=shape, epsilon=first * _STEP**step, delta=own, **choices)
             except PrivacyError as error:
-                why = error
-            epsilon *= _STEP
-        raise self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more") from why
+                why.append(error)
+                return None
+            return plan if content.admits(charge(plan, within)) else None
+
+        # each step further is less of epsilon; of what cannot be planned, less cannot either
+        below, step, plan = -1, 0, None
+        while first > 0 and not why and (plan := tried(step)) is None and step < _STEPS:
+            below, step = step, min(2 * step + 1, _STEPS)
+        if plan is None:
+            refusal = self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more")
+            raise refusal from (why[0] if why else None)
+        while step - below > 1:
+            middle = (below + step) // 2
+            larger = tried(middle)
+            below, step, plan = (middle, step, plan) if larger is None else (below, middle, larger)
+        return plan
 
     def _entered(
         self,
-        content: _Content,
+        content: Content,
         plan: Plan,
         collection: str | None,
         begun: int,
         runs: tuple[str, ...],
         cost: Charge | None,
-    ) -> tuple[_Content, Entry]:
+    ) -> tuple[Content, Entry]:
         if content.closed:
             raise self._refusal(
                 "budget-closed",
@@ -282,7 +265,7 @@ class Budget:
             )
         if cost is None:  # then it was entered before
             cost = next(entry.charge for entry in content.entries if entry.plan == plan.id)
-        if not _admits(content, cost):
+        if not content.admits(cost):
             raise self._refusal(
                 "budget-spent", f"plan {plan.id[:12]} (epsilon {plan.epsilon:g}, delta {plan.delta:g}) does not fit"
             )
@@ -301,10 +284,10 @@ class Budget:
     def _name(self) -> str:
         return "this budget" if self.path is None else str(self.path)
 
-    def _now(self) -> _Content:
-        return self._content if self.path is None else _read(self.path)
+    def _now(self) -> Content:
+        return self._content if self.path is None else read_budget(self.path)
 
-    def _change(self, plan: Plan, change: Callable[[_Content, Charge | None], tuple[_Content, Entry]]) -> Entry:
+    def _change(self, plan: Plan, change: Callable[[Content, Charge | None], tuple[Content, Entry]]) -> Entry:
         """Read, change and write as one step that no other process or thread comes between.
 
         What takes long, the charge of a plan that is new, is computed before; entries stay, so any other has one.
@@ -315,13 +298,13 @@ class Budget:
             )
         before = self._now()
         new = not before.closed and all(entry.plan != plan.id for entry in before.entries)
-        cost = charge(plan, _filter(before)) if new else None
+        cost = charge(plan, before.filter) if new else None
         with self._mine, nullcontext() if self.path is None else locked(self.path, self._clock):
             content = self._now()
             changed, entry = change(content, cost)
             if changed is not content:
                 if self.path is not None:
-                    _write(self.path, changed)
+                    write_budget(self.path, changed)
                 self._content = changed
         return entry
 
@@ -333,68 +316,18 @@ def _entry(plan: Plan, cost: Charge, clock: Clock) -> Entry:
     return Entry(plan.id, *guarantee, 0, (), None, cost.moment, cost.apart, now)
 
 
-def _with(content: _Content, place: int, **changes: Any) -> tuple[_Content, Entry]:
-    entry = msgspec.structs.replace(content.entries[place], **changes)
-    entries = (*content.entries[:place], entry, *content.entries[place + 1 :])
-    return msgspec.structs.replace(content, entries=entries), entry
-
-
 def _percent(part: float) -> str:
     return upwards(100 * part) if part else "0"
-
-
-def _filter(content: _Content) -> Filter:
-    return Filter(content.epsilon, content.delta, content.order)
-
-
-def _admits(content: _Content, cost: Charge) -> bool:
-    return _filter(content).admits([*(entry.charge for entry in content.entries), cost])
 
 
 def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -> tuple[Entry, ...]:
     """Entries of plans that are composed exactly; refused where they exceed the budget."""
     found = compose(plans).delta(epsilon)
     if not found <= delta:
+        have = f"these {len(plans)} plans together have" if len(plans) > 1 else "this plan has"
         raise PrivacyError(
             "budget-spent",
-            f"these {len(plans)} plans together have delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan "
-            "with more noise, or for a larger budget",
+            f"{have} delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan with more noise, or for a larger "
+            "budget",
         )
     return tuple(_entry(plan, Charge(0.0, 0.0), clock) for plan in plans)
-
-
-def _write(path: Path, content: _Content) -> None:
-    try:
-        replace_file(path.resolve(), encode_checked(_FORMAT, msgspec.to_builtins(content)))
-    except OSError as error:
-        raise FileError(
-            "unwritable",
-            f"{path}: the entry could not be made ({error.strerror or error}); nothing of it may be released: mend the "
-            "disk, and begin again",
-        ) from error
-
-
-def _read(path: Path) -> _Content:
-    try:
-        data = path.resolve().read_bytes()
-    except OSError as error:
-        raise FileError(
-            "unreadable",
-            f"{path}: no budget can be read: {error.strerror or error}; make one with shufflesum budget create",
-        ) from error
-    try:
-        content = msgspec.convert(decode_checked(data, _FORMAT), _Content)
-        _filter(content)
-        if not all(
-            len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
-            and min(entry.moment, entry.apart) >= 0
-            for entry in content.entries
-        ):
-            raise ValueError("an entry is impossible")
-    except (ValueError, ShufflesumError) as error:
-        raise FileError(
-            "other-format" if isinstance(error, OtherFormatError) else "damaged",
-            f"{path}: is no budget that can be used ({error}); as long as nobody knows what was spent, nothing can be: "
-            "take all of it for spent",
-        ) from error
-    return content

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ class HalfTheNoise(ReplaceEncoder):
         self._noise_numerator //= np.uint64(2)
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one row at a time shows takes its time, and is looked at in tests/audit."""
+    monkeypatch.setattr(ss_audit, "_ONE_ROW_TIME", 0.01)
+
+
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
@@ -35,6 +42,9 @@ def test_the_installed_randomizer_is_found_consistent() -> None:
     assert "consistent" in done.stdout
     assert "epsilon <= 1.00" in done.stdout
     assert "confidence 0.999999" in done.stdout
+    for path in ("many rows", "whole batches in one process", "one row at a time", "nothing compiled"):
+        assert re.search(rf"by .*{path}: [0-9,]+ users who held [0-9]+ rows", done.stdout)
+    assert "less noise for all of them would have shown" in done.stdout
     assert done.stderr == ""
 
 
@@ -48,6 +58,8 @@ def test_the_json_holds_both_bounds() -> None:
     assert document["epsilon_lower"] == max(document[a]["epsilon_lower"] for a in ("report_attack", "batch_attack"))
     assert document["report_attack"]["reports"] >= 2_000_000
     assert document["batch_attack"]["batches"] == 20
+    assert {tuple(path) for path in document["paths"]} == {("path", "users", "held", "less_noise")}
+    assert document["paths"][0]["users"] >= 2_000_000 // 3
 
 
 def test_half_the_noise_fails_loudly(monkeypatch: pytest.MonkeyPatch) -> None:

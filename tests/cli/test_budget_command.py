@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,21 @@ def test_bounds_and_variances_are_entered_too(command: Command, budget: ss.Budge
     done = command(arguments[0], "answers.csv", *arguments[1:], *PRIVACY, *BUDGET)
     assert done.code == 0
     assert len(budget.entries) == 1
+
+
+@pytest.mark.parametrize(("more", "rounds"), [((), ()), (("--rounds", "2"), ("--rounds-file", "main.rounds.json"))])
+def test_the_command_that_bounds_print_for_the_main_plan_is_entered_too(
+    command: Command, budget: ss.Budget, more: tuple[str, ...], rounds: tuple[str, ...]
+) -> None:
+    privacy = ("--epsilon", "0.8", "--delta", "1e-4", "--share", "0.7")
+    done = command("bounds", "answers.csv", *privacy, *BUDGET, "-o", "main.json", *more)
+    (line,) = (line for line in done.out.splitlines() if line.startswith("wrote main.json"))
+    again = shlex.split(line.partition("run it with ")[2])
+    assert again == ["shufflesum", "run", "answers.csv", "--plan", "main.json", "--clip", *rounds, *BUDGET]
+    assert command(*again[1:]).code == 0
+    assert budget.entries[-1].plan == ss.Plan.load("main.json").id
+    without = command("bounds", "answers.csv", *privacy, "-o", "other.json").out
+    assert "--budget" not in without
 
 
 def test_a_run_that_finds_nothing_to_run_spends_nothing(command: Command, budget: ss.Budget) -> None:
@@ -280,6 +296,18 @@ def test_one_budget_is_entered_and_a_second_one_is_not_forgotten(
     assert len(ss.Budget.open("other.json").entries) == 1
 
 
+def test_a_variable_that_is_empty_is_no_way_to_run_without_a_budget(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHUFFLESUM_BUDGET", "")
+    refused = command(*RUN[:-2])
+    assert (refused.code, refused.out) == (2, "")
+    assert not lacking(refused.err, "[missing-argument]", "SHUFFLESUM_BUDGET")
+    assert not lacking(command(*RUN[:-2], "--budget", "").err, "[unreadable]")
+    assert command(*RUN).code == 0  # what is typed counts before the environment
+    assert len(budget.entries) == 1
+
+
 SERVERS = {"shuffler": ("--analyzer", "http://127.0.0.1:1"), "analyzer": ("--key", "a.key")}
 
 
@@ -314,7 +342,7 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
     arguments[-1] = f"sqlite:{folder}/other"
     if role == "shuffler":  # a new store would not know which rounds there were
         refuse_to_serve(folder, arguments)
-        (folder / "other").unlink()
+        assert not list(folder.glob("other*"))
     # another task for the same people does not fit any more
     (folder / "task.json").unlink()
     make_task(command, "--expires", "2098-01-01T00:00:00Z")
@@ -369,7 +397,7 @@ def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) ->
     command(*RUN)
     done = command("budget", "show", "budget.json", "--plot", "budget.svg")
     assert not lacking(done.out, "epsilon 1.0", budget.entries[0].plan[:8], "1 of 1", "wrote budget.svg")
-    assert not lacking(Path("budget.svg").read_text(), "% left", "laid open")
+    assert not lacking(Path("budget.svg").read_text(), "% left", "laid open", "1 plan was entered")
     document = command("budget", "show", "budget.json", "--json").document
     assert document["spent"] == budget.spent
     assert document["entries"][0]["plan"] == budget.entries[0].plan
@@ -391,7 +419,17 @@ def test_plans_fixed_in_advance_close_a_budget(command: Command, plan: ss.Plan) 
     fixed = ("--epsilon", "0.81", "--delta", "1.1e-4", "--plan", "plan.json")
     assert command("budget", "create", "closed.json", *fixed).code == 0
     assert ss.Budget.open("closed.json").closed
-    assert not lacking(command("budget", "show", "closed.json").out, "closed", plan.id[:8])
+    shown = command("budget", "show", "closed.json", "--plot", "closed.svg").out
+    assert not lacking(shown, "closed: 0 of 1 rounds begun", plan.id[:8])
+    assert not lacking(Path("closed.svg").read_text(), "100 % not begun", "Part of all rounds")
+    for text in (shown, Path("closed.svg").read_text()):
+        assert not any(word in text for word in ("left", "laid open", "spent"))
+    run = ("run", "answers.csv", "--categories", "answer", "--plan", "plan.json", "--budget", "closed.json")
+    np.savetxt("answers.csv", np.arange(USERS) % 3, fmt="%d", header="answer", comments="")
+    assert command(*run).code == 0
+    shown = command("budget", "show", "closed.json", "--plot", "closed.svg").out
+    assert not lacking(shown, "closed: 1 of 1 rounds begun")
+    assert "not begun" not in Path("closed.svg").read_text()
     twice = command("budget", "create", "two.json", *fixed, "--plan", "plan.json")
     assert not lacking(twice.err, "[budget-spent]", "2 plans")
 

@@ -30,7 +30,7 @@ from tests.mutation.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("src/shufflesum")
-PARTS = ("privacy", "protocol", "release.py", "estimate", "compositions.py", "budget.py")
+PARTS = ("privacy", "protocol", "release.py", "estimate", "compositions.py", "budget.py", "budget_file.py")
 TESTS = (
     *("privacy", "estimate", "protocol", "test_release_gate.py", "test_aggregation.py", "test_plans.py"),
     *("planning/test_ball_plans.py", "mechanisms/replace/test_decode.py"),

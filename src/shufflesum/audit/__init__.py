@@ -2,6 +2,6 @@
 
 from shufflesum.audit.attacks import AuditResult, BatchAttack, ReportAttack, audit
 from shufflesum.audit.findings import Tested
-from shufflesum.audit.paths import Randomize
+from shufflesum.audit.paths import Drawn, Randomize
 
-__all__ = ["AuditResult", "BatchAttack", "Randomize", "ReportAttack", "Tested", "audit"]
+__all__ = ["AuditResult", "BatchAttack", "Drawn", "Randomize", "ReportAttack", "Tested", "audit"]

@@ -13,11 +13,18 @@ that batches are independent, and like each other where their data are. This see
 *Findings* are counts of events that the plan makes independent and gives chances: every cell of every crowd's table;
 what single users report beyond the truth, in each place and in all; the same of two neighbours, and two places of one
 user together; how far counts over 8, 64, n users and a whole call lie from their means, and how often they are odd; the
-same rows in two calls, and in forked processes; users who hold something else; and again one row at a time. Of many
-places 1,024 are looked at, of many values 64. Last, where users need noise of their own, one in a thousand without any
-is looked for among as many as that takes, if they can be had in time. Not seen: what happens less often than these
-events can tell, dependence on anything else (the time, the machine, three users together), and draws that look random
-but can be predicted. What passes is not proved private.
+same rows in two calls, and in forked processes; and users who hold something else. Of many places 1,024 are looked at,
+of many values 64. Last, where users need noise of their own, one in a thousand without any is looked for among as many
+as that takes, if they can be had in time.
+
+Both attacks, and the search for one in a thousand, are for many rows in one call. The findings are for every path: many
+rows; one row at a time (two calls are neighbours then); and, of our own code, whole batches as one process counts them,
+where tables of counts are all there is. One row at a time takes long: such paths share three tenths of the time, and
+`AuditResult.paths` says how many users that was, how many rows they held, and how much less noise for all of them would
+have shown.
+
+Not seen: what happens less often than these events can tell, dependence on anything else (the time, the machine, three
+users together), and draws that look random but can be predicted. What passes is not proved private.
 """
 
 from __future__ import annotations
@@ -26,7 +33,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +42,7 @@ from shufflesum._checks import check_size
 from shufflesum.audit.crowds import Count, Crowd
 from shufflesum.audit.evidence import chances
 from shufflesum.audit.findings import Judged, Tested, judged
-from shufflesum.audit.paths import LIGHT, ONE_ROW, Paths, Randomize
+from shufflesum.audit.paths import LIGHT, ONE_ROW, Drawn, Paths, Randomize
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Attack, Enclosure
 from shufflesum.plans import Plan
@@ -47,7 +53,9 @@ __all__ = ["AuditResult", "BatchAttack", "ReportAttack", "audit"]
 
 _PATH_REPORTS = 4_000_000  # of which single users, neighbours and batches are looked at
 _RARE_REPORTS = 1_000_000_000  # among which one user in a thousand is looked for, unless samples say how many
-_REPORTS_PART, _STRUCTURE_PART, _ONE_ROW_PART, _BATCHES_PART = 0.4, 0.55, 0.65, 0.85  # of the time, until each has it
+_ONE_ROW_REPORTS = 0.1  # of as many, where each user is a call
+_REPORTS_PART, _STRUCTURE_PART, _PATHS_PART, _BATCHES_PART = 0.35, 0.45, 0.8, 0.9  # of the time, until each has it
+_ONE_ROW_TIME, _ONE_PROCESS_TIME = 0.3, 0.05  # of the time, of paths beside many rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ class AuditResult:
     findings: tuple[str, ...]
     lower_bound_known: bool
     tested: tuple[Tested, ...] = ()
-    paths: tuple[str, ...] = ()
+    paths: tuple[Drawn, ...] = ()
 
     @property
     def epsilon_lower(self) -> float:
@@ -126,8 +134,8 @@ def audit(
     client that really runs. `one_row` names other paths that take one row at a time, as a device does; by default
     `randomize` is called so, and ours without compiling, too. `samples` reports (by default enough to know their noise
     within one per cent) and `trials` batches of the plan's honest users in one round are drawn, or as many as fit in
-    about `seconds`. `progress` is called with the part done. This process is forked, to see whether its copies draw the
-    same.
+    about `seconds`; one row at a time, a tenth as many reports, in three tenths of the time. `progress` is called with
+    the part done. This process is forked, to see whether its copies draw the same.
     """
     plan.verify()
     if not 0 < confidence < 1:
@@ -151,7 +159,7 @@ def audit(
         if randomize is None:
             one_row[LIGHT] = Randomizer(plan, compiled=False).randomize
     crowds = _crowds(plan, count, attack, samples, deadline)
-    seen = _along_paths(plan, attack, client, one_row or {}, min(samples, _PATH_REPORTS), deadline)
+    seen = _along_paths(plan, attack, client, one_row or {}, randomize is None, samples, deadline)
     batch_attack = _attack_batches(plan, count, attack, trials, chance_of_error, deadline)
     if client is not None:
         seen.rare(client, rare, lambda: deadline.over(1.0, _BATCHES_PART))
@@ -165,7 +173,7 @@ def audit(
         findings=findings,
         lower_bound_known=attack.lower_bound_known,
         tested=tested,
-        paths=tuple(seen.paths),
+        paths=tuple(seen.drawn),
     )
 
 
@@ -196,18 +204,22 @@ def _along_paths(
     attack: Attack,
     client: Randomize | None,
     one_row: Mapping[str, Randomize],
-    reports: int,
+    ours: bool,
+    samples: int,
     deadline: _Deadline,
 ) -> Paths:
     """What single users, neighbours, batches, calls and processes show, along all paths."""
-    seen = Paths(plan, attack)
-    if client is None:
-        seen.whole_batches(_tallied(plan), reports, lambda: deadline.over(_ONE_ROW_PART, _REPORTS_PART))
-        return seen
-    seen.many_rows(client, reports, lambda: deadline.over(_STRUCTURE_PART, _REPORTS_PART))
-    for number, (path, called) in enumerate(one_row.items(), 1):
-        until = _STRUCTURE_PART + (_ONE_ROW_PART - _STRUCTURE_PART) * number / len(one_row)
-        seen.one_row(path, called, partial(deadline.over, until, _STRUCTURE_PART))
+    seen, reports = Paths(plan, attack), min(samples, _PATH_REPORTS)
+    if client is not None:
+        seen.many_rows(client, reports, lambda: deadline.over(_STRUCTURE_PART, _REPORTS_PART))
+    if ours:
+        share = _ONE_PROCESS_TIME if client else _PATHS_PART - _REPORTS_PART
+        seen.whole_batches(_tallied(plan), reports, deadline.share(share, _STRUCTURE_PART))
+    end = deadline.spent + _ONE_ROW_TIME
+    for left, (path, called) in zip(range(len(one_row), 0, -1), one_row.items(), strict=True):
+        # what one does not need, the others have; what it needs too much is not theirs
+        share = max(_ONE_ROW_TIME / len(one_row), (end - deadline.spent) / left)
+        seen.one_row(path, called, int(_ONE_ROW_REPORTS * samples), deadline.share(share, _STRUCTURE_PART))
     return seen
 
 
@@ -215,14 +227,26 @@ class _Deadline:
     """Says when a part of the time is over, and passes on how far the audit is."""
 
     def __init__(self, seconds: float, progress: Callable[[float], None] | None) -> None:
-        self._start, self._seconds, self._progress = time.monotonic(), seconds, progress
+        self._start, self._seconds, self._progress, self._told = time.monotonic(), seconds, progress, -1
+
+    @property
+    def spent(self) -> float:
+        """The part of the time that is over."""
+        return (time.monotonic() - self._start) / self._seconds
 
     def over(self, part: float, done: float) -> bool:
         """Whether `part` of the time is over, when `done` of all work is."""
-        spent = (time.monotonic() - self._start) / self._seconds
-        if self._progress:
-            self._progress(min(1.0, max(done, spent)))
+        spent = self.spent
+        far = min(1.0, max(done, spent))
+        if self._progress and int(100 * far) > self._told:
+            self._told = int(100 * far)
+            self._progress(far)
         return spent >= part
+
+    def share(self, part: float, done: float) -> Callable[[float], bool]:
+        """Whether so much of `part` of the time is over, from now on."""
+        begun = self.spent
+        return lambda some: self.over(begun + some * part, done)
 
 
 def _crowds(plan: Plan, count: Count, attack: Attack, samples: int, deadline: _Deadline) -> list[Crowd]:
@@ -255,7 +279,7 @@ def _attack_batches(
     for trial in range(trials):
         counts = Counts(plan)
         for rows in others.chunks(plan.honest_users, attack.victims[trial % 2]):
-            if deadline.over(_BATCHES_PART, _ONE_ROW_PART + (_BATCHES_PART - _ONE_ROW_PART) * trial / trials):
+            if deadline.over(_BATCHES_PART, _PATHS_PART + (_BATCHES_PART - _PATHS_PART) * trial / trials):
                 break
             counts.merge(count(rows))
         else:

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import combinations, cycle
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.audit.crowds import Count, alike, in_turn, users_at_once
-from shufflesum.audit.findings import Sums, Watch, in_forks, rare_event
+from shufflesum.audit.findings import Sums, Watch, in_forks, less_noise_shown, rare_event, users_to_show
 from shufflesum.mechanisms import Attack, ExpectedCounts
 from shufflesum.plans import Plan
 from shufflesum.reports import Counts, Reports
 
-__all__ = ["LIGHT", "MANY_ROWS", "ONE_ROW", "Paths", "Randomize"]
+__all__ = ["LIGHT", "MANY_ROWS", "ONE_PROCESS", "ONE_ROW", "Drawn", "Paths", "Randomize"]
 
 Randomize = Callable[[Any], Reports]
 """Rows to reports, `plan.reports` for each, users one after another."""
 
 MANY_ROWS, ONE_ROW, LIGHT = "many rows", "one row at a time", "one row at a time, nothing compiled"
+ONE_PROCESS = "whole batches in one process"
 
 _PIECE_REPORTS = 1 << 17
 _FORKED_REPORTS = 1 << 15
-_ONE_ROW_USERS = 300  # of each crowd; a call for each
 _BATCHES = 16  # of each crowd, where only whole batches can be looked at
+_LEAST_USERS = 300  # of each crowd that report one by one, if there is time
+_CLOSE, _CLOSE_OF_VARIANTS = 0.08, 0.5  # less noise than planned that one row at a time need not look closer than
+_CROWDS_PART, _VARIANTS_PART = 0.55, 0.85  # of a path's time, until each has it
+_TURNS = 3  # of crowds whose noise is added up, for one of each other
+_FORKED_PART = 0.2  # of the users of all crowds, once more in every process
 
 _Cells = NDArray[np.uint32]
+
+
+class Drawn(NamedTuple):
+    """Who reported along a path.
+
+    `held` is how many rows they held between them. That all of them lack a part of their noise shows, hardly ever
+    missed, from `less_noise` of it on, or not even where all of it is missing, if that is None.
+    """
+
+    path: str
+    users: int
+    held: int
+    less_noise: float | None
 
 
 class Paths:
@@ -36,7 +54,7 @@ class Paths:
     def __init__(self, plan: Plan, attack: Attack) -> None:
         self._plan, self._attack = plan, attack
         self.sums = Sums()
-        self.paths: list[str] = []
+        self.drawn: list[Drawn] = []
         self.tables: list[list[ExpectedCounts]] = []
         self.rejected = 0
 
@@ -46,34 +64,55 @@ class Paths:
         crowds = len(self._attack.crowds)
         users, done = users_at_once(self._plan, max(_FORKED_REPORTS, min(_PIECE_REPORTS, reports // crowds))), 0
         rows = [alike(self._plan.domain, row, users) for row in self._attack.crowds]
-        while done < reports:
+        while done * self._plan.reports < reports:
             for number, held in enumerate(rows):
                 first, second = (self._cells(client, held, users) for _ in range(2))
                 for cells in (first, second):
                     watch.users(number, cells)
                 watch.calls("two calls", number, first, second)
-            done += 2 * len(rows) * users * self._plan.reports
+            done += 2 * len(rows) * users
             if over():
                 break
-        self._variants(client, watch, users)
-        self._forks(client, watch)
+        variants = self._attack.variants
+        each = -(-users // len(variants))
+        cells = self._cells(client, in_turn(self._plan.domain, variants, each * len(variants)), each * len(variants))
+        for variant in range(len(variants)):
+            watch.held(variant, cells[variant :: len(variants)])
+        forked = users_at_once(self._plan, _FORKED_REPORTS)
+        held = alike(self._plan.domain, self._attack.crowds[0], forked)
+        self._forks(watch, lambda: self._cells(client, held, forked), forked)
+        self._drew(watch, MANY_ROWS, [done // crowds] * crowds, [each] * len(variants))
 
-    def one_row(self, path: str, client: Randomize, over: Callable[[], bool]) -> None:
-        """Users one by one, a call for each, as a client on a device does it."""
+    def one_row(self, path: str, client: Randomize, reports: int, over: Callable[[float], bool]) -> None:
+        """Users one by one, a call for each, as a client on a device does it, until a part of the time is `over`.
+
+        Before that it ends with so many reports, or when `_CLOSE` would show.
+        """
         watch, plan, attack = self._watch(path), self._plan, self._attack
-        tables, users = [], []
-        for number, row in enumerate(attack.crowds):
-            held, cells = alike(plan.domain, row, 1), list[_Cells]()
-            while len(cells) < _ONE_ROW_USERS and not (len(cells) > 1 and over()):
-                cells.append(self._cells(client, held, 1)[0])
+        like = [watch.like_first(number) for number in range(len(attack.crowds))]
+        order = [*_TURNS * np.flatnonzero(like).tolist(), *np.flatnonzero(np.logical_not(like)).tolist()]
+        enough = self._enough(sum(like), reports)
+        crowds = self._one_by_one(client, attack.crowds, order, 2, enough, lambda: over(_CROWDS_PART))
+        tables = list[NDArray[np.int64]]()
+        for number, cells in enumerate(crowds):
             counts = Counts(plan)
             counts.add(Reports(plan.id, np.concatenate(cells)))
             watch.users(number, np.stack(cells))
             self.rejected += counts.rejected
             tables.append(counts.table)
-            users.append(len(cells))
+        users = [len(cells) for cells in crowds]
         for kind in attack.expected(tables, users):
             self.tables.append([counts._replace(name=f"{path}: {counts.name}") for counts in kind])
+        each = int(min(_LEAST_USERS, 1 + users_to_show(attack.places(0)[0], attack.silent, _CLOSE_OF_VARIANTS)))
+        order = list(range(len(attack.variants)))
+        varied = self._one_by_one(client, attack.variants, order, 0, each, lambda: over(_VARIANTS_PART))
+        for variant, cells in enumerate(varied):
+            if cells:
+                watch.held(variant, np.stack(cells))
+        most = max(2, min(int(_FORKED_PART * sum(users)), _FORKED_REPORTS // plan.reports))
+        held = alike(plan.domain, attack.crowds[0], 1)
+        self._forks(watch, lambda: np.stack([self._cells(client, held, 1)[0] for _ in range(most)]), most)
+        self._drew(watch, path, users, [len(cells) for cells in varied])
 
     def rare(self, client: Randomize, reports: int, over: Callable[[], bool]) -> None:
         """The first crowd, until one user in a thousand without noise would be seen; not where that takes too many."""
@@ -89,36 +128,61 @@ class Paths:
             self.sums.add("single users", name, happened, size, size * event.chance)
             done += size
 
-    def whole_batches(self, count: Count, reports: int, over: Callable[[], bool]) -> None:
-        """Only tables of counts, where one process adds everything up."""
-        watch = self._watch("whole batches")
-        users = min(users_at_once(self._plan, _PIECE_REPORTS), self._plan.honest_users)
-        done = 0
-        while done < reports:
-            for number, row in enumerate(self._attack.crowds):
-                held = alike(self._plan.domain, row, users)
-                watch.tables(number, [count(held).table for _ in range(_BATCHES)], users)
-                done += _BATCHES * users * self._plan.reports
-                if over():
-                    return
+    def whole_batches(self, count: Count, reports: int, over: Callable[[float], bool]) -> None:
+        """Only tables of counts, where one process adds everything up, until a part of the time is `over`."""
+        watch, attack = self._watch(ONE_PROCESS), self._attack
+        size = min(users_at_once(self._plan, _PIECE_REPORTS), self._plan.honest_users)
+        users, done = [0] * len(attack.crowds), [0] * len(attack.variants)
+        for number in cycle(range(len(users))):
+            held = alike(self._plan.domain, attack.crowds[number], size)
+            watch.tables(number, [count(held).table for _ in range(_BATCHES)], size)
+            users[number] += _BATCHES * size
+            if number == len(users) - 1 and (sum(users) * self._plan.reports >= reports or over(_CROWDS_PART)):
+                break
+        few = max(1, size // 8)
+        for variant, row in enumerate(attack.variants):
+            watch.held_by_all(variant, [count(alike(self._plan.domain, row, few)).table], few)
+            done[variant] = few
+            if over(1.0):
+                break
+        self._drew(watch, ONE_PROCESS, users, done)
 
-    def _variants(self, client: Randomize, watch: Watch, users: int) -> None:
-        variants, first = self._attack.variants, len(self._attack.crowds)
-        users = -(-users // len(variants)) * len(variants)
-        cells = self._cells(client, in_turn(self._plan.domain, variants, users), users)
-        for variant in range(len(variants)):
-            watch.held(variant, first + variant, cells[variant :: len(variants)])
+    def _one_by_one(
+        self,
+        client: Randomize,
+        rows: Sequence[Any],
+        order: Sequence[int],
+        least: int,
+        most: int,
+        over: Callable[[], bool],
+    ) -> list[list[_Cells]]:
+        """The reports of users who hold these rows in this order, again and again, each in a call of its own."""
+        held = [alike(self._plan.domain, row, 1) for row in rows]
+        seen = [list[_Cells]() for _ in held]
+        for number in cycle(order):
+            if len(seen[number]) >= most or (min(map(len, seen)) >= least and over()):
+                break
+            seen[number].append(self._cells(client, held[number], 1)[0])
+        return seen
 
-    def _forks(self, client: Randomize, watch: Watch) -> None:
-        users = users_at_once(self._plan, _FORKED_REPORTS)
-        rows = alike(self._plan.domain, self._attack.crowds[0], users)
-        made = in_forks(lambda: self._cells(client, rows, users))
+    def _enough(self, like: int, reports: int) -> int:
+        """Users of each crowd, one by one, until less noise shows in so many of them, or as many reports have come."""
+        wanted = users_to_show(self._attack.places(0)[0], self._attack.silent, _CLOSE)
+        return int(max(_LEAST_USERS, min(wanted / like, reports / len(self._attack.crowds) / self._plan.reports)))
+
+    def _forks(self, watch: Watch, work: Callable[[], _Cells], users: int) -> None:
+        made = in_forks(work)
         for first, second in combinations(made, 2):
             watch.calls("forked processes", 0, *(cells.reshape(users, -1) for cells in (first, second)))
 
     def _watch(self, path: str) -> Watch:
-        self.paths.append(path)
         return Watch(self._attack, self.sums, path, self._plan.honest_users)
+
+    def _drew(self, watch: Watch, path: str, crowds: list[int], variants: list[int]) -> None:
+        like = sum(users for number, users in enumerate(crowds) if watch.like_first(number))
+        less = less_noise_shown(self._attack.places(0)[0], self._attack.silent, like)
+        held = np.count_nonzero([*crowds, *variants])
+        self.drawn.append(Drawn(path, sum(crowds) + sum(variants), int(held), less))
 
     def _cells(self, client: Randomize, rows: Any, users: int) -> _Cells:
         """(users, reports) cells; where there are more or fewer, a finding, and what is missing is out of range."""

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from shufflesum._rounding import downwards, upwards
-from shufflesum.audit import AuditResult, audit
+from shufflesum.audit import AuditResult, Drawn, audit
 from shufflesum.cli.options.common import plan_of_file, plan_options
 from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
 from shufflesum.planning import plan as make_plan
@@ -59,9 +59,11 @@ def command(
 ) -> None:
     """Attack the randomizer on the worst pair of data sets that differ in one user.
 
-    The attack proves a lower bound on epsilon, which stands beside the certified upper bound. Counts of cells, of
-    single users, neighbours, batches, calls and forked processes are compared with the plan's law, for many rows in one
-    call and for one row at a time. Exit code 1 if the bounds cross or a count deviates: then the randomizer is broken.
+    The attack proves a lower bound on epsilon, which stands beside the certified upper bound, for many rows in one
+    call. Counts of cells, of single users, neighbours, batches, calls and forked processes are compared with the plan's
+    law, for many rows and, among the fewer users that there is time for, for one row at a time, compiled and not; of
+    what one process counts, whole batches are. For each path the result says how many users reported, and how much less
+    noise would have shown. Exit code 1 if the bounds cross or a count deviates: then the randomizer is broken.
 
     With --service known users go through a real shuffler and analyzer, sealed, and what comes out is looked at: tables
     of counts against the plan's law, sizes of uploads, and what the servers' files hold. --samples and --trials do not
@@ -153,6 +155,14 @@ def _listed(result: AuditResult) -> str:
     return ", ".join(f"{tested.kind} ({tested.counts:,})" for tested in result.tested)
 
 
+def _drawn(drawn: Drawn) -> str:
+    """Who reported along a path, and what they would have shown."""
+    who = f"{drawn.path}: {drawn.users:,} users who held {drawn.held:,} rows"
+    if drawn.less_noise is None:
+        return f"{who}, too few to show even that they have no noise"
+    return f"{who}; {upwards(100 * drawn.less_noise, 2)} % less noise for all of them would have shown"
+
+
 def _print_card(result: AuditResult) -> None:
     plan, reports, batches = result.plan, result.report_attack, result.batch_attack
     evidence = f"{reports.reports:,} reports, with at most {upwards(reports.noise, 4)} times the plan's noise"
@@ -166,7 +176,7 @@ def _print_card(result: AuditResult) -> None:
         "  ": "if they are independent, of one law for equal data (docs/privacy.md, lower bounds)",
         "": f"epsilon >= {downwards(batches.epsilon_lower, 4)}, {apart}{spent}",
         "counted": f"{_listed(result)};",
-        "   ": f"by {' and '.join(result.paths)}",
+        **{"   " + " " * number: f"by {_drawn(each)}" for number, each in enumerate(result.paths)},
         "verdict": f"[bold]{_verdict(result) if result.passed else 'FAILED'}[/bold]",
     }
     if result.passed and result.epsilon_lower < result.epsilon_upper / 2:
@@ -192,7 +202,7 @@ def _document(result: AuditResult) -> dict[str, Any]:
         "crossed": result.crossed,
         "findings": list(result.findings),
         "tested": {each.kind: {"counts": each.counts, "events": each.events} for each in result.tested},
-        "paths": list(result.paths),
+        "paths": [each._asdict() for each in result.paths],
         "report_attack": {
             "reports": reports.reports,
             "noise": reports.noise,

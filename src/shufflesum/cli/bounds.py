@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,10 @@ def command(
     reading.note_missing_header(table, file)
     _show(found, table.names or (), as_json)
     if output and not as_json:
-        console.print(f"wrote {output}: run it with shufflesum run {file} --plan {output} --clip", markup=False)
+        again = ["shufflesum", "run", str(file), "--plan", str(output), "--clip"]
+        again += [] if rounds in (None, 1) else ["--rounds-file", str(output.with_suffix(".rounds.json"))]
+        again += [] if budget_file is None else ["--budget", str(budget_file)]
+        console.print(f"wrote {output}: run it with {shlex.join(again)}", markup=False)
 
 
 def _show(found: FoundBounds, names: tuple[str, ...], as_json: bool) -> None:

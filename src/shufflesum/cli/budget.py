@@ -66,11 +66,14 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
         if plot:
             require_plots()
             title = f"Budget: epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)} for everything"
-            subtitle = f"{len(entries)} plans were entered" + (
-                "; fixed in advance, and closed" if budget.closed else ""
-            )
-            shares = {"noise": [one for one, _ in parts], "laid open": [other for _, other in parts]}
-            save_chart(budget_chart(shares, title=title, subtitle=subtitle), outputs.stage(plot, DRAWABLE))
+            subtitle = f"{len(entries)} plan{'s were' if len(entries) != 1 else ' was'} entered; {budget.state}"
+            if budget.closed:
+                together = sum(entry.rounds for entry in entries)
+                shares = {"rounds begun": [entry.begun / together for entry in entries]}
+                words = {"whole": "all rounds of the plans", "rest": "not begun"}
+            else:
+                shares, words = {"noise": [one for one, _ in parts], "laid open": [other for _, other in parts]}, {}
+            save_chart(budget_chart(shares, title=title, subtitle=subtitle, **words), outputs.stage(plot, DRAWABLE))
     if as_json:
         document: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "closed": budget.closed}
         document |= {"spent": budget.spent, "entries": msgspec.to_builtins(entries)}

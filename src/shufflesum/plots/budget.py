@@ -15,8 +15,18 @@ _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
 _LEFT = "#E4E4E4"
 
 
-def budget_chart(spent: Mapping[str, Sequence[float]], *, title: str, subtitle: str = "") -> alt.LayerChart:
-    """For each limit a bar from 0 to 100 %: the parts of it that entries have spent, in their order, and the rest."""
+def budget_chart(
+    spent: Mapping[str, Sequence[float]],
+    *,
+    title: str,
+    subtitle: str = "",
+    whole: str = "the budget",
+    rest: str = "left",
+) -> alt.LayerChart:
+    """For each limit a bar from 0 to 100 %: the parts of it that entries have spent, in their order, and the rest.
+
+    `whole` and `rest` are words for what 100 % is, and for what nobody has spent yet.
+    """
     rows = list[dict[str, Any]]()
     for limit, parts in spent.items():
         start = 0.0
@@ -26,22 +36,20 @@ def budget_chart(spent: Mapping[str, Sequence[float]], *, title: str, subtitle: 
                 {"limit": limit, "from": start, "to": start + part, "colour": colour, "said": _said(number, part)}
             )
             start += part
-        rest = max(0.0, 1.0 - start)
+        unspent = max(0.0, 1.0 - start)
         rows.append(
             {
                 "limit": limit,
                 "from": start,
-                "to": start + rest,
+                "to": start + unspent,
                 "colour": _LEFT,
-                "said": f"{downwards(100 * rest)} % left",
+                "said": f"{downwards(100 * unspent)} % {rest}" if unspent else "",
             }
         )
     for row in rows:
         row["middle"] = (row["from"] + row["to"]) / 2
     y = alt.Y("limit:N", sort=list(spent), title=None, axis=alt.Axis(labelLimit=300))
-    x = alt.X(
-        "from:Q", title="Part of the budget", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", grid=False)
-    )
+    x = alt.X("from:Q", title=f"Part of {whole}", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", grid=False))
     bars = alt.Chart(mark=alt.MarkDef("bar", stroke="white", strokeWidth=2, height=60))
     words = alt.Chart(mark=alt.MarkDef("text", fontSize=14))
     dark = alt.condition(f"datum.colour == '{_LEFT}'", alt.value("#1A1A1A"), alt.value("white"))

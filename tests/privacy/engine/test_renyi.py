@@ -184,9 +184,9 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 
 
-def ten_plans(plan: Plan) -> tuple[float, float, float]:
-    """What a budget needs for ten equal plans at about twice their delta; what ten rounds have, above and below."""
-    delta = 21 * plan.delta
+def ten_plans(plan: Plan, deltas: float = 21) -> tuple[float, float, float]:
+    """What a budget needs for ten equal plans at so many times their delta; what ten rounds have, above and below."""
+    delta = deltas * plan.delta
     rounds = plan.mechanism.accounting(plan.domain.neighbours, replace(plan.guarantee, rounds=10))
     exact = rounds.epsilon(delta)
     return needed(lambda within: charge(plan, within), delta, 10), exact.upper, exact.lower
@@ -198,6 +198,24 @@ def test_ten_equal_plans_need_at_most_a_fifth_more_than_their_exact_composition(
     plan = ss.plan(users=5_000, delta=1e-6, **PLANS[name])
     filtered, exact, lower = ten_plans(plan)
     assert 0 < lower <= exact <= filtered <= 1.2 * exact
+
+
+COSTS = {15: (1.12, 1.17), 21: (1.09, 1.17), 50: (1.12, 1.19), 100: (1.13, 1.21), 300: (1.15, 1.26), 1000: (1.18, 1.34)}
+"""What docs/privacy.md says of all these plans: a budget's delta over a plan's, and its epsilon over the exact one."""
+
+OPEN = ("labels, epsilon 4", "one number, epsilon 4")  # whose whole delta is that a cell is empty
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "uniform"])
+def test_what_ten_equal_plans_cost_is_as_documented_at_every_delta(name: str) -> None:
+    plan = ss.plan(users=5_000, delta=1e-6, **PLANS[name])
+    for deltas, (least, most) in COSTS.items():
+        filtered, exact, _ = ten_plans(plan, deltas)
+        if deltas >= 20 or name not in OPEN:
+            assert least <= filtered / exact <= most, deltas
+        else:  # half of the budget's delta is less than ten of theirs, and no epsilon makes up for that
+            assert filtered > 10 * exact
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from tests.oracles.slotted import direct, hashed, worst_delta
 from tests.refusals import refusal
 
+import shufflesum as ss
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.slots import MOST_CELLS, Slots, noise_per_cell_guess, smallest_chance
+from shufflesum.privacy.slots import MOST_CELLS, Slots, noise_per_cell_guess, rough_noise_per_cell, smallest_chance
 
 EPSILONS = [0.0, 0.1, 0.3, 0.7, 1.1, 1.6, 2.3, 3.5, 25.0]
 CHANCES = [Fraction(1, 8), Fraction(5, 8), Fraction(1)]
@@ -321,3 +323,15 @@ def test_what_cannot_be_certified_is_refused() -> None:
         smallest_chance(honest_users=10, slots=1, cells=2, epsilon=0.0, delta=1e-6)
     with refusal("out-of-range"):
         smallest_chance(honest_users=10, slots=1, cells=2, epsilon=1.0, delta=1.0)
+
+
+def test_noise_that_cannot_be_reached_is_refused_at_once() -> None:
+    """Where it is beyond what can be certified, no law of that much noise is listed to find that out."""
+    asked: Any = {"epsilon": 1e-6, "delta": 1e-7}
+    assert noise_per_cell_guess(**asked) == math.inf
+    assert smallest_chance(honest_users=10**9, slots=10**6, cells=3, **asked) == math.inf
+    with refusal("privacy-out-of-reach", "epsilon", error=PrivacyError):
+        ss.plan(users=3_000, shape=ss.Categories(3), **asked)
+    # and close to it the quick guess is right
+    near = rough_noise_per_cell(0.002, 1e-7)
+    assert noise_per_cell_guess(0.002, 1e-7) == pytest.approx(near, rel=0.02)

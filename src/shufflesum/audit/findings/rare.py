@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from shufflesum.audit.evidence import deviation
 from shufflesum.audit.findings.laws import Floats, law_of_sum
+from shufflesum.audit.findings.reach import EVIDENCE
 from shufflesum.mechanisms import Places
 
 __all__ = ["Rare", "rare_event"]
 
 _SILENT = 1e-3  # the part of all users
-_EVIDENCE = 50.0  # deviation of the mean, beside some 25 that the confidence asks for: missed hardly ever
 
 
 class Rare(NamedTuple):
@@ -58,5 +58,5 @@ def rare_event(places: Places, silent: Floats) -> Rare | None:
     edge = best if few else size - 1 - best
     name = f"{places.name}, by one user, {'at most' if few else 'at least'} {edge} times,"
     counted = np.append(places.place >= 0, False).astype(np.float32)
-    users = max(_EVIDENCE / float(evidence[best]), _EVIDENCE / _SILENT)
+    users = max(EVIDENCE / float(evidence[best]), EVIDENCE / _SILENT)
     return Rare(name, counted, edge, few, float(chances[best]), users)

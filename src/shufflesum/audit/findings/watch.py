@@ -38,6 +38,7 @@ class Watch:
             size = max(2, _MOST_COUNTS // len(law.places.true))
             for start in range(0, len(cells), size):
                 counts = law.counted(cells[start : start + size])
+                self._total("noise of all users", self._of_like(number, law), law, counts, 1)
                 self._far("single users", f"{law.name}, by one user,", law, counts, 1, (_FAR, _VERY_FAR))
                 for batch in sorted({min(b, len(counts)) for b in (*self._batches, len(counts))}):
                     whole = len(counts) // batch
@@ -61,15 +62,35 @@ class Watch:
         """See tables of counts of whole batches of so many users, where single users' reports are not to be had."""
         for law in self._laws(number):
             counts = law.summed(tables) - users * law.places.true
-            self._total("noise in whole batches", law.name, law, counts, users)
+            self._total("noise in whole batches", self._of_like(number, law), law, counts, users)
             self._batch(law, counts, users)
             self._neighbours(law.exceeding(counts, users), "neighbouring batches")
 
-    def held(self, variant: int, number: int, cells: NDArray[np.uint32]) -> None:
+    def held(self, variant: int, cells: NDArray[np.uint32]) -> None:
         """See reports of users who hold a variant: noise must be the same whatever is held."""
-        for law in self._laws(number):
-            name = f"{law.name}, where users hold variant {variant},"
+        for name, law in self._of_variant(variant):
             self._total("what is held", name, law, law.counted(cells), 1)
+
+    def held_by_all(self, variant: int, tables: Sequence[NDArray[np.int64]], users: int) -> None:
+        """The same of whole batches of so many users, who all hold it."""
+        for name, law in self._of_variant(variant):
+            self._total("what is held", name, law, law.summed(tables) - users * law.places.true, users)
+
+    def like_first(self, number: int) -> bool:
+        """Whether noise beside what this crowd holds has the first crowd's law: then they are added up."""
+        return all(self._like(number, law) == 0 for law in self._laws(number))
+
+    def _like(self, number: int, law: _Law) -> int:
+        """The first crowd with the same law of noise."""
+        laws = ((before, other) for before in range(number + 1) for other in self._laws(before))
+        return next(before for before, other in laws if other.same_noise(law))
+
+    def _of_like(self, number: int, law: _Law) -> str:
+        return f"{law.name}, by crowd {self._like(number, law)} and those like it,"
+
+    def _of_variant(self, variant: int) -> list[tuple[str, _Law]]:
+        laws = self._laws(len(self._attack.crowds) + variant)
+        return [(f"{law.name}, where users hold variant {variant},", law) for law in laws]
 
     def _total(self, kind: str, name: str, law: _Law, counts: NDArray[np.int64], users: int) -> None:
         """All counts of all places, over so many users each, as one number."""
@@ -148,6 +169,13 @@ class _Law:
         self.band_of_sum = cache(lambda users, far: band_of_sum(users * places.trials, places.chances, far))
         self.odd = cache(lambda users: chance_odd(users * places.trials, places.chances))
         self._above = cache(lambda users: chance_above(users * places.trials, places.chances))
+
+    def same_noise(self, other: _Law) -> bool:
+        """Whether the same may be counted as often, and as likely."""
+        mine, its = self.places, other.places
+        return self.name == other.name and all(
+            map(np.array_equal, (mine.trials, mine.chances), (its.trials, its.chances))
+        )
 
     def exceeding(self, counts: NDArray[np.int64], users: int = 1) -> Events:
         """Which counts are above their usual number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,21 @@ __all__ = ["Spending", "budget_option", "enter_in_budget", "spending", "store_be
 
 
 class _Once(click.Option):
-    """An option that is refused when it is given twice: click lets the last one count, and the other is forgotten."""
+    """An option that is refused when it is given twice, or as an empty variable.
+
+    Click lets the last one count, and forgets the other; and for it a variable that is empty is none, so that a budget
+    would be left out where `$FILE` was not set.
+    """
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """What the environment gives, if anything."""
+        if isinstance(self.envvar, str) and os.environ.get(self.envvar) == "":
+            raise ParameterError(
+                "missing-argument",
+                f"{self.envvar} is set, but empty, so that nobody knows which budget is meant; give it a file, or "
+                "unset it for no budget",
+            )
+        return super().resolve_envvar_value(ctx)
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser keep all that are given."""

@@ -13,7 +13,7 @@ from shufflesum.errors import PrivacyError
 from shufflesum.mechanisms.add_slots.error import TELLING_FUNCTIONS
 from shufflesum.mechanisms.add_slots.mechanism import MOST_SLOTS, AddSlots
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.slots import noise_per_cell_guess, smallest_chance
+from shufflesum.privacy.slots import noise_per_cell_guess, rough_noise_per_cell, smallest_chance
 
 __all__ = ["categories_choice", "hashed_choices"]
 
@@ -44,9 +44,11 @@ def hashed_choices(domain: Hashed, guarantee: Guarantee) -> Iterator[tuple[Hashe
 
 def _certified(cells: int, guarantee: Guarantee) -> AddSlots:
     """As many slots as the noise of so many cells needs, at their smallest chance."""
-    honest = guarantee.honest_users
-    guess = noise_per_cell_guess(guarantee.epsilon, guarantee.delta, guarantee.rounds) * cells / honest
-    slots = max(1, math.ceil(guess / _FULL))
+    honest, asked = guarantee.honest_users, (guarantee.epsilon, guarantee.delta, guarantee.rounds)
+    slots = MOST_SLOTS + 1
+    if rough_noise_per_cell(*asked) * cells / honest < 2.0 * MOST_SLOTS:  # else there is nothing to look for
+        guess = noise_per_cell_guess(*asked) * cells / honest
+        slots = max(1, math.ceil(min(guess / _FULL, slots)))
     while slots <= MOST_SLOTS:
         chance = smallest_chance(
             honest_users=honest,

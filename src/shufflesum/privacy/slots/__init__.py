@@ -6,7 +6,7 @@ noise is enough).
 
 from __future__ import annotations
 
-from shufflesum.privacy.slots.calibration import noise_per_cell_guess, smallest_chance
+from shufflesum.privacy.slots.calibration import noise_per_cell_guess, rough_noise_per_cell, smallest_chance
 from shufflesum.privacy.slots.composed import MOST_CELLS, Slots
 
-__all__ = ["MOST_CELLS", "Slots", "noise_per_cell_guess", "smallest_chance"]
+__all__ = ["MOST_CELLS", "Slots", "noise_per_cell_guess", "rough_noise_per_cell", "smallest_chance"]

@@ -13,7 +13,7 @@ from shufflesum.privacy.engine.composition import check_delta, check_epsilon, ch
 from shufflesum.privacy.guarantees import MOST_USERS
 from shufflesum.privacy.slots.composed import MOST_HITS, Slots
 
-__all__ = ["noise_per_cell_guess", "smallest_chance"]
+__all__ = ["noise_per_cell_guess", "rough_noise_per_cell", "smallest_chance"]
 
 _FINE_NOISE = 10_000.0  # per cell; from about twice that on cells of s are coarser than one
 _MANY_TRIALS = 2**20  # for each noise report of a cell: its law is then as good as Poisson's
@@ -35,7 +35,14 @@ def smallest_chance(
     if cells == 1:
         return 1.0 / GRID
     guess = noise_per_cell_guess(epsilon, delta, rounds)
-    return _least_chance(trials, cells, epsilon, delta, rounds, guess)
+    return _least_chance(trials, cells, epsilon, delta, rounds, guess) if math.isfinite(guess) else math.inf
+
+
+def rough_noise_per_cell(epsilon: float, delta: float, rounds: int = 1) -> float:
+    """The same as `noise_per_cell_guess` at once, and the closer the more it is: what Gaussian noise would take."""
+    _check_target(epsilon, delta, rounds)
+    # two counts move by one, each with its own noise; and an empty cell gives itself away
+    return max(2.0 * rounds * gaussian_noise(epsilon, delta) ** 2, math.log(rounds / delta))
 
 
 @lru_cache(maxsize=1024)
@@ -43,11 +50,11 @@ def noise_per_cell_guess(epsilon: float, delta: float, rounds: int = 1) -> float
     """Guess the noise reports per cell that (epsilon, delta) takes: it depends on nothing else when slots are many.
 
     So many slots with a small chance each need this much, and fewer with a larger chance hardly less. Only a guess, for
-    planning: `smallest_chance` certifies.
+    planning: `smallest_chance` certifies. Infinity where it is more than can be certified.
     """
-    _check_target(epsilon, delta, rounds)
-    # two counts move by one, each with its own noise; and an empty cell gives itself away
-    guess = max(2.0 * rounds * gaussian_noise(epsilon, delta) ** 2, math.log(rounds / delta))
+    guess = rough_noise_per_cell(epsilon, delta, rounds)
+    if guess > MOST_HITS / 2:  # more than can be certified, and to find that out would list tens of millions of counts
+        return math.inf
     trials = min(2**52, math.ceil(guess) * _MANY_TRIALS)
     return _least_chance(trials, 2, epsilon, delta, rounds, guess) * (trials / 2)
 

@@ -69,6 +69,7 @@ class SqliteStore(SqlStore):
         """Be the only server on this file, and make its tables where there are none."""
         if self._lock is None:
             self._lock = _held(self._path)
+        new = not self._path.exists()
         if self._connection is None:
             if self._file is None:
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -80,10 +81,21 @@ class SqliteStore(SqlStore):
             name = self._become_owner(cursor, str(self._path))
             cursor.execute("COMMIT")
             self._connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
-            self._begin_as(name)
+            try:
+                self._begin_as(name)
+            except WrongStoreError:
+                if new:
+                    self._unmake()
+                raise
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
         return self._connection
+
+    def _unmake(self) -> None:
+        """Leave nothing of a store that was made just now, and refused before anybody could know of it."""
+        self._disconnect()
+        for ending in ("", "-wal", "-shm", ".lock"):
+            self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: a store that vanished must not be replaced by an empty one that knows of no upload.

@@ -1,0 +1,185 @@
+"""Each path through the randomizer is looked at by itself: what is spoilt on one alone is caught there.
+
+One row at a time without compiling is what a light client does. Here the other paths are honest, and it shares its part
+of the time with the compiled one, as it does by default. Confidence is 1 - 1e-6: the honest are accused less than once
+in a million audits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shufflesum as ss
+from shufflesum.audit import AuditResult, ReportAttack, audit
+from shufflesum.audit.findings import less_noise_shown, users_to_show
+from shufflesum.audit.paths import LIGHT, MANY_ROWS, ONE_PROCESS, ONE_ROW
+from shufflesum.cautions import BoxIsBetterWarning
+from shufflesum.mechanisms import Attack
+from shufflesum.protocol import Tally
+from shufflesum.randomness import SecureSource
+from shufflesum.testing import SeededSource
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "replace": {"users": 1_000, "shape": 6, "levels": 3, "coordinates": 6},
+    "slots": {"users": 3_000, "shape": ss.Categories(40), "mechanism": "add"},
+    "add": {"users": 1_000, "shape": 4, "mechanism": "add"},
+    "ball": {"users": 500, "shape": ss.Ball(2, radius=2.0)},
+}
+WIDE: dict[str, Any] = {"users": 500, "shape": ss.Ball(1000, radius=2.0)}
+KNOBS = {"replace": "noise_probability", "add-slots": "chance", "add": "probabilities", "replace-bits": "amplitude"}
+
+
+@pytest.fixture(autouse=True)
+def findings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Composing lower bounds takes most of the time of a small audit, and is tested elsewhere.
+
+    Seconds are the processor's, so that the default time is as long where others use the machine, too.
+    """
+    monkeypatch.setattr("shufflesum.audit.attacks._attack_reports", lambda *_: ReportAttack(0, 1.0, 0.0))
+    monkeypatch.setattr("shufflesum.audit.attacks.time", SimpleNamespace(monotonic=time.process_time))
+
+
+@cache
+def planned(name: str) -> ss.Plan:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BoxIsBetterWarning)  # few numbers, so that many users are tried in time
+        return ss.plan(**{"epsilon": 1.0, "delta": 1e-6, **SETTINGS[name]})
+
+
+@cache
+def attack_of(plan: ss.Plan) -> Attack:
+    return plan.mechanism.attack(plan.domain, plan.guarantee, lambda row: np.zeros(plan.cells, dtype=np.int64))
+
+
+def with_noise(plan: ss.Plan, part: float) -> Any:
+    """The plan's mechanism with so much of its noise; what is not amplitude is replaced."""
+    knob = KNOBS[plan.mechanism.kind]
+    planned = np.array(getattr(plan.mechanism, knob))
+    changed = 1 - part * (1 - planned) if knob == "amplitude" else part * planned
+    on_grid = np.minimum(np.floor(changed * 2.0**31) / 2.0**31, 1 - 2.0**-31) if part else changed
+    value = tuple(on_grid.tolist()) if knob == "probabilities" else float(on_grid)
+    whole: Any = plan.mechanism
+    mechanism: Any = object.__new__(type(whole))  # not checked: no mechanism is without noise
+    for field in dataclasses.fields(whole):
+        object.__setattr__(mechanism, field.name, value if field.name == knob else getattr(whole, field.name))
+    return mechanism
+
+
+def light(plan: ss.Plan, part: float = 1.0, **options: Any) -> ss.Randomizer:
+    """The light client, with so much of its noise."""
+    randomizer = ss.Randomizer(plan, compiled=False, **options)
+    if part < 1.0:
+        randomizer._encoder = with_noise(plan, part).encoder(plan.domain, SecureSource())
+    return randomizer
+
+
+def audited(plan: ss.Plan, device: Any) -> AuditResult:
+    """As by default, but for the attacks on epsilon, and fewer of what many rows in one call show."""
+    one_row = {ONE_ROW: ss.Randomizer(plan).randomize, LIGHT: device}
+    return audit(plan, one_row=one_row, samples=1_500_000, trials=0)
+
+
+def caught_there(result: AuditResult) -> bool:
+    return bool(result.findings) and all(finding.startswith(f"{LIGHT}: ") for finding in result.findings)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_tenth_less_noise_one_row_at_a_time_is_caught_in_the_default_time(name: str) -> None:
+    plan = planned(name)
+    assert caught_there(audited(plan, light(plan, 0.9).randomize))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_same_seed_after_a_fork_one_row_at_a_time_is_caught(name: str) -> None:
+    plan = planned(name)
+    result = audited(plan, light(plan, source=SeededSource(5)).randomize)
+    assert caught_there(result)
+    assert all("by the same user both times" in finding for finding in result.findings)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SETTINGS)
+def test_something_held_without_noise_one_row_at_a_time_is_caught(name: str) -> None:
+    """A label, value or vector that no crowd holds."""
+    plan = planned(name)
+    honest, silent = light(plan), light(plan, 0.0)
+    attack = attack_of(plan)
+    (bare, *_) = [row for row in attack.variants[1:] if not any(np.array_equal(row, held) for held in attack.crowds)]
+
+    def device(rows: Any) -> ss.Reports:
+        return (silent if np.array_equal(rows[0], bare) else honest).randomize(rows)
+
+    result = audited(plan, device)
+    assert caught_there(result)
+    assert any("hold variant" in finding for finding in result.findings), result.findings
+
+
+class _Spoilt(Tally):
+    def __init__(self, plan: ss.Plan, part: float = 0.9, **options: Any) -> None:
+        super().__init__(plan, **options)
+        self._tally = with_noise(plan, part).tally(self._domain, SecureSource())
+
+
+class _SameSeed(Tally):
+    def __init__(self, plan: ss.Plan, **options: Any) -> None:
+        super().__init__(plan, source=SeededSource(5), **options)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tally", [_Spoilt, _SameSeed])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_one_process_counts_is_looked_at_by_itself(
+    name: str, tally: type[Tally], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(name)
+    monkeypatch.setattr("shufflesum.audit.attacks.Tally", tally)
+    result = audit(plan, one_row={}, samples=1_500_000, trials=0)
+    assert result.findings
+    assert all(finding.startswith(f"{ONE_PROCESS}: ") for finding in result.findings)
+
+
+@pytest.mark.long
+def test_the_report_says_who_was_drawn_along_each_path_and_what_would_have_shown() -> None:
+    plan = planned("replace")
+    result = audit(plan, samples=1_000_000, trials=0)
+    assert result.passed, result.findings
+    assert [drawn.path for drawn in result.paths] == [MANY_ROWS, ONE_PROCESS, ONE_ROW, LIGHT]
+    attack = attack_of(plan)
+    for drawn in result.paths:
+        assert drawn.held == len(attack.crowds) + len(attack.variants)
+        assert drawn.less_noise is not None
+        assert drawn.less_noise < 0.1
+    many, _, _, one = result.paths
+    assert one.users * plan.reports < 0.2 * many.users * plan.reports
+
+
+def test_a_wide_plan_says_how_few_users_it_had_time_for() -> None:
+    plan = ss.plan(epsilon=1.0, delta=1e-6, **WIDE)
+    result = audit(plan, one_row={"a device": light(plan).randomize}, samples=100_000, trials=0, seconds=2.0)
+    (drawn,) = (drawn for drawn in result.paths if drawn.path == "a device")
+    attack = attack_of(plan)
+    assert 2 * len(attack.crowds) <= drawn.users < 300
+    assert len(attack.crowds) <= drawn.held < len(attack.crowds) + len(attack.variants)
+    assert drawn.less_noise is None or drawn.less_noise > 0.1
+    assert result.passed, result.findings
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_less_noise_shows_among_as_many_users_as_are_said_to_be_enough(name: str) -> None:
+    attack = attack_of(planned(name))
+    places = attack.places(0)[0]
+    enough = users_to_show(places, attack.silent, 0.1)
+    shown = less_noise_shown(places, attack.silent, int(enough) + 1)
+    assert shown == pytest.approx(0.1, rel=0.01)
+    assert less_noise_shown(places, attack.silent, 4 * int(enough)) == pytest.approx(0.05, rel=0.1)
+    assert less_noise_shown(places, attack.silent, 0) is None
