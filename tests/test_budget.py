@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
-from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -23,11 +18,9 @@ from shufflesum.budget import Budget
 from shufflesum.budget_file import Content
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
-from shufflesum.domain import Domain
 from shufflesum.errors import FileError, PrivacyError
-from shufflesum.mechanisms import MECHANISMS
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.renyi import Charge, Filter, total
+from shufflesum.privacy.engine.renyi import Filter
 from shufflesum.protocol.tally import Tally
 from shufflesum.testing import unprotected_plan
 
@@ -377,111 +370,6 @@ def test_only_certified_plans_can_be_entered(accountant: str) -> None:
 def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
     with refusal("out-of-range"):
         Budget(epsilon, delta)
-
-
-@cache
-def plans() -> tuple[Plan, ...]:
-    """Of every mechanism and of every kind of domain, with epsilons all over, in one round or in several."""
-    key = bytes(range(16))
-    wanted: tuple[dict[str, Any], ...] = (
-        {"shape": ss.Ball(20, radius=1.0), "epsilon": 0.4},
-        {"shape": ss.Choices(4, most=2), "epsilon": 0.6},
-        {"shape": ss.Hashed(50, 8, key), "epsilon": 0.35, "rounds": 2},
-        {"shape": ss.Groups(["a", "b"], 1), "epsilon": 0.7},
-        {"shape": 3, "epsilon": 0.25, "mechanism": "replace"},
-        {"shape": ss.Categories(3), "epsilon": 0.8, "mechanism": "replace", "rounds": 2},
-        {"shape": 2, "epsilon": 0.45, "mechanism": "add"},
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ss.ShufflesumWarning)  # some are too noisy to be of use
-        return (*PLANS, *(ss.plan(**{"users": 500, "delta": 1e-5, **choices}) for choices in wanted))
-
-
-@pytest.mark.long
-def test_the_plans_that_are_drawn_from_are_of_every_mechanism_and_domain() -> None:
-    assert {plan.mechanism.kind for plan in plans()} == set(MECHANISMS)
-    assert {type(plan.domain) for plan in plans()} == set(get_args(Domain))
-
-
-@cache
-def cost_of(plan: Plan) -> Charge:
-    return charge(plan, Filter.of(EPSILON, DELTA))
-
-
-class Model:
-    """What must be: nothing is drawn that no charge covers, and as little as that is charged."""
-
-    limits = Filter.of(EPSILON, DELTA)
-
-    def __init__(self) -> None:
-        self.costs = [cost_of(plan) for plan in plans()]
-        self.spent = list[Charge]()
-        self.tasks = dict[str, int]()  # the plan of each
-        self.left = dict[tuple[int, str | None], list[int]]()  # rounds of each entry that nobody has begun
-        self.runs = set[tuple[int, str | None, str]]()
-
-    def problem(self, which: int, collection: str | None, run: str | None, rounds: int) -> str | None:
-        """Why it must be refused; else it is noted down. No rounds: the collection is only entered."""
-        key = which, collection
-        left = self.left.get(key, [])
-        if collection is not None and self.tasks.get(collection, which) != which:
-            return "other-plan"
-        known = bool(left) if rounds == 0 else run is not None and (*key, run) in self.runs
-        room = [place for place, free in enumerate(left) if free >= rounds]
-        if not known and not room:
-            if not self.limits.admits([*self.spent, self.costs[which]]):
-                return "budget-spent"
-            self.spent.append(self.costs[which])
-            room = [len(left)]
-            self.left[key] = left = [*left, plans()[which].rounds]
-        if not known and rounds:
-            left[room[0]] -= rounds
-            self.runs |= {(*key, run)} if run else set()
-        if collection is not None:
-            self.tasks[collection] = which
-        return None
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.integers(0, 10),
-        st.sampled_from(["enter", "begin", "hold", "look"]),
-        st.sampled_from([None, "task 1", "task 2"]),
-        st.sampled_from([None, "a", "b"]),
-    ),
-    max_size=25,
-)
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::shufflesum.cautions.EnteredAgainWarning")
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS)
-def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
-    steps: list[tuple[int, str, str | None, str | None]],
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = tmp_path_factory.mktemp("budget") / "budget.json"
-    model, handles = Model(), [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
-    monkeypatch.setattr(budget_module, "charge", lambda plan, _: cost_of(plan))  # computed once
-    for number, (which, act, collection, run) in enumerate(steps):
-        budget, plan = handles[number % 2], plans()[which]
-        if act == "look":
-            assert budget.fits(plan) == model.limits.admits([*model.spent, model.costs[which]])
-            continue
-        name, rounds = collection or "task 3", plan.rounds if act == "hold" else 1
-        asked = (which, name, None, 0) if act == "enter" else (which, collection, run, rounds)
-        problem = model.problem(*asked)
-        with refusal(problem) if problem else nullcontext():
-            budget.enter(plan, name) if act == "enter" else budget.begin(
-                plan, collection=collection, run=run, rounds=rounds
-            )
-    entries = Budget.open(path).entries
-    assert total(entry.charge for entry in entries) == total(model.spent)
-    assert model.limits.admits(model.spent)
-    left = sorted(free for each in model.left.values() for free in each)
-    assert sorted(entry.rounds - entry.begun for entry in entries) == left
 
 
 def test_a_budget_that_forgets_a_charge_would_be_found_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,7 +283,7 @@ class FewAtFullAmplitude(BitsClient):
         return np.where(one_in_a_thousand(self.rng, (users, 1, 1)), 1.0, super().amplitudes(users, amplitude))
 
 
-RARE = (FewAtFullAmplitude, TenthMoreAmplitude)
+RARE = (FewAtFullAmplitude, FewNeverReplaced, TenthMoreAmplitude)
 
 
 @pytest.mark.parametrize(
