@@ -88,7 +88,7 @@ class SlotsNeverUsed(LessNoise):
 @pytest.mark.parametrize(
     ("name", "sabotage"),
     [
-        ("categories", OneCellWithoutNoise),
+        pytest.param("categories", OneCellWithoutNoise, marks=pytest.mark.slow),
         *(
             pytest.param(name, LessNoise, marks=pytest.mark.slow)
             for name in ("categories", "two labels", "choices", "words")

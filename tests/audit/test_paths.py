@@ -82,7 +82,11 @@ def light(plan: ss.Plan, part: float = 1.0, **options: Any) -> ss.Randomizer:
 
 
 PATIENT = 3.0  # times as long, so that a test is no matter of how busy the machine is; slow ones keep to the time
-SOME = [name if name in ("replace", "slots") else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS]
+
+
+def but_for(*names: str) -> list[Any]:
+    """Only these in the ordinary run."""
+    return [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS]
 
 
 def audited(plan: ss.Plan, device: Any, seconds: float) -> AuditResult:
@@ -103,14 +107,14 @@ def test_a_tenth_less_noise_one_row_at_a_time_is_caught_in_the_default_time(name
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["replace", "slots"])
+@pytest.mark.parametrize("name", but_for("replace"))
 def test_a_tenth_less_noise_one_row_at_a_time_is_caught(name: str) -> None:
     plan = planned(name)
     assert caught_there(audited(plan, light(plan, 0.9).randomize, seconds=20.0 * PATIENT))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", but_for("replace"))
 def test_the_same_seed_after_a_fork_one_row_at_a_time_is_caught(name: str) -> None:
     plan = planned(name)
     result = audited(plan, light(plan, source=SeededSource(5)).randomize, seconds=8.0 * PATIENT)
@@ -119,7 +123,7 @@ def test_the_same_seed_after_a_fork_one_row_at_a_time_is_caught(name: str) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", but_for("slots"))
 def test_something_held_without_noise_one_row_at_a_time_is_caught(name: str) -> None:
     """A label, value or vector that no crowd holds."""
     plan = planned(name)
@@ -148,7 +152,7 @@ class _SameSeed(Tally):
 
 @pytest.mark.long
 @pytest.mark.parametrize("tally", [_Spoilt, _SameSeed])
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", but_for("replace", "slots"))
 def test_what_one_process_counts_is_looked_at_by_itself(
     name: str, tally: type[Tally], monkeypatch: pytest.MonkeyPatch
 ) -> None:

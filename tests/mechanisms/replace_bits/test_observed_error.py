@@ -74,7 +74,7 @@ CASES = [
     pytest.param(1000, 8192, "different", 6),
     pytest.param(1000, 8192, "alike", 6),
     pytest.param(1000, 7850, "sparse", 6),
-    pytest.param(2000, 500, "alike", 16),
+    pytest.param(2000, 500, "alike", 16, marks=pytest.mark.slow),
     pytest.param(10_000, 16_384, "alike", 3, marks=pytest.mark.slow),
     pytest.param(10_000, 16_384, "different", 3, marks=pytest.mark.slow),
 ]
