@@ -37,7 +37,7 @@ __all__ = ["command"]
 @click.option("--round", "round_number", type=int, help="The round to contribute to.  [the open one]")
 @planned_column_options
 @table_options
-@click.option("--clip", is_flag=True, help="Always so here: values are moved to the nearest bound.", hidden=True)
+@click.option("--clip", is_flag=True, help="Always so here: values are moved to the nearest bound.")
 @click.option(
     "--tokens",
     "tokens_file",
