@@ -15,7 +15,9 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
+from tests.cli.budgets import USERS
 
+import shufflesum as ss
 from shufflesum.cli import main
 
 SCRIPT = Path(sys.executable).with_name("shufflesum")
@@ -156,3 +158,19 @@ def within() -> Within:
         return bool(np.all(np.abs(mean - np.asarray(truth, dtype=np.float64)) <= 7 * error))
 
     return check
+
+
+@pytest.fixture
+def budget(command: Command, folder: Path) -> ss.Budget:
+    """A budget that holds one plan of PRIVACY, and no second one."""
+    np.savetxt(folder / "answers.csv", np.arange(USERS) % 3, fmt="%d", header="answer", comments="")
+    done = command("budget", "create", "budget.json", "--epsilon", "1", "--delta", "4e-4")
+    assert (done.code, done.err) == (0, "")
+    return ss.Budget.open("budget.json")
+
+
+@pytest.fixture
+def plan(folder: Path) -> ss.Plan:
+    made = ss.plan(users=USERS, shape=ss.Categories(3), epsilon=0.8, delta=1e-4)
+    (folder / "plan.json").write_text(made.to_json())
+    return made
