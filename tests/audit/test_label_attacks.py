@@ -37,7 +37,7 @@ def run(plan: ss.Plan, randomize: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ("categories", "words") else pytest.mark.slow) for name in DOMAINS]
+    "name", [pytest.param(name, marks=() if name == "categories" else pytest.mark.slow) for name in DOMAINS]
 )
 def test_the_honest_pass_with_a_lower_bound_near_what_is_certified(name: str) -> None:
     """False alarms once in a million audits."""

@@ -147,7 +147,7 @@ def test_a_plan_without_a_seed_or_noise_is_none() -> None:
         bare.privacy.to_dp_accounting()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_fewest_users_for_an_error_are_found() -> None:
     found = plan_for_error(0.5, shape=ss.Ball(100, radius=1.0), delta=1e-6, epsilon=2.0)
     assert 0.49 < found.expected_error.total <= 0.5
