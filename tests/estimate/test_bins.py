@@ -11,6 +11,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import combinations_with_replacement, pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -257,3 +259,10 @@ def test_wide_bins_hold_every_double_and_know_zero() -> None:
     assert (
         bins.prepare(np.array([1e30, 3.0], dtype=np.float32)).tolist() == bins.prepare([np.float32(1e30), 3]).tolist()
     )
+
+
+def test_a_quantile_that_falls_on_a_user_is_no_matter_of_rounding() -> None:
+    """0.07 times 100 is a little more than 7 as it is computed: the seventh of a hundred all the same."""
+    few: Any = SimpleNamespace(users=100)
+    assert 0.07 * 100 > 7
+    assert Binned._holders(few, 0.07) == (0.07, 0.07)
