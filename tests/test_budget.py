@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from shufflesum.privacy.engine.renyi import Filter
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -20,7 +21,6 @@ from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charge, compose
 from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.renyi import Filter
 from shufflesum.protocol.tally import Tally
 from shufflesum.testing import unprotected_plan
 

@@ -54,20 +54,35 @@ def test_a_damaged_file_refuses_everything(path: Path) -> None:
 
 
 ENTRY = {"plan": "x", "epsilon": 1.0, "delta": 0.1, "users": 9, "rounds": 2, "begun": 1, "runs": [], "entered": ""}
-ENTRY |= {"collection": None, "moment": 0.1, "apart": 0.0}
+ENTRY |= {"collection": None, "noise": 0.1, "apart": 0.0}
+CONTENT = {
+    "epsilon": EPSILON,
+    "delta": DELTA,
+    "closed": False,
+    "limits": {"apart": 0.5, "order": 3.0},
+    "entries": [ENTRY],
+}
 
 
 def test_what_the_next_test_damages_is_whole(path: Path) -> None:
-    content = {"epsilon": EPSILON, "delta": DELTA, "order": 3.0, "closed": False, "entries": [ENTRY]}
-    path.write_text(encode_checked("shufflesum-budget-1", content))
-    assert Budget.open(path).entries[0].plan == "x"
+    for limits in ({"apart": 0.5, "order": 3.0}, {"apart": 0.25, "order": None}):
+        path.write_text(encode_checked("shufflesum-budget-2", CONTENT | {"limits": limits}))
+        assert Budget.open(path).entries[0].plan == "x"
+    path.write_text(encode_checked("shufflesum-budget-2", CONTENT | {"limits": None, "entries": []}))
+    assert Budget.open(path).spent == 0
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"epsilon": -1.0},
-        {"order": 1.0},
+        {"epsilon": -1.0, "limits": None, "entries": []},
+        {"limits": {"apart": 0.5, "order": 1.0}},
+        {"limits": {"apart": 1.0, "order": 3.0}},
+        {"limits": {"apart": 0.0, "order": None}},
+        {"limits": None},
+        {"closed": True},
+        {"entries": []},
         {"entries": [{"plan": "x"}]},
         {"entries": [ENTRY | {"begun": -1}]},
         {"entries": [ENTRY | {"begun": 3}]},
@@ -79,8 +94,7 @@ def test_what_the_next_test_damages_is_whole(path: Path) -> None:
     ],
 )
 def test_what_no_budget_can_say_is_damage_too(path: Path, change: dict[str, Any]) -> None:
-    content = {"epsilon": EPSILON, "delta": DELTA, "order": 3.0, "closed": False, "entries": []} | change
-    path.write_text(encode_checked("shufflesum-budget-1", content))
+    path.write_text(encode_checked("shufflesum-budget-2", CONTENT | change))
     with refusal("damaged"):
         Budget.open(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,15 @@ from shufflesum._machine import replace_file
 from shufflesum.budget import Budget
 from shufflesum.errors import PrivacyError
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.renyi import Charge, Filter
+from shufflesum.privacy.engine.filters import Charge, Filter
 
 PLAN = Plan(ss.Categories(2), ss.AddSlots(1, 0.5), ss.Guarantee(0.5, 1e-4, 200))  # whatever it guarantees
 EPSILON, DELTA = 2.0, 1e-3
 TIMES = 40  # so often does the plan fit, by the charge below
 
 
-def cheap(_: Plan, within: Filter) -> Charge:
-    return Charge(within.moment_limit / (TIMES + 0.5), 0.0)
+def cheap(_: Plan) -> Callable[[Filter], Charge]:
+    return lambda within: Charge(within.noise_limit / (TIMES + 0.5), 0.0)
 
 
 def release(path: Path) -> None:
@@ -42,7 +43,7 @@ def released(path: Path) -> int:
 
 
 def enter_first(path: Path, call: int) -> None:
-    vars(budget_module).update(charge=cheap)
+    vars(budget_module).update(charges_of=cheap)
     budget = Budget.open(path)
     killed_at(call)
     budget.begin(PLAN)
@@ -51,7 +52,7 @@ def enter_first(path: Path, call: int) -> None:
 
 def release_first(path: Path, call: int) -> None:
     """As it must not be done."""
-    vars(budget_module).update(charge=cheap)
+    vars(budget_module).update(charges_of=cheap)
     budget = Budget.open(path)
     killed_at(call)
     release(path)
@@ -80,7 +81,7 @@ def prepare(locked: bool) -> None:
         replace_file(*given)
 
     vars(budget_file).update(replace_file=slowly)
-    vars(budget_module).update(charge=cheap)
+    vars(budget_module).update(charges_of=cheap)
     if not locked:
         vars(machine_module).update(try_lock=lambda *_: True)
 
@@ -125,7 +126,7 @@ def all_at_once(path: Path, *, locked: bool, work: Any = take_all) -> int:
 def test_processes_never_spend_the_same_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "budget.json"
     assert all_at_once(path, locked=True) == TIMES == len(Budget.open(path).entries)
-    monkeypatch.setattr(budget_module, "charge", cheap)
+    monkeypatch.setattr(budget_module, "charges_of", cheap)
     with refusal("budget-spent"):
         Budget.open(path).begin(PLAN)
 

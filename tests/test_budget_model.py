@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from shufflesum.privacy.engine.renyi import Charge, Filter, total
 from tests.refusals import refusal
 from tests.test_budget import DELTA, EPSILON, PLANS
 
@@ -20,7 +21,6 @@ from shufflesum.compositions import charge
 from shufflesum.domain import Domain
 from shufflesum.mechanisms import MECHANISMS
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.renyi import Charge, Filter, total
 
 
 @cache

@@ -21,16 +21,15 @@ import msgspec
 from shufflesum._checks import check_number, check_size
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._locked import locked
-from shufflesum._rounding import downwards, upwards
-from shufflesum._shown import Shown
-from shufflesum.budget_file import Content, Entry, read_budget, write_budget
+from shufflesum._rounding import downwards
+from shufflesum.budget_file import Content, Cost, Entry, Limits, percent, read_budget, write_budget
 from shufflesum.cautions import EnteredAgainWarning
-from shufflesum.compositions import charge, compose
+from shufflesum.compositions import charges_of, compose, filter_for
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
 from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.renyi import Charge, Filter, total
+from shufflesum.privacy.engine.filters import Charge, check_guarantee, total
 
 __all__ = ["Budget", "Entry"]
 
@@ -52,11 +51,11 @@ class Budget:
         """With `plans`, fixed in advance and composed exactly, the budget is for just these and closed."""
         check_number("epsilon", epsilon)
         check_number("delta", delta)
-        within = Filter.of(float(epsilon), float(delta))
+        check_guarantee(epsilon, delta)
         entries = _listed(epsilon, delta, plans, clock) if plans else ()
         self.path: Path | None = None
         self._clock, self._mine, self._process = clock, threading.Lock(), os.getpid()
-        self._content = Content(within.epsilon, within.delta, within.order, bool(plans), entries)
+        self._content = Content(float(epsilon), float(delta), bool(plans), None, entries)
 
     @classmethod
     def create(
@@ -88,14 +87,7 @@ class Budget:
 
     def __str__(self) -> str:
         """What is spent, and by which plans: the same as `shufflesum budget show` prints."""
-        limit = f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)}"
-        limits = () if self.closed else ("noise", "laid open")
-        heads = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", *limits)
-        rows = [
-            [str(number), *entry.in_words, *(f"{_percent(part)} %" for part in parts[: len(limits)])]
-            for number, (entry, parts) in enumerate(zip(self.entries, self.parts, strict=False), start=1)
-        ]
-        return Shown(f"{limit} for everything that is asked; {self.state}", (), (heads, rows) if rows else None).text()
+        return str(self._now())
 
     @property
     def epsilon(self) -> float:
@@ -120,16 +112,12 @@ class Budget:
     @property
     def spent(self) -> float:
         """The part that is spent, from 0 to 1; all of it where the plans were fixed in advance."""
-        content = self._now()
-        return 1.0 if content.closed else content.filter.part_of(entry.charge for entry in content.entries)
+        return self._now().spent
 
     @property
     def state(self) -> str:
         """What is spent, in words; of plans that were fixed in advance, how many of their rounds were begun."""
-        if not self.closed:
-            return f"{_percent(self.spent)} % spent"
-        begun, rounds = (sum(getattr(entry, name) for entry in self.entries) for name in ("begun", "rounds"))
-        return f"all for plans fixed in advance, and closed: {begun} of {rounds} rounds begun"
+        return self._now().state
 
     @property
     def parts(self) -> tuple[tuple[float, float], ...]:
@@ -137,15 +125,13 @@ class Budget:
 
         Zeros where plans were fixed in advance: those have no parts, and all of the budget is for their list.
         """
-        content = self._now()
-        within = content.filter
-        limits = within.moment_limit, within.apart_limit
-        return tuple((entry.moment / limits[0], entry.apart / limits[1]) for entry in content.entries)
+        return self._now().parts
 
     def fits(self, plan: Plan) -> bool:
         """Whether a plan could be entered now; nothing is spent."""
         content = self._now()
-        return not content.closed and content.admits(charge(plan, content.filter))
+        cost = _cost(content, plan)
+        return cost is not None and content.admits(cost)
 
     def begin(self, plan: Plan, *, collection: str | None = None, run: str | None = None, rounds: int = 1) -> Entry:
         """Begin rounds of a plan: of an entry that has as many left, or else of the plan entered anew, all its rounds.
@@ -156,7 +142,7 @@ class Budget:
         check_size("rounds", rounds, 1, plan.rounds)
         named, again = () if run is None else (run,), False
 
-        def change(content: Content, cost: Charge | None) -> tuple[Content, Entry]:
+        def change(content: Content, cost: Cost | None) -> tuple[Content, Entry]:
             nonlocal again
             places = self._places(content, plan, collection)
             for place in places:
@@ -173,8 +159,8 @@ class Budget:
         entry = self._change(plan, change)
         if again and rounds < plan.rounds:  # who takes all at once means to
             warnings.warn(
-                f"{self._name}: no round was left of the {plan.rounds} of plan {plan.id[:12]}, so it was entered again "
-                f"for {self.price(entry)} % of the budget; plan for more rounds if there are to be more",
+                f"{self._name}: too few of the {plan.rounds} rounds of plan {plan.id[:12]} are left, so it was entered "
+                f"again for {self.price(entry)} % of the budget; plan for more rounds if there are to be more",
                 EnteredAgainWarning,
                 stacklevel=2,
             )
@@ -182,7 +168,8 @@ class Budget:
 
     def price(self, entry: Entry) -> str:
         """What an entry costs, all its rounds together, in per cent of the budget: for people, and never too little."""
-        return _percent(self._now().filter.part_of([entry.charge]))
+        within = self._now().filter
+        return percent(1.0 if within is None else within.part_of([entry.charge]))
 
     def enter(self, plan: Plan, collection: str) -> Entry:
         """Enter a plan for a collection, such as a task, before any of its rounds; once, however often it is asked.
@@ -190,7 +177,7 @@ class Budget:
         Another plan of the same name is refused. Whoever then draws for the collection says so with `begin`.
         """
 
-        def change(content: Content, cost: Charge | None) -> tuple[Content, Entry]:
+        def change(content: Content, cost: Cost | None) -> tuple[Content, Entry]:
             for place in self._places(content, plan, collection):
                 if content.entries[place].collection == collection:
                     return content, content.entries[place]
@@ -220,32 +207,37 @@ class Budget:
         content = self._now()
         # in decimals: a tenth of 1e-5 is 1e-6, and not a number a little above it
         own = float(_OWN_DELTA * Decimal(repr(content.delta))) if delta is None else delta
-        within = content.filter
         if content.closed:
             raise self._refusal("budget-closed", "it is for plans that were fixed in advance")
-        left = 1.0 - min(1.0, total(entry.charge for entry in content.entries).moment / within.moment_limit)
-        first = content.epsilon * min(1.0, 1.1 * math.sqrt(left))  # as for Gaussian noise
-        why: list[ShufflesumError] = []
+        spent = 0.0 if (within := content.filter) is None else total(content.charges).noise / within.noise_limit
+        first = content.epsilon * min(1.0, 1.1 * math.sqrt(max(0.0, 1.0 - spent)))  # as for Gaussian noise
+        plan: Plan | None = None
+        why: ShufflesumError | None = None
 
-        def tried(step: int) -> Plan | None:
+        def fits(step: int) -> bool | None:
+            """Whether the plan of a step fits, and is kept; None where there is none so small."""
+            nonlocal plan, why
             try:
-                plan = make_plan(users=users, shape=shape, epsilon=first * _STEP**step, delta=own, **choices)
+                tried = make_plan(users=users, shape=shape, epsilon=first * _STEP**step, delta=own, **choices)
+                cost = _cost(content, tried)
             except PrivacyError as error:
-                why.append(error)
+                why = error
                 return None
-            return plan if content.admits(charge(plan, within)) else None
+            if cost is None or not content.admits(cost):
+                return False
+            plan = tried
+            return True
 
-        # each step further is less of epsilon; of what cannot be planned, less cannot either
-        below, step, plan = -1, 0, None
-        while first > 0 and not why and (plan := tried(step)) is None and step < _STEPS:
+        # each step further is less of epsilon; no step up to `below` fits
+        below, step = -1 if first > 0 else 0, 0
+        while below < step and fits(step) is False:
             below, step = step, min(2 * step + 1, _STEPS)
-        if plan is None:
-            refusal = self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more")
-            raise refusal from (why[0] if why else None)
         while step - below > 1:
             middle = (below + step) // 2
-            larger = tried(middle)
-            below, step, plan = (middle, step, plan) if larger is None else (below, middle, larger)
+            below, step = (middle, step) if fits(middle) is False else (below, middle)
+        if plan is None:
+            refusal = self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more")
+            raise refusal from why
         return plan
 
     def _entered(
@@ -255,22 +247,22 @@ class Budget:
         collection: str | None,
         begun: int,
         runs: tuple[str, ...],
-        cost: Charge | None,
+        cost: Cost | None,
     ) -> tuple[Content, Entry]:
-        if content.closed:
+        if cost is None:
             raise self._refusal(
                 "budget-closed",
                 f"it is for plans that were fixed in advance, and plan {plan.id[:12]} is none of them, or all its "
                 "rounds were begun",
             )
-        if cost is None:  # then it was entered before
-            cost = next(entry.charge for entry in content.entries if entry.plan == plan.id)
         if not content.admits(cost):
             raise self._refusal(
                 "budget-spent", f"plan {plan.id[:12]} (epsilon {plan.epsilon:g}, delta {plan.delta:g}) does not fit"
             )
-        entry = msgspec.structs.replace(_entry(plan, cost, self._clock), collection=collection, begun=begun, runs=runs)
-        return msgspec.structs.replace(content, entries=(*content.entries, entry)), entry
+        entry = _entry(plan, cost.charge, self._clock)
+        entry = msgspec.structs.replace(entry, collection=collection, begun=begun, runs=runs)
+        limits, entries = Limits.of(cost.within), (*content.entries, entry)
+        return msgspec.structs.replace(content, limits=limits, entries=entries), entry
 
     def _refusal(self, problem: Problem, what: str) -> PrivacyError:
         left = downwards(100 * max(0.0, 1 - self.spent))
@@ -287,7 +279,7 @@ class Budget:
     def _now(self) -> Content:
         return self._content if self.path is None else read_budget(self.path)
 
-    def _change(self, plan: Plan, change: Callable[[Content, Charge | None], tuple[Content, Entry]]) -> Entry:
+    def _change(self, plan: Plan, change: Callable[[Content, Cost | None], tuple[Content, Entry]]) -> Entry:
         """Read, change and write as one step that no other process or thread comes between.
 
         What takes long, the charge of a plan that is new, is computed before; entries stay, so any other has one.
@@ -296,28 +288,39 @@ class Budget:
             raise FileError(
                 "in-use", "this budget is in another process, which forked this one: make a file, with Budget.create"
             )
-        before = self._now()
-        new = not before.closed and all(entry.plan != plan.id for entry in before.entries)
-        cost = charge(plan, before.filter) if new else None
-        with self._mine, nullcontext() if self.path is None else locked(self.path, self._clock):
-            content = self._now()
-            changed, entry = change(content, cost)
-            if changed is not content:
-                if self.path is not None:
-                    write_budget(self.path, changed)
-                self._content = changed
-        return entry
+        while True:
+            cost = _cost(self._now(), plan)
+            with self._mine, nullcontext() if self.path is None else locked(self.path, self._clock):
+                content = self._now()
+                if cost is not None and content.filter not in (None, cost.within):
+                    continue  # another plan was the first, and chose other limits
+                changed, entry = change(content, cost)
+                if changed is not content:
+                    if self.path is not None:
+                        write_budget(self.path, changed)
+                    self._content = changed
+                return entry
+
+
+def _cost(content: Content, plan: Plan) -> Cost | None:
+    """What a plan costs; the first one chooses the filter. None where plans were fixed in advance."""
+    if content.closed:
+        return None
+    within = content.filter
+    if within is not None:
+        for entry in content.entries:
+            if entry.plan == plan.id:
+                return Cost(within, entry.charge)
+    charges = charges_of(plan)
+    chosen = filter_for(content.epsilon, content.delta, charges) if within is None else within
+    return Cost(chosen, charges(chosen))
 
 
 def _entry(plan: Plan, cost: Charge, clock: Clock) -> Entry:
     """A plan of which no round was begun, for anybody."""
     now = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     guarantee = plan.epsilon, plan.delta, plan.users, plan.rounds
-    return Entry(plan.id, *guarantee, 0, (), None, cost.moment, cost.apart, now)
-
-
-def _percent(part: float) -> str:
-    return upwards(100 * part) if part else "0"
+    return Entry(plan.id, *guarantee, 0, (), None, cost.noise, cost.apart, now)
 
 
 def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -> tuple[Entry, ...]:

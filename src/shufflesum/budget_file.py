@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
 from shufflesum._machine import replace_file
 from shufflesum._rounding import upwards
+from shufflesum._shown import Shown
 from shufflesum.errors import FileError, ShufflesumError
-from shufflesum.privacy.engine.renyi import Charge, Filter
+from shufflesum.privacy.engine.filters import Charge, Filter, Gaussian, Moments, check_guarantee
 
-__all__ = ["Content", "Entry", "read_budget", "write_budget"]
+__all__ = ["Content", "Cost", "Entry", "Limits", "percent", "read_budget", "write_budget"]
 
-_FORMAT = "shufflesum-budget-1"
+_FORMAT = "shufflesum-budget-2"
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,14 +34,14 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     begun: int
     runs: tuple[str, ...]
     collection: str | None
-    moment: float
+    noise: float
     apart: float
     entered: str
 
     @property
     def charge(self) -> Charge:
         """What it costs."""
-        return Charge(self.moment, self.apart)
+        return Charge(self.noise, self.apart)
 
     @property
     def in_words(self) -> tuple[str, ...]:
@@ -49,29 +50,98 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return *what, upwards(self.epsilon), upwards(self.delta), f"{self.begun} of {self.rounds}"
 
 
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which part of delta is for what may be laid open, and how noise is measured: by moments, or by Gaussian pairs."""
+
+    apart: float
+    order: float | None  # of the moments
+
+    @staticmethod
+    def of(within: Filter) -> Limits:
+        """The limits of a filter."""
+        return Limits(within.apart, within.order if isinstance(within, Moments) else None)
+
+
+class Cost(NamedTuple):
+    """What a plan costs, and under which filter."""
+
+    within: Filter
+    charge: Charge
+
+
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A budget as it is written down. `closed`: its plans were fixed in advance, and composed exactly."""
+    """A budget as it is written down. `closed`: its plans were fixed in advance, and composed exactly.
+
+    Else the first plan that is entered chooses the limits for all, since no result is known then.
+    """
 
     epsilon: float
     delta: float
-    order: float
     closed: bool
+    limits: Limits | None
     entries: tuple[Entry, ...]
 
-    @property
-    def filter(self) -> Filter:
-        """The limits of all charges together."""
-        return Filter(self.epsilon, self.delta, self.order)
+    def __str__(self) -> str:
+        """What is spent, and by which plans."""
+        limit = f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)}"
+        limits = () if self.closed else ("noise", "laid open")
+        heads = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", *limits)
+        rows = [
+            [str(number), *entry.in_words, *(f"{percent(part)} %" for part in parts[: len(limits)])]
+            for number, (entry, parts) in enumerate(zip(self.entries, self.parts, strict=True), start=1)
+        ]
+        return Shown(f"{limit} for everything that is asked; {self.state}", (), (heads, rows) if rows else None).text()
 
-    def admits(self, cost: Charge) -> bool:
+    @property
+    def filter(self) -> Filter | None:
+        """What sums of charges are compared with, from the first plan on."""
+        if self.limits is None:
+            return None
+        if self.limits.order is None:
+            return Gaussian(self.epsilon, self.delta, self.limits.apart)
+        return Moments(self.epsilon, self.delta, self.limits.apart, self.limits.order)
+
+    @property
+    def charges(self) -> list[Charge]:
+        """What all entries cost."""
+        return [entry.charge for entry in self.entries]
+
+    @property
+    def parts(self) -> tuple[tuple[float, float], ...]:
+        """Of each entry, the parts of both limits that it spent; zeros where plans were fixed in advance."""
+        if (within := self.filter) is None:
+            return ((0.0, 0.0),) * len(self.entries)
+        return tuple((entry.noise / within.noise_limit, entry.apart / within.apart_limit) for entry in self.entries)
+
+    @property
+    def spent(self) -> float:
+        """The part that is spent, from 0 to 1; all of it where the plans were fixed in advance."""
+        if self.closed:
+            return 1.0
+        return 0.0 if (within := self.filter) is None else within.part_of(self.charges)
+
+    @property
+    def state(self) -> str:
+        """What is spent, in words; of plans that were fixed in advance, how many of their rounds were begun."""
+        if not self.closed:
+            return f"{percent(self.spent)} % spent"
+        begun, rounds = (sum(getattr(entry, name) for entry in self.entries) for name in ("begun", "rounds"))
+        return f"all for plans fixed in advance, and closed: {begun} of {rounds} rounds begun"
+
+    def admits(self, cost: Cost) -> bool:
         """Whether so much more may be spent."""
-        return self.filter.admits([*(entry.charge for entry in self.entries), cost])
+        return cost.within.admits([*self.charges, cost.charge])
 
     def changed(self, place: int, **changes: Any) -> tuple[Content, Entry]:
         """With one entry changed, and that entry."""
         entry = msgspec.structs.replace(self.entries[place], **changes)
         entries = (*self.entries[:place], entry, *self.entries[place + 1 :])
         return msgspec.structs.replace(self, entries=entries), entry
+
+
+def percent(part: float) -> str:
+    """In per cent, for people, and never too little."""
+    return upwards(100 * part) if part else "0"
 
 
 def write_budget(path: Path, content: Content) -> None:
@@ -103,10 +173,13 @@ def read_budget(path: Path) -> Content:
         )
     try:
         content = msgspec.convert(decode_checked(data, _FORMAT), Content)
-        _ = content.filter  # refuses what is no guarantee
+        check_guarantee(content.epsilon, content.delta)
+        _ = content.filter  # refuses limits that are none
+        if (content.limits is None) != (content.closed or not content.entries):
+            raise ValueError("limits are there from the first plan on, unless plans were fixed in advance")
         if not all(
             len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
-            and min(entry.moment, entry.apart) >= 0
+            and min(entry.noise, entry.apart) >= 0
             for entry in content.entries
         ):
             raise ValueError("an entry is impossible")

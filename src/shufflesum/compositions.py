@@ -7,7 +7,7 @@ Each plan is dominated by one pair whatever its data and bounds, so that all of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shufflesum.errors import PlanError
@@ -15,10 +15,10 @@ from shufflesum.mechanisms.replace_bits.accounting import BallAccounting
 from shufflesum.plans import Plan
 from shufflesum.privacy.ball import Certificate
 from shufflesum.privacy.engine.composition import ComposedUpper, compose_dominating
+from shufflesum.privacy.engine.filters import Charge, Filter, filters_of
 from shufflesum.privacy.engine.losses import GridLosses
-from shufflesum.privacy.engine.renyi import Charge, Filter, charge_of
 
-__all__ = ["charge", "compose", "dominating_pair"]
+__all__ = ["charges_of", "compose", "dominating_pair", "filter_for"]
 
 _INTERVAL = 2.0**-24  # all grids are this times a power of two
 
@@ -39,16 +39,21 @@ def _refuse_uncertified(plan: Plan) -> None:
         )
 
 
-def charge(plan: Plan, within: Filter) -> Charge:
-    """What all rounds of a plan cost in a budget: each by itself, since others may come between them."""
+def charges_of(plan: Plan) -> Callable[[Filter], Charge]:
+    """What all rounds of a plan cost under any filter: each by itself, since others may come between them."""
     _refuse_uncertified(plan)
     match plan.privacy:
         case BallAccounting(ball=Certificate() as ball):
-            gaussian = ball.charge(plan.delta, within)
-            if math.isfinite(gaussian.moment):
-                return gaussian
-    one = replace(plan, guarantee=replace(plan.guarantee, rounds=1))
-    return charge_of(dominating_pair(one), within, plan.rounds)
+            mu, apart = ball.gaussian(plan.delta)
+            if math.isfinite(mu):
+                return lambda within: within.charge_gaussian(mu, apart)
+    pair = dominating_pair(replace(plan, guarantee=replace(plan.guarantee, rounds=1)))
+    return lambda within: within.charge(pair, plan.rounds)
+
+
+def filter_for(epsilon: float, delta: float, charges: Callable[[Filter], Charge]) -> Filter:
+    """The filter that admits most plans like this one: for a budget that nothing was entered in, with no result yet."""
+    return min(filters_of(epsilon, delta), key=lambda within: within.part_of([charges(within)]))
 
 
 def compose(plans: Sequence[Plan]) -> ComposedUpper:

@@ -15,7 +15,8 @@ from scipy.special import erfcx, log_ndtr
 from tests.oracles.ball import gaussian_delta, ones_law, shown
 
 from shufflesum.privacy.ball.domination import strength, thresholds
-from shufflesum.privacy.ball.gaussian import profile_upper, side_lower
+from shufflesum.privacy.ball.gaussian import side_lower
+from shufflesum.privacy.engine.gaussian import profile_upper
 
 DELTA0 = 1e-12
 

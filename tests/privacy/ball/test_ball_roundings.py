@@ -12,8 +12,9 @@ from tests.oracles.ball import call, ones_law
 from tests.uncompiled import uncompiled
 
 from shufflesum.errors import ParameterError
-from shufflesum.privacy.ball import Certificate, certificate, concrete, gaussian, others, renyi
+from shufflesum.privacy.ball import Certificate, certificate, concrete, others, renyi
 from shufflesum.privacy.ball.domination import Thresholds, thresholds
+from shufflesum.privacy.engine import gaussian
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.uncompiled import uncompiled
 
+from shufflesum._search import bisect
 from shufflesum.errors import ParameterError
-from shufflesum.privacy.engine import convolution, laws, losses, mixture, renyi
+from shufflesum.privacy.engine import convolution, filters, gaussian, laws, losses, mixture
+from shufflesum.privacy.engine.filters import Charge, Gaussian, Moments, total
 from shufflesum.privacy.engine.losses import GridLosses, dominated, dominating, grid_of_atoms
 from shufflesum.privacy.engine.mixture import Mixture, evaluate_lower, evaluate_upper
-from shufflesum.privacy.engine.renyi import Charge, Filter, charge_of, gaussian_charge, total
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -118,49 +121,54 @@ def test_what_may_have_vanished_is_added_above_and_dropped_below(monkeypatch: py
 # Charges of a budget
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "order"), [(1.0, 1e-6, 8.0), (0.1, 1e-9, 300.0), (7.0, 1e-3, 1.5)])
-def test_limits_of_a_budget_are_rounded_down(epsilon: float, delta: float, order: float) -> None:
-    within = Filter(epsilon, delta, order)
-    apart = Fraction(renyi.APART)
-    assert apart * Fraction(delta) * (1 - Fraction(1, 2**49)) <= Fraction(within.apart_limit) < apart * Fraction(delta)
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "apart", "order"), [(1.0, 1e-6, 0.5, 8.0), (0.1, 1e-9, 0.25, 300.0), (7.0, 1e-3, 0.75, 1.5)]
+)
+def test_limits_of_a_budget_are_rounded_down(epsilon: float, delta: float, apart: float, order: float) -> None:
+    within = Moments(epsilon, delta, apart, order)
+    whole = Fraction(apart) * Fraction(delta)
+    assert whole * (1 - Fraction(1, 2**49)) <= Fraction(within.apart_limit) < whole
     with mpmath.workdps(50):
         a = mpmath.mpf(order)
         terms = [
-            mpmath.log((1 - mpmath.mpf(renyi.APART)) * mpmath.mpf(delta)),
+            mpmath.log((1 - mpmath.mpf(apart)) * mpmath.mpf(delta)),
             *((a - 1) * mpmath.mpf(epsilon), a * mpmath.log(a), -(a - 1) * mpmath.log(a - 1)),
         ]
-        gap = mpmath.fsum(terms) - mpmath.mpf(within.moment_limit)
+        gap = mpmath.fsum(terms) - mpmath.mpf(within.noise_limit)
         scale = mpmath.fsum(map(abs, terms)) * mpmath.mpf(2) ** -52
         assert 8 * scale < gap < 32 * scale
 
 
 def test_a_budget_below_what_double_precision_can_tell_is_refused() -> None:
     with pytest.raises(ParameterError):
-        Filter(1.0, 1e-151, 2.0)
+        Moments(1.0, 1e-151, 0.5, 2.0)
 
 
 def test_sums_of_charges_are_rounded_up() -> None:
     charges = [Charge(0.1, 1e-7)] * 10 + [Charge(1 / 3, 1e-9)]
     found = total(charges)
     for sum_, parts in (
-        (found.moment, [Fraction(charge.moment) for charge in charges]),
+        (found.noise, [Fraction(charge.noise) for charge in charges]),
         (found.apart, [Fraction(charge.apart) for charge in charges]),
     ):
         assert sum(parts) * (1 + Fraction(1, 2 * 10**12)) < Fraction(sum_) < sum(parts) * (1 + Fraction(2, 10**12))
 
 
 def test_charges_of_rounds_and_of_gaussian_noise_are_rounded_up() -> None:
-    within = Filter(1.0, 1e-6, 7.7)
-    raw = renyi._charge(PAIR, within)
+    within = Moments(1.0, 1e-6, 0.5, 7.7)
+    raw = within._moment(PAIR)
     for rounds in (1, 3):
-        found = charge_of(PAIR, within, rounds)
-        cut = renyi._charge(convolution.trim_above(PAIR, renyi._TRIMMED * within.apart_limit / rounds), within)
-        for part, parts in ((found.moment, (raw.moment, cut.moment)), (found.apart, (raw.apart, cut.apart))):
+        found = within.charge(PAIR, rounds)
+        cut = within._moment(convolution.trim_above(PAIR, filters._TRIMMED * within.apart_limit / rounds))
+        for part, parts in ((found.noise, (raw.noise, cut.noise)), (found.apart, (raw.apart, cut.apart))):
             assert Fraction(part) >= rounds * Fraction(min(parts)) * (1 + 2 * ULP)
     for mu, apart in ((0.1, 1e-9), (1 / 3, 3e-8)):
-        found = gaussian_charge(mu, apart, within)
+        found = within.charge_gaussian(mu, apart)
+        squares = Gaussian(1.0, 1e-6, 0.5).charge_gaussian(mu, apart)
+        assert squares.apart == found.apart
         exact = Fraction(7.7) * (Fraction(7.7) - 1) * Fraction(mu) ** 2 / 2
-        assert exact * (1 + 8 * ULP) < Fraction(found.moment) < exact * (1 + 32 * ULP)
+        for value, least in ((found.noise, exact), (squares.noise, Fraction(mu) ** 2)):
+            assert least * (1 + 8 * ULP) < Fraction(value) < least * (1 + 32 * ULP)
         assert (
             Fraction(apart) * (1 + Fraction(2, 2**52))
             < Fraction(found.apart)
@@ -169,14 +177,116 @@ def test_charges_of_rounds_and_of_gaussian_noise_are_rounded_up() -> None:
 
 
 def test_a_charge_counts_the_roundings_of_its_logarithms_and_of_its_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    within = Filter(1.0, 1e-6, 8.0)
+    within = Moments(1.0, 1e-6, 0.5, 8.0)
     limit = within.apart_limit
-    monkeypatch.setattr(renyi, "ULP", 0.0)
-    exact = renyi._charge(PAIR, within)
-    monkeypatch.setattr(renyi, "ULP", LARGE)
-    rough = renyi._charge(PAIR, within)
+    monkeypatch.setattr(filters, "ULP", 0.0)
+    exact = within._moment(PAIR)
+    monkeypatch.setattr(filters, "ULP", LARGE)
+    rough = within._moment(PAIR)
     logarithms = np.log(PAIR.balanced) + 7.5 * PAIR.losses()
-    assert rough.moment - exact.moment == pytest.approx(
+    assert rough.noise - exact.noise == pytest.approx(
         8 * LARGE * (7.5 * 1.5 + np.max(np.abs(logarithms)) + 7 + 64), rel=1e-6
     )
     assert rough.apart - exact.apart == pytest.approx(8 * LARGE * limit, rel=1e-3, abs=0.0)
+
+
+# Gaussian pairs of a budget
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "apart"), [(1.0, 1e-6, 0.5), (0.1, 1e-9, 0.25), (7.0, 1e-3, 0.75), (1e-3, 1e-40, 0.5)]
+)
+def test_the_largest_gaussian_pair_keeps_its_part_of_delta_and_nearly_uses_it(
+    epsilon: float, delta: float, apart: float
+) -> None:
+    allowed = (1 - mpmath.mpf(apart)) * mpmath.mpf(delta)
+    with mpmath.workdps(60):
+        mu = mpmath.sqrt(mpmath.mpf(Gaussian(epsilon, delta, apart).noise_limit))
+        assert gaussian_profile(mu, epsilon) <= allowed
+        assert gaussian_profile(mu * (1 + mpmath.mpf(10) ** -9), epsilon) > allowed
+
+
+def gaussian_profile(mu: Any, epsilon: float) -> Any:
+    near, far = mpmath.mpf(epsilon) / mu - mu / 2, mpmath.mpf(epsilon) / mu + mu / 2
+    tails = [mpmath.erfc(x / mpmath.sqrt(2)) / 2 for x in (near, far)]
+    return tails[0] - mpmath.exp(mpmath.mpf(epsilon)) * tails[1]
+
+
+def test_where_erfc_cannot_tell_the_largest_shift_is_delta_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G_mu(w) <= G_mu(1) < mu/2: that needs no figure of a library."""
+    monkeypatch.setattr(filters, "profile_upper", lambda mu, at: np.ones(1))
+    found = filters._largest_shift.__wrapped__(2.0, 1e-6)
+    assert Fraction(found) < Fraction(1e-6) * (1 - 2 * ULP)
+    assert gaussian_profile(mpmath.mpf(1e-6), 0.0) < 0.5e-6
+
+
+def test_heights_of_a_pair_are_above_its_profile_by_what_masses_lack_and_sums_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = replace(PAIR, error=1e-5)
+    atoms = list(zip(pair.balanced, pair.losses(), strict=True))
+    exact = [
+        pair.infinite + math.fsum(r * (math.exp(x / 2) - math.exp(at - x / 2)) for r, x in atoms if x > at)
+        for at in (0.0, 0.5, 1.0, 1.5)
+    ]
+    places, heights = pair.heights_above()
+    assert places.tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert (heights >= np.array(exact) * (1 + 1e-5)).all()
+    assert heights == pytest.approx(np.array(exact) * (1 + 1e-5), rel=1e-12)
+    monkeypatch.setattr(losses, "ULP", LARGE)
+    rounded = 1 + 1e-5 + LARGE * (4 * 4 + 4 * 1.5 + 32)
+    assert pair.heights_above()[1] == pytest.approx(np.array(exact) * rounded * (1 + 4 * LARGE), rel=1e-12)
+    monkeypatch.undo()
+    monkeypatch.setattr(losses, "_VANISHED", 0.01)
+    assert pair.heights_above()[1] == pytest.approx((np.array(exact) + 0.01) * (1 + 1e-5), rel=1e-12)
+
+
+def least_apart(mu: float, places: list[float], heights: list[float]) -> float:
+    """The least chance up to which a Gaussian pair dominates."""
+    return bisect(lambda apart: gaussian.dominates(mu, np.array(places), np.array(heights), apart), 0.0, 1.0)[1]
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_domination_counts_what_tails_and_exponentials_err(monkeypatch: pytest.MonkeyPatch, end: int) -> None:
+    """Either end of the first edge decides."""
+    uncompiled(monkeypatch, gaussian, _ULP=1e-6)
+    mu, places = 1.0, [0.5, 0.6, 0.7]
+    heights = [0.45, 0.4, 0.0] if end == 0 else [0.41, 0.4, 0.0]
+    tails = [0.5 * math.erfc(x * math.sqrt(0.5)) for x in (0.0, 1.0)]
+    error, at = (4 * 1.0 + 32) * 1e-6, places[end]
+    line = tails[0] * (1 - error) - math.exp(at) * (1 + 4 * (at + 2) * 1e-6) * tails[1] * (1 + error)
+    assert least_apart(mu, places, heights) == pytest.approx(heights[end] / (1 - 4e-6) - line, rel=1e-12)
+
+
+def test_domination_sees_what_lies_between_nodes() -> None:
+    """At both nodes the polygon is just below the Gaussian pair's profile, and between them above it."""
+    places, mu = [0.0, 1.0, 40.0], 1.0
+    heights = [0.999 * float(gaussian_profile(mpmath.mpf(mu), at)) for at in places]
+    between = math.log((1 + math.e) / 2)
+    over = (heights[0] + heights[1]) / 2 - float(gaussian_profile(mpmath.mpf(mu), between))
+    assert over > 0.02
+    assert least_apart(mu, places, heights) > over
+
+
+@pytest.mark.parametrize(("mu", "places"), [(0.01, [0.0, 0.35, 0.37, 0.5]), (30.0, [0.0, 600.0, 699.0, 800.0])])
+def test_beyond_what_doubles_can_tell_only_what_is_laid_open_pays(mu: float, places: list[float]) -> None:
+    assert least_apart(mu, places, [0.2, 1e-3, 1e-3, 1e-4]) >= 1e-3
+    assert least_apart(mu, [0.0], [0.125]) == 0.125
+
+
+@pytest.mark.parametrize("rounds", [1, 7])
+@pytest.mark.parametrize("open_chance", [0.0, 1e-4])
+def test_the_gaussian_charge_of_a_pair_is_above_its_profile_everywhere(rounds: int, open_chance: float) -> None:
+    step = 0.125
+    masses = np.exp(-0.5 * (step * np.arange(-24, 25) / 0.6) ** 2)
+    masses /= np.sum(masses * np.exp(step * np.arange(-24, 25) / 2)) / (1 - open_chance)
+    pair, within = GridLosses(step, -24, masses, open_chance, 0.0), Gaussian(20.0, 0.5, 0.5)
+    found = within.charge(pair, rounds)
+    mu, apart = math.sqrt(found.noise / rounds), found.apart / rounds
+
+    def over(mu: float, epsilon: float) -> float:
+        return pair.profile(epsilon) - float(gaussian_profile(mpmath.mpf(mu), epsilon))
+
+    assert max(over(mu, epsilon) for epsilon in np.linspace(-3.5, 3.5, 561)) <= apart
+    assert max(over(0.97 * mu, epsilon) for epsilon in np.linspace(0, 3, 300)) > apart  # and little less would not do
+    assert within.admits([found]) == (rounds * open_chance < within.apart_limit)

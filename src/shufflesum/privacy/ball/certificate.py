@@ -21,13 +21,12 @@ from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.ball import renyi
 from shufflesum.privacy.ball.concrete import neighbours_below
 from shufflesum.privacy.ball.domination import strength
-from shufflesum.privacy.ball.gaussian import profile_upper
 from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.privacy.engine.composition import check_delta, check_epsilon
 from shufflesum.privacy.engine.export import check_interval, to_privacy_loss_distribution
+from shufflesum.privacy.engine.gaussian import profile_upper
 from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import GridLosses, dominating
-from shufflesum.privacy.engine.renyi import Charge, Filter, gaussian_charge
 from shufflesum.privacy.guarantees import MOST_USERS
 
 if TYPE_CHECKING:
@@ -131,11 +130,10 @@ class Certificate:
             np.minimum(heights, self._gaussian_profile(arguments, charge), out=heights)
         return dominating(step, heights, 0.0)
 
-    def charge(self, delta: float, within: Filter) -> Charge:
-        """What all rounds cost in a budget: as a Gaussian pair, with the charge that a plan for this delta has."""
+    def gaussian(self, delta: float) -> tuple[float, float]:
+        """The mu of a Gaussian pair that dominates all rounds, and up to which chance, for a plan of this delta."""
         charge = _charge_of(delta)
-        mu = self.mu(charge)
-        return gaussian_charge(mu, self._charged(charge), within) if math.isfinite(mu) else Charge(math.inf, 1.0)
+        return self.mu(charge), self._charged(charge)
 
     @property
     def _moments(self) -> tuple[int, float, float, int]:

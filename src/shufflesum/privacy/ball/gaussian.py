@@ -1,7 +1,4 @@
-"""The profile of N(mu, 1) against N(0, 1), bounded from above and below in double precision.
-
-With t = epsilon/mu, b = mu/2 and Q(x) = P[N > x]: G_mu(e^epsilon) = Q(t - b) - e^epsilon Q(t + b).
-"""
+"""The Gaussian side of the condition of `domination`, bounded from below in double precision."""
 
 from __future__ import annotations
 
@@ -10,35 +7,10 @@ import math
 import numpy as np
 
 from shufflesum._compiled import kernel
+from shufflesum.privacy.engine.gaussian import FAR, ROOT_HALF, doubt
 from shufflesum.privacy.engine.laws import Floats
 
-__all__ = ["profile_upper", "side_lower"]
-
-_ULP = 2.0**-52
-_ROOT_HALF = math.sqrt(0.5)
-_FAR = 36.0  # deviations, beyond which erfc nears the end of the doubles
-
-
-@kernel
-def _doubt(x: float) -> float:
-    """Bound the relative error of erfc(x sqrt(1/2)): its argument is rounded, and 16 units are the library's."""
-    return (4.0 * x * x + 32.0) * _ULP
-
-
-@kernel
-def profile_upper(mu: float, epsilons: Floats) -> Floats:
-    """Bound G_mu(e^epsilon) from above at each epsilon >= 0."""
-    out = np.empty(epsilons.size)
-    b = 0.5 * mu
-    for i in range(epsilons.size):
-        epsilon = epsilons[i]
-        t = epsilon / mu
-        near, far = t - b, t + b
-        value = 0.5 * math.erfc(near * _ROOT_HALF) * (1.0 + _doubt(abs(t) + b)) + 1e-300
-        if far < _FAR and epsilon < 700.0:
-            value -= 0.5 * math.erfc(far * _ROOT_HALF) * math.exp(epsilon) * (1.0 - _doubt(far) - 2.0 * epsilon * _ULP)
-        out[i] = min(1.0, max(value, 0.0))
-    return out
+__all__ = ["side_lower"]
 
 
 @kernel
@@ -52,16 +24,16 @@ def side_lower(m: float, amplitude: float, grid: Floats, exponents: Floats) -> F
     out = np.zeros(grid.size)
     for i in range(1, grid.size):
         t = exponents[i] / m
-        if t + b > _FAR:
+        if t + b > FAR:
             break
-        doubt = 2.0 * _doubt(t + b)
-        difference = _mills(t - b) * (1.0 - doubt) - _mills(t + b) * (1.0 + doubt)
+        error = 2.0 * doubt(t + b)
+        difference = _mills(t - b) * (1.0 - error) - _mills(t + b) * (1.0 + error)
         factor = grid[i] * math.exp(-0.5 * (t * t + b * b)) / (2.0 * math.sinh(amplitude * exponents[i]))
-        value = factor / math.sqrt(2.0 * math.pi) * difference * (1.0 - 4.0 * doubt)
+        value = factor / math.sqrt(2.0 * math.pi) * difference * (1.0 - 4.0 * error)
         out[i] = max(value, 0.0)
     return out
 
 
 @kernel
 def _mills(x: float) -> float:
-    return math.sqrt(0.5 * math.pi) * math.erfc(x * _ROOT_HALF) * math.exp(0.5 * x * x)
+    return math.sqrt(0.5 * math.pi) * math.erfc(x * ROOT_HALF) * math.exp(0.5 * x * x)

@@ -39,6 +39,7 @@ ULP = 2.0**-52
 MOST_ERROR = 1e-4  # relative, of all masses of a composition
 BINS = 8  # per step of the grid, before atoms are gathered on it
 _FAR = 8  # steps: merging over a longer way costs more than cutting
+_VANISHED = 1e-200  # of P at losses below 300, where balanced masses are below the least double
 _BALANCE = 1e-13  # a group whose P lacks no more than this part of e^y Q counts as balanced
 
 
@@ -76,6 +77,19 @@ class GridLosses:
         """Return a lower bound of the profile of every pair whose P and Q lie within `error` of these."""
         shift = 2.1 * self.error + self._rounding(epsilon)
         return self.profile(epsilon + shift) * (1.0 - self._relative())
+
+    def heights_above(self) -> tuple[Floats, Floats]:
+        """Losses from 0 on, and upper bounds of the profile there, in the sense of `profile_above`; by positive sums.
+
+        The last height is that of all losses beyond. Masses that are too small for double precision are added to it.
+        """
+        losses = self.losses()[-self.lowest :]
+        beyond = np.cumsum((self.balanced[-self.lowest :] * np.exp(-losses / 2))[:0:-1])[::-1]  # Q's, above each
+        falls = np.exp(losses[:-1]) * math.expm1(self.step) * beyond
+        open_chance = self.infinite + _VANISHED
+        heights = np.append(np.cumsum(falls[::-1])[::-1] + open_chance, open_chance)
+        rounding = ULP * (4 * losses.size + 4 * float(losses[-1]) + 32)
+        return losses, np.minimum(heights * (1.0 + self.error + rounding) * (1.0 + 4 * ULP), 1.0)
 
     def _relative(self) -> float:
         return self.error + ULP * (len(self.balanced) + 16)
