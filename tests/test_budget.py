@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from shufflesum.privacy.engine.renyi import Filter
 from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum import budget as budget_module
 from shufflesum.budget import Budget
-from shufflesum.budget_file import Content
+from shufflesum.budget_file import Content, Cost
 from shufflesum.cautions import EnteredAgainWarning
-from shufflesum.compositions import charge, compose
+from shufflesum.compositions import charges_of, compose
 from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
+from shufflesum.privacy.engine.filters import Filter, Gaussian, Moments
 from shufflesum.protocol.tally import Tally
 from shufflesum.testing import unprotected_plan
 
@@ -36,9 +36,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "budget.json"
 
 
+def limits_of(budget: Budget) -> Filter:
+    """The filter that the first plan has chosen."""
+    limits = budget._now().limits
+    assert limits is not None
+    if limits.order is None:
+        return Gaussian(budget.epsilon, budget.delta, limits.apart)
+    return Moments(budget.epsilon, budget.delta, limits.apart, limits.order)
+
+
 def within_limits(budget: Budget) -> bool:
-    limits = Filter.of(EPSILON, DELTA)
-    return limits.admits(entry.charge for entry in budget.entries) and budget.spent <= 1
+    return limits_of(budget).admits(entry.charge for entry in budget.entries) and budget.spent <= 1
 
 
 def fill(budget: Budget, plan: Plan) -> int:
@@ -77,8 +85,10 @@ def test_what_plans_of_several_kinds_spend_together_is_at_most_the_budget(path: 
 
 def test_two_continuations_that_each_fit_exactly_are_not_both_had(path: Path) -> None:
     """Whichever is chosen after the first result, the other does not fit any more."""
-    budget, limits = Budget.create(path, EPSILON, DELTA), Filter.of(EPSILON, DELTA)
-    ways = [charge(plan, limits) for plan in (LARGE, NUMBERS)]
+    budget = Budget.create(path, EPSILON, DELTA)
+    budget.begin(SMALL)
+    limits = limits_of(budget)
+    ways = [charges_of(plan)(limits) for plan in (LARGE, NUMBERS)]
     while limits.admits([*(entry.charge for entry in budget.entries), *ways]):
         budget.begin(SMALL)
     assert budget.fits(LARGE)
@@ -96,7 +106,7 @@ def test_a_plan_that_was_entered_before_costs_as_much_again_without_being_comput
     """Others wait for the lock meanwhile."""
     budget = Budget.create(path, EPSILON, DELTA)
     budget.begin(SMALL)
-    monkeypatch.setattr(budget_module, "charge", None)
+    monkeypatch.setattr(budget_module, "charges_of", None)
     budget.begin(SMALL)
     budget.enter(SMALL, "task")
     first, *others = budget.entries
@@ -118,7 +128,7 @@ def test_what_is_spent_can_be_printed(path: Path) -> None:
     budget.begin(THRICE)
     budget.enter(SMALL, "task 1")
     title, _, first, second = str(Budget.open(path)).splitlines()
-    assert f"{100 * budget.spent:.2g}" in title
+    assert f"{100 * budget.spent:.3g} % spent" in title
     assert [THRICE.id[:8], "1 of 3"] == [word for word in (THRICE.id[:8], "1 of 3") if word in first]
     assert "task 1" in second
 
@@ -231,22 +241,22 @@ def test_what_could_still_be_asked_fits_and_little_more_would(path: Path) -> Non
         budget.begin(found)
 
 
-def spent_but_for(budget: Budget, moment: float, apart: float) -> Budget:
+def spent_but_for(budget: Budget, noise: float, apart: float) -> Budget:
     """The budget with one entry that leaves these parts of both limits."""
     budget.begin(SMALL)
-    limits = Filter.of(budget.epsilon, budget.delta)
-    whole = {"moment": (1 - moment) * limits.moment_limit, "apart": (1 - apart) * limits.apart_limit}
+    limits = limits_of(budget)
+    whole = {"noise": (1 - noise) * limits.noise_limit, "apart": (1 - apart) * limits.apart_limit}
     entry = msgspec.structs.replace(budget.entries[0], **whole)
     budget._content = msgspec.structs.replace(budget._content, entries=(entry,))
     return budget
 
 
-@pytest.mark.parametrize(("moment", "apart", "most"), [(0.0, 0.5, 0), (1e-13, 0.5, 1), (0.5, 0.0, 7)], ids=str)
+@pytest.mark.parametrize(("noise", "apart", "most"), [(0.0, 0.5, 0), (1e-13, 0.5, 1), (0.5, 0.0, 7)], ids=str)
 def test_where_nothing_fits_any_more_that_is_soon_said(
-    moment: float, apart: float, most: int, monkeypatch: pytest.MonkeyPatch
+    noise: float, apart: float, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is out of reach at one epsilon is not tried at smaller ones; the search takes larger and larger steps."""
-    budget, tried = spent_but_for(Budget(EPSILON, DELTA), moment, apart), list[float]()
+    budget, tried = spent_but_for(Budget(EPSILON, DELTA), noise, apart), list[float]()
 
     def counted(**choices: Any) -> Plan:
         tried.append(choices["epsilon"])
@@ -256,6 +266,60 @@ def test_where_nothing_fits_any_more_that_is_soon_said(
     with refusal("budget-spent"):
         budget.ask(users=3_000, shape=ss.Categories(3))
     assert len(tried) <= most
+
+
+def test_what_can_be_planned_for_is_found_between_too_dear_and_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be a smallest epsilon that a mechanism can have: steps towards it must not miss what still fits."""
+    budget, tried = Budget(EPSILON, DELTA), list[float]()
+    budget.begin(LARGE)
+
+    def down_to_some(**choices: Any) -> Plan:
+        tried.append(choices["epsilon"])
+        if choices["epsilon"] < 0.62 * tried[0]:
+            raise PrivacyError("privacy-out-of-reach", "less cannot be planned for")
+        return ss.plan(**choices)
+
+    usual = budget.ask(users=500, shape=ss.Categories(3))
+    monkeypatch.setattr(budget_module, "make_plan", down_to_some)
+    monkeypatch.setattr(budget_module, "_ahead", lambda *_: 1.45 * usual.epsilon)
+    found = budget.ask(users=500, shape=ss.Categories(3))
+    assert min(tried) < 0.62 * tried[0]  # a step went beyond
+    assert 0.93 * usual.epsilon < found.epsilon
+    assert budget.fits(found)
+
+
+def test_the_first_plan_chooses_how_noise_is_measured_for_all(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    assert "limits" in path.read_text()
+    assert budget._now().limits is None
+    budget.begin(SMALL)
+    limits = limits_of(budget)
+    budget.begin(NUMBERS)
+    budget.enter(LARGE, "task")
+    assert limits_of(budget) == limits_of(Budget.open(path)) == limits
+    assert [entry.charge for entry in budget.entries] == [charges_of(plan)(limits) for plan in (SMALL, NUMBERS, LARGE)]
+
+
+def test_who_was_first_meanwhile_has_chosen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both computed their charges for limits of their own; the second one's would mean something else."""
+    budget, other, compute = Budget.create(path, EPSILON, DELTA), Budget.open(path), budget_module._cost
+    monkeypatch.setattr(budget_module, "filter_for", lambda *_: Gaussian(EPSILON, DELTA, 0.5))
+
+    def slowly(content: Content, plan: Plan) -> Cost | None:
+        found = compute(content, plan)
+        if not other.entries:
+            monkeypatch.setattr(
+                budget_module, "filter_for", lambda epsilon, delta, _: Moments(epsilon, delta, 0.5, 9.0)
+            )
+            monkeypatch.setattr(budget_module, "_cost", compute)
+            other.begin(LARGE)
+        return found
+
+    monkeypatch.setattr(budget_module, "_cost", slowly)
+    budget.begin(SMALL)
+    limits = limits_of(budget)
+    assert limits == Moments(EPSILON, DELTA, 0.5, 9.0)
+    assert [entry.charge for entry in budget.entries] == [charges_of(plan)(limits) for plan in (LARGE, SMALL)]
 
 
 def test_what_is_asked_for_has_a_tenth_of_delta_as_people_write_it() -> None:
@@ -376,14 +440,14 @@ def test_a_budget_that_forgets_a_charge_would_be_found_out(path: Path, monkeypat
     """The twin: what each plan is compared with is not all that was spent."""
     budget = Budget.create(path, EPSILON, DELTA)
     admits = Content.admits
-    monkeypatch.setattr(Content, "admits", lambda content, cost: admits(Content(*_but_last(content)), cost))
+    monkeypatch.setattr(
+        Content,
+        "admits",
+        lambda content, cost: admits(msgspec.structs.replace(content, entries=content.entries[:-1]), cost),
+    )
     while len(budget.entries) < 50:
         try:
             budget.begin(LARGE)
         except PrivacyError:
             break
-    assert not Filter.of(EPSILON, DELTA).admits(entry.charge for entry in budget.entries)
-
-
-def _but_last(content: Any) -> tuple[Any, ...]:
-    return content.epsilon, content.delta, content.order, content.closed, content.entries[:-1]
+    assert not within_limits(budget)

@@ -10,17 +10,17 @@ from typing import Any, get_args
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shufflesum.privacy.engine.renyi import Charge, Filter, total
 from tests.refusals import refusal
 from tests.test_budget import DELTA, EPSILON, PLANS
 
 import shufflesum as ss
 from shufflesum import budget as budget_module
 from shufflesum.budget import Budget
-from shufflesum.compositions import charge
+from shufflesum.compositions import charges_of, filter_for
 from shufflesum.domain import Domain
 from shufflesum.mechanisms import MECHANISMS
 from shufflesum.plans import Plan
+from shufflesum.privacy.engine.filters import Charge, Filter, total
 
 
 @cache
@@ -48,21 +48,30 @@ def test_the_plans_that_are_drawn_from_are_of_every_mechanism_and_domain() -> No
 
 
 @cache
-def cost_of(plan: Plan) -> Charge:
-    return charge(plan, Filter.of(EPSILON, DELTA))
+def filter_of(which: int) -> Filter:
+    """What a plan chooses, where it is the first."""
+    return filter_for(EPSILON, DELTA, charges_of(plans()[which]))
+
+
+@cache
+def cost_of(plan: Plan, within: Filter) -> Charge:
+    return charges_of(plan)(within)
 
 
 class Model:
     """What must be: nothing is drawn that no charge covers, and as little as that is charged."""
 
-    limits = Filter.of(EPSILON, DELTA)
-
     def __init__(self) -> None:
-        self.costs = [cost_of(plan) for plan in plans()]
+        self.limits: Filter | None = None
         self.spent = list[Charge]()
         self.tasks = dict[str, int]()  # the plan of each
         self.left = dict[tuple[int, str | None], list[int]]()  # rounds of each entry that nobody has begun
         self.runs = set[tuple[int, str | None, str]]()
+
+    def fits(self, which: int) -> bool:
+        """Whether a plan fits, that was not entered yet; the first one chooses."""
+        limits = self.limits or filter_of(which)
+        return limits.admits([*self.spent, cost_of(plans()[which], limits)])
 
     def problem(self, which: int, collection: str | None, run: str | None, rounds: int) -> str | None:
         """Why it must be refused; else it is noted down. No rounds: the collection is only entered."""
@@ -73,9 +82,10 @@ class Model:
         known = bool(left) if rounds == 0 else run is not None and (*key, run) in self.runs
         room = [place for place, free in enumerate(left) if free >= rounds]
         if not known and not room:
-            if not self.limits.admits([*self.spent, self.costs[which]]):
+            if not self.fits(which):
                 return "budget-spent"
-            self.spent.append(self.costs[which])
+            self.limits = self.limits or filter_of(which)
+            self.spent.append(cost_of(plans()[which], self.limits))
             room = [len(left)]
             self.left[key] = left = [*left, plans()[which].rounds]
         if not known and rounds:
@@ -108,11 +118,12 @@ def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
 ) -> None:
     path = tmp_path_factory.mktemp("budget") / "budget.json"
     model, handles = Model(), [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
-    monkeypatch.setattr(budget_module, "charge", lambda plan, _: cost_of(plan))  # computed once
+    # computed once
+    monkeypatch.setattr(budget_module, "charges_of", lambda plan: lambda within: cost_of(plan, within))
     for number, (which, act, collection, run) in enumerate(steps):
         budget, plan = handles[number % 2], plans()[which]
         if act == "look":
-            assert budget.fits(plan) == model.limits.admits([*model.spent, model.costs[which]])
+            assert budget.fits(plan) == model.fits(which)
             continue
         name, rounds = collection or "task 3", plan.rounds if act == "hold" else 1
         asked = (which, name, None, 0) if act == "enter" else (which, collection, run, rounds)
@@ -123,6 +134,6 @@ def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
             )
     entries = Budget.open(path).entries
     assert total(entry.charge for entry in entries) == total(model.spent)
-    assert model.limits.admits(model.spent)
+    assert model.limits is None or model.limits.admits(model.spent)
     left = sorted(free for each in model.left.values() for free in each)
     assert sorted(entry.rounds - entry.begun for entry in entries) == left

@@ -22,6 +22,7 @@ from shufflesum._checks import check_number, check_size
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._locked import locked
 from shufflesum._rounding import downwards
+from shufflesum._search import bisect, geometric_mean
 from shufflesum.budget_file import Content, Cost, Entry, Limits, percent, read_budget, write_budget
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charges_of, compose, filter_for
@@ -29,6 +30,7 @@ from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, Sh
 from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
+from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.privacy.engine.filters import Charge, check_guarantee, total
 
 __all__ = ["Budget", "Entry"]
@@ -209,8 +211,7 @@ class Budget:
         own = float(_OWN_DELTA * Decimal(repr(content.delta))) if delta is None else delta
         if content.closed:
             raise self._refusal("budget-closed", "it is for plans that were fixed in advance")
-        spent = 0.0 if (within := content.filter) is None else total(content.charges).noise / within.noise_limit
-        first = content.epsilon * min(1.0, 1.1 * math.sqrt(max(0.0, 1.0 - spent)))  # as for Gaussian noise
+        first = _ahead(content, own)
         plan: Plan | None = None
         why: ShufflesumError | None = None
 
@@ -314,6 +315,19 @@ def _cost(content: Content, plan: Plan) -> Cost | None:
     charges = charges_of(plan)
     chosen = filter_for(content.epsilon, content.delta, charges) if within is None else within
     return Cost(chosen, charges(chosen))
+
+
+def _ahead(content: Content, delta: float) -> float:
+    """A little more than the epsilon of Gaussian noise with this delta that takes all that is left; 0 where nothing is."""
+    spent = 0.0 if (within := content.filter) is None else total(content.charges).noise / within.noise_limit
+    if spent >= 1:
+        return 0.0
+    deviation = gaussian_noise(content.epsilon, content.delta) / math.sqrt(1.0 - spent)
+    low, high = 1e-7 * content.epsilon, 10.0 * content.epsilon
+    fits = bisect(
+        lambda epsilon: gaussian_noise(epsilon, delta) <= deviation, low, high, tolerance=0.01, middle=geometric_mean
+    )
+    return 1.05 * fits[0]
 
 
 def _entry(plan: Plan, cost: Charge, clock: Clock) -> Entry:

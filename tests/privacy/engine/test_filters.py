@@ -83,6 +83,35 @@ def test_a_filter_that_charges_too_little_would_be_found_out(kind: str, spoiled:
     assert worst_delta(CHOICES, STEP, epsilon, allowed) > delta
 
 
+def answers(number: int) -> Law:
+    """So many answers, each true or not at a loss of one step: how many are true, in both worlds; nearly Gaussian."""
+    truth = 1.0 / (1.0 + math.exp(-STEP))
+    chances = [math.comb(number, k) * truth**k * (1 - truth) ** (number - k) for k in range(number + 1)]
+    return list(zip(chances, reversed(chances), strict=True))
+
+
+def worst_of_answers(within: Filter, part: float) -> float:
+    """The worst of all orders of mechanisms of 6 and of 15 answers, where that part of each charge is charged."""
+    costs = []
+    for number in (6, 15):
+        balanced = np.zeros(2 * number + 1)
+        balanced[::2] = [math.sqrt(p * q) for p, q in answers(number)]
+        cost = within.charge(GridLosses(STEP, -number, balanced, 0.0, 0.0))
+        costs.append(Charge(part * cost.noise, part * cost.apart))
+
+    def allowed(used: Used) -> bool:
+        return within.admits([cost for cost, count in zip(costs, used, strict=True) for _ in range(count)])
+
+    return worst_delta_of_laws([answers(6), answers(15)], within.epsilon, allowed, 20)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.02), (3.0, 0.02)])
+def test_nearly_gaussian_mechanisms_nearly_use_up_a_gaussian_filter_and_no_more(epsilon: float, delta: float) -> None:
+    within = Gaussian(epsilon, delta, 0.25)
+    assert 0.25 * delta < worst_of_answers(within, 1.0) <= delta
+    assert worst_of_answers(within, 0.5) > delta  # the twin
+
+
 FEW: list[tuple[int, int, int, float]] = [(3, 3, 2, 15 / 16), (4, 3, 1, 15 / 16), (6, 2, 1, 3 / 4)]
 
 
