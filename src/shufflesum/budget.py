@@ -318,7 +318,7 @@ def _cost(content: Content, plan: Plan) -> Cost | None:
 
 
 def _ahead(content: Content, delta: float) -> float:
-    """A little more than the epsilon of Gaussian noise with this delta that takes all that is left; 0 where nothing is."""
+    """A little more than the epsilon of Gaussian noise with this delta that takes what is left; 0 where nothing is."""
     spent = 0.0 if (within := content.filter) is None else total(content.charges).noise / within.noise_limit
     if spent >= 1:
         return 0.0
