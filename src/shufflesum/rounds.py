@@ -51,7 +51,7 @@ class RoundsUsed:
         """Enter the next round and give its number; refused after the plan's last.
 
         `enter` is what else must be entered before, such as a budget. It is called when a round is left, while nobody
-        else can take it; where it raises, no round is begun.
+        else can take it; where it raises, no round is begun. Others wait for it, and are refused after half a minute.
         """
         with locked(self.path, self._clock):
             used = self._read()
