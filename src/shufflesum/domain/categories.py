@@ -181,7 +181,7 @@ class Categories:
 
     def check_codes(self, codes: NDArray[Any], first_row: int = 0) -> None:
         """Refuse what is no cell; `codes` came from `prepare`."""
-        if ((codes < 0) | (codes >= self.cells)).any():
+        if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < self.cells):
             self.refuse(codes, first_row)
 
     def refuse(self, codes: NDArray[Any], first_row: int = 0) -> NoReturn:
