@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._locked import locked
 from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, PrivacyError, ReportsError
@@ -86,7 +86,7 @@ class RoundsUsed:
             plan, rounds, used = content["plan"], content["rounds"], content["used"]
         except (ValueError, KeyError) as error:
             raise FileError(
-                "other-format" if isinstance(error, OtherFormatError) else "damaged",
+                problem_of(error),
                 f"{self.path}: is no count of rounds that can be used ({error}); as long as nobody knows how many were "
                 "begun, none can be: take them all for spent",
             ) from error
