@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tests.budgets import DELTA, EPSILON, LARGE, NUMBERS, SMALL, THRICE
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -23,12 +24,6 @@ from shufflesum.plans import Plan
 from shufflesum.privacy.engine.filters import Filter, Gaussian, Moments
 from shufflesum.protocol.tally import Tally
 from shufflesum.testing import unprotected_plan
-
-SMALL, LARGE = (ss.plan(users=500, shape=ss.Categories(3), epsilon=epsilon, delta=1e-5) for epsilon in (0.3, 0.9))
-NUMBERS = ss.plan(users=500, shape=2, epsilon=0.5, delta=1e-5)
-THRICE = ss.plan(users=500, shape=ss.Categories(3), epsilon=0.5, delta=1e-5, rounds=3)
-PLANS = (SMALL, LARGE, NUMBERS, THRICE)
-EPSILON, DELTA = 1.5, 1e-3
 
 
 @pytest.fixture

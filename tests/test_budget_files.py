@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.budgets import DELTA, EPSILON, SMALL
 from tests.damage import damaged_bytes
 from tests.refusals import refusal
 
-import shufflesum as ss
 from shufflesum._documents import encode_checked
 from shufflesum.budget import Budget
 from shufflesum.errors import FileError
-
-SMALL = ss.plan(users=500, shape=ss.Categories(3), epsilon=0.3, delta=1e-5)
-EPSILON, DELTA = 1.5, 1e-3
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.budgets import DELTA, EPSILON, PLANS
 from tests.refusals import refusal
-from tests.test_budget import DELTA, EPSILON, PLANS
 
 import shufflesum as ss
 from shufflesum import budget as budget_module
@@ -98,7 +98,7 @@ class Model:
 
 STEPS = st.lists(
     st.tuples(
-        st.integers(0, 10),
+        st.deferred(lambda: st.integers(0, len(plans()) - 1)),
         st.sampled_from(["enter", "begin", "hold", "look"]),
         st.sampled_from([None, "task 1", "task 2"]),
         st.sampled_from([None, "a", "b"]),

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["OtherFormatError", "agree", "decode_checked", "decode_once", "encode_checked"]
+from shufflesum.errors import Problem
+
+__all__ = ["OtherFormatError", "agree", "decode_checked", "decode_once", "encode_checked", "problem_of"]
 
 _File = TypeVar("_File")
 _CHECKSUM = 64 + len('"}\n')
@@ -18,6 +20,11 @@ _CHECKSUM = 64 + len('"}\n')
 
 class OtherFormatError(ValueError):
     """A document of another kind, or of another version."""
+
+
+def problem_of(error: Exception, otherwise: Problem = "damaged") -> Problem:
+    """What is wrong with a document that could not be decoded."""
+    return "other-format" if isinstance(error, OtherFormatError) else otherwise
 
 
 class _Format(msgspec.Struct):

@@ -13,7 +13,9 @@ from shufflesum.errors import FileError
 
 __all__ = ["locked"]
 
-_PATIENCE = 30.0  # seconds; what is done under such a lock takes some milliseconds
+# Seconds. What is done under such a lock takes some milliseconds, but for a budget that is entered under that of a file
+# of rounds: the charge of a new plan takes up to some seconds, and the budget's own lock as long as this.
+_PATIENCE = 30.0
 _PAUSE = 0.01
 
 

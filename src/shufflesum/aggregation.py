@@ -203,7 +203,7 @@ def aggregate_rows(
     if begin is not None:
         check_plan(plan)
         plan.check_round(number)
-        plan.domain.check_missing(missing)
+        plan.domain.check_options(clip=clip, missing=missing)
         _check_workers(workers)
         for rows, first_row in _numbered(batches()):
             check_rows(plan, rows, first_row=first_row, clip=clip, missing=missing)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import replace_file
 from shufflesum._rounding import upwards
 from shufflesum._shown import Shown
@@ -185,7 +185,7 @@ def read_budget(path: Path) -> Content:
             raise ValueError("an entry is impossible")
     except (ValueError, ShufflesumError) as error:
         raise FileError(
-            "other-format" if isinstance(error, OtherFormatError) else "damaged",
+            problem_of(error),
             f"{path}: is no budget that can be used ({error}); as long as nobody knows what was spent, nothing can be: "
             "take all of it for spent",
         ) from error

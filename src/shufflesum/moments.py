@@ -52,7 +52,7 @@ class Squares:
 
     def rows(self, values: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Floats:
         """Users' values, (m, *shape), as the domain takes them; what is out of bounds is refused, or clipped."""
-        self.box.check_missing(missing)
+        self.box.check_options(clip=clip, missing=missing)
         found = self.box.prepare(values, first_row, clip=clip, missing=missing)
         self.box.check_within(found, first_row)
         scaled = np.clip((found.astype(np.float64) - self._middle) / self._half, -1.0, 1.0)

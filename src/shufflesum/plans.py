@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from shufflesum._checks import check_number, check_size
-from shufflesum._documents import OtherFormatError, agree, decode_once
+from shufflesum._documents import agree, decode_once, problem_of
 from shufflesum._shown import Shown
 from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
@@ -320,7 +320,7 @@ class Plan:
             file = decode_once(text, _PlanFile, FORMAT)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise PlanError(
-                "other-format" if isinstance(error, OtherFormatError) else "malformed",
+                problem_of(error, "malformed"),
                 f"not a plan: {error}; make one with shufflesum plan -o FILE, or shufflesum.plan(...)",
             ) from error
         claimed = msgspec.structs.asdict(file.guarantee)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._locked import locked
 from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, PrivacyError, ReportsError
@@ -51,7 +51,7 @@ class RoundsUsed:
         """Enter the next round and give its number; refused after the plan's last.
 
         `enter` is what else must be entered before, such as a budget. It is called when a round is left, while nobody
-        else can take it; where it raises, no round is begun.
+        else can take it; where it raises, no round is begun. Others wait for it, and are refused after half a minute.
         """
         with locked(self.path, self._clock):
             used = self._read()
@@ -86,7 +86,7 @@ class RoundsUsed:
             plan, rounds, used = content["plan"], content["rounds"], content["used"]
         except (ValueError, KeyError) as error:
             raise FileError(
-                "other-format" if isinstance(error, OtherFormatError) else "damaged",
+                problem_of(error),
                 f"{self.path}: is no count of rounds that can be used ({error}); as long as nobody knows how many were "
                 "begun, none can be: take them all for spent",
             ) from error

@@ -197,15 +197,22 @@ def test_randomizing_for_a_task_again_costs_again(command: Command, budget: ss.B
     assert not Path(".others.partial").exists()
 
 
-def interrupted(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run whose work is left in .reports.partial."""
+def interrupted(
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...] = RANDOMIZE,
+    by: BaseException | None = None,
+) -> str:
+    """A run whose work is left in .reports.partial, and what it said at its end."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise by or KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
-        assert command(*RANDOMIZE, "-o", "reports").code != 0
+        done = command(*arguments, "-o", "reports")
+    assert done.code != 0
+    return done.err
 
 
 @pytest.mark.usefixtures("plan")
@@ -227,17 +234,24 @@ def test_a_run_that_is_taken_up_costs_nothing_and_one_that_starts_over_costs_aga
 def test_a_run_that_would_start_over_with_what_is_refused_costs_nothing_and_throws_nothing_away(
     command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
-        assert command(*WEEKLY_RANDOMIZED, "-o", "reports").code != 0
+    interrupted(command, monkeypatch, WEEKLY_RANDOMIZED)
     before = Path("budget.json").read_bytes()
     unfit = ("randomize", "unfit.csv", *WEEKLY_RANDOMIZED[2:], "-o", "reports", "--restart")
     assert not lacking(command(*unfit).err, "[unknown-label]")
     assert Path("budget.json").read_bytes() == before
     assert Path(".reports.partial").exists()
+
+
+@pytest.mark.usefixtures("weekly")
+def test_a_run_that_is_taken_up_does_not_say_that_it_began_the_round_of_another(
+    command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(command, monkeypatch, WEEKLY_RANDOMIZED)
+    assert command(*WEEKLY, *BUDGET).code == 0  # the second of two rounds
+    said = interrupted(command, monkeypatch, WEEKLY_RANDOMIZED, FileError("unwritable", "the disk is full"))
+    (entry,) = budget.entries
+    assert not lacking(said, "[unwritable]", entry.plan[:12], f"{budget.price(entry)} %")
+    assert "2 of 2" not in said
 
 
 @pytest.mark.usefixtures("plan")

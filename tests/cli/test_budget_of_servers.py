@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 SERVERS = {"shuffler": ("--analyzer", "http://127.0.0.1:1"), "analyzer": ("--key", "a.key")}
 
 
+@pytest.fixture
+def task(command: Command, folder: Path, plan: ss.Plan) -> Task:
+    """In a file, with the keys of its analyzer and of another one (b), and the secret of both servers."""
+    for name in ("a", "b"):
+        command("keygen", "-o", name)
+    make_task(command)
+    (folder / "secret").write_text("s" * 32)
+    (folder / "secret").chmod(0o600)
+    return Task.load("task.json")
+
+
 def refuse_to_serve(folder: Path, arguments: list[str], problem: str = "budget-spent") -> None:
     refused = Program(folder / "refused", ["serve", *arguments])
     try:
@@ -31,20 +42,15 @@ def refuse_to_serve(folder: Path, arguments: list[str], problem: str = "budget-s
 
 
 @pytest.mark.servers
-@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("role", ["shuffler", pytest.param("analyzer", marks=pytest.mark.slow)])
 def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
-    command: Command, budget: ss.Budget, folder: Path, role: str
+    command: Command, budget: ss.Budget, task: Task, folder: Path, role: str
 ) -> None:
-    command("keygen", "-o", "a")
-    make_task(command)
-    (folder / "secret").write_text("s" * 32)
-    (folder / "secret").chmod(0o600)
     common = ["--task", f"{folder}/task.json", "--secret-file", f"{folder}/secret", "--budget", f"{folder}/budget.json"]
     own = [f"{folder}/a.key" if word == "a.key" else word for word in SERVERS[role]]
     arguments = [role, *common, *own, "--store", f"sqlite:{folder}/store"]
     with ServerProcess(folder / "log", arguments) as server:
-        assert [entry.collection for entry in budget.entries] == [f"task {Task.load('task.json').id}"]
+        assert [entry.collection for entry in budget.entries] == [f"task {task.id}"]
         server.kill()
         server.restart()
         (entry,) = budget.entries
@@ -61,7 +67,7 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
 
 
 @pytest.mark.servers
-@pytest.mark.usefixtures("plan")
+@pytest.mark.usefixtures("task")
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -72,13 +78,8 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
     ],
 )
 def test_a_server_that_cannot_serve_its_task_enters_nothing(
-    command: Command, budget: ss.Budget, folder: Path, arguments: tuple[str, ...], problem: str
+    budget: ss.Budget, folder: Path, arguments: tuple[str, ...], problem: str
 ) -> None:
-    for name in ("a", "b"):
-        command("keygen", "-o", name)
-    make_task(command)
-    (folder / "secret").write_text("s" * 32)
-    (folder / "secret").chmod(0o600)
     refuse_to_serve(folder, [*arguments, "--task", "task.json", "--secret-file", "secret", *BUDGET], problem)
     assert budget.entries == ()
     assert not Path("store").exists()

@@ -160,9 +160,9 @@ def test_bounds_beyond_single_precision_do_not_let_infinity_in() -> None:
 
 def test_unknown_policies_are_refused() -> None:
     with refusal("unknown-choice", "'refuse' or", "or 'midpoint'", error=ParameterError):
-        Box.of(1, (0, 1)).check_missing("zero")  # type: ignore[arg-type]
+        Box.of(1, (0, 1)).check_options(clip=False, missing="zero")  # type: ignore[arg-type]
     with refusal("impossible-combination", error=ParameterError):
-        Box.of(Span([[1.0]]), (0, 1)).check_missing("midpoint")
+        Box.of(Span([[1.0]]), (0, 1)).check_options(clip=False, missing="midpoint")
 
 
 def test_symmetric_matrices_take_part_with_each_pair_once() -> None:

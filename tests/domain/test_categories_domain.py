@@ -227,14 +227,15 @@ def test_the_smallest_histograms_have_two_cells() -> None:
 
 def test_labels_have_neither_a_middle_nor_a_nearest() -> None:
     domain = Categories(3)
-    domain.check_missing("refuse")
+    domain.check_options(clip=False, missing="refuse")
     for refused in (domain, Categories(bins=[0, 1, 2])):
         with refusal("impossible-combination", "other=True", error=ParameterError):
-            refused.check_missing("midpoint")
+            refused.check_options(clip=False, missing="midpoint")
     with refusal("unknown-choice", error=ParameterError):
-        domain.check_missing("drop")  # type: ignore[arg-type]
+        domain.check_options(clip=False, missing="drop")  # type: ignore[arg-type]
     with refusal("impossible-combination", error=ParameterError):
         domain.prepare([0], clip=True)
+    Categories(bins=[0, 1, 2]).check_options(clip=True, missing="refuse")  # numbers have a nearest bin
 
 
 @pytest.mark.parametrize(

@@ -182,9 +182,9 @@ def test_what_makes_no_question_is_refused(labels: Any, most: Any, problem: str)
 
 def test_labels_have_neither_a_middle_nor_a_nearest() -> None:
     domain = Choices(3, most=1)
-    domain.check_missing("refuse")
+    domain.check_options(clip=False, missing="refuse")
     with refusal("impossible-combination", error=ParameterError):
-        domain.check_missing("midpoint")
+        domain.check_options(clip=False, missing="midpoint")
     with refusal("impossible-combination", error=ParameterError):
         domain.prepare([[1]], clip=True)
 

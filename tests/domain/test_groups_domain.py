@@ -114,7 +114,7 @@ def test_arrays_are_prepared_as_in_a_box() -> None:
     with refusal("out-of-bounds", "row 4", error=DataError):
         domain.box.refuse(grouped.coordinates, 4)
     with refusal("impossible-combination", error=ParameterError):
-        Groups(2, Span(np.eye(2))).check_missing("midpoint")
+        Groups(2, Span(np.eye(2))).check_options(clip=False, missing="midpoint")
 
 
 @pytest.mark.parametrize(

@@ -179,9 +179,9 @@ def test_sizes_and_keys_out_of_range_are_refused(arguments: Any, problem: str) -
 
 def test_labels_have_neither_a_middle_nor_a_nearest() -> None:
     domain = Hashed(10, 2, KEY)
-    domain.check_missing("refuse")
+    domain.check_options(clip=False, missing="refuse")
     with refusal("impossible-combination", error=ParameterError):
-        domain.check_missing("midpoint")
+        domain.check_options(clip=False, missing="midpoint")
     with refusal("impossible-combination", error=ParameterError):
         domain.prepare(["a"], clip=True)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -79,6 +80,21 @@ def test_work_that_ends_its_process_is_told_to_have_failed_and_the_next_is_done(
     failed, two = told.until(2)
     assert isinstance(failed, ShufflesumError)
     assert (failed.problem, two) == ("stopped", 2)
+
+
+def test_where_no_process_can_be_started_work_fails_until_one_can(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: object) -> None:
+        raise OSError(errno.EAGAIN, "too many processes")
+
+    told.lane.want([told.job(os.getpid)])
+    (pid,) = told.until(1)
+    with monkeypatch.context() as patched:
+        patched.setattr("multiprocessing.context.SpawnProcess.start", start)
+        os.kill(pid, signal.SIGKILL)
+        told.lane.want([told.job(math.sqrt, 4), told.job(math.sqrt, 9)])
+        assert [failed.problem for failed in told.until(3)[1:]] == ["stopped", "stopped"]
+    told.lane.want([told.job(math.sqrt, 16)])
+    assert told.until(4)[-1] == 4
 
 
 def test_a_lane_is_closed_whatever_its_process_does() -> None:

@@ -140,8 +140,20 @@ def verdicts(
             count["noticed" if status else "SURVIVED"] += 1
             print("noticed" if status else f"SURVIVED {mutant.name}", flush=True)
 
-    unchanged = [replace(mutant, after=mutant.before, source=(ROOT / mutant.path).read_text()) for mutant in sample[:1]]
-    for mutant in unchanged + sample:  # who notices nothing but changes lets the first pass
+    def begin(mutant: Mutant, tests: list[str]) -> None:
+        while len(running) >= workers:
+            ended()
+        folder = tempfile.TemporaryDirectory(prefix="mutant-")
+        file = Path(folder.name) / mutant.path.name
+        file.write_text(mutant.source)
+        stale = in_kernels_elsewhere(mutant.path) if mutant.kernel else set()
+        running[judge(dotted(mutant.path), file, tests, stale, SECONDS)] = mutant, folder
+
+    for mutant in sample:  # who notices nothing but changes lets the first that has tests pass, unchanged
+        if tests := chosen(mutant, reached):
+            begin(replace(mutant, after=mutant.before, source=(ROOT / mutant.path).read_text()), tests)
+            break
+    for mutant in sample:
         if mutant.name.startswith(explained):
             count["explained"] += 1
         elif time.monotonic() > end:
@@ -150,13 +162,7 @@ def verdicts(
             count["SURVIVED"] += 1
             print(f"SURVIVED, reached by no test: {mutant.name}", flush=True)
         else:
-            while len(running) >= workers:
-                ended()
-            folder = tempfile.TemporaryDirectory(prefix="mutant-")
-            file = Path(folder.name) / mutant.path.name
-            file.write_text(mutant.source)
-            stale = in_kernels_elsewhere(mutant.path) if mutant.kernel else set()
-            running[judge(dotted(mutant.path), file, tests, stale, SECONDS)] = mutant, folder
+            begin(mutant, tests)
     while running:
         ended()
     return count

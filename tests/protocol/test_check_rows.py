@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.domain import Ball, Box, Domain
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits
+from shufflesum.protocol import Randomizer
 from shufflesum.protocol.tally import Tally, check_rows
 from shufflesum.testing import no_guarantee
 
@@ -98,3 +100,11 @@ def test_both_kinds_are_among_them() -> None:
     found = {case for case in CASES if refusal_of(case)}
     assert {"out of bounds", "no label", "out of bounds in a group", "beyond a ball"} < found
     assert not found & {"numbers", "clipped", "midpoint", "labels", "another label", "groups", "a ball"}
+
+
+@pytest.mark.parametrize("role", [Randomizer, Tally])
+@pytest.mark.parametrize("domain", [ss.Categories(3), ss.Choices(3, most=1), ss.Hashed(16, 2, bytes(16))])
+def test_clipped_labels_are_refused_before_there_are_any(role: Any, domain: Domain) -> None:
+    role(plan_for(domain))
+    with refusal("impossible-combination"):
+        role(plan_for(domain), clip=True)

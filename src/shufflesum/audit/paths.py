@@ -38,8 +38,9 @@ _Cells = NDArray[np.uint32]
 class Drawn(NamedTuple):
     """Who reported along a path.
 
-    `held` is how many rows they held between them. That all of them lack a part of their noise shows, hardly ever
-    missed, from `less_noise` of it on, or not even where all of it is missing, if that is None.
+    `held` is how many rows they held: those of crowds, and variants, of which some are rows of crowds once more. That
+    all users lack a part of their noise shows, hardly ever missed, from `less_noise` of it on, or not even where all of
+    it is missing, if that is None.
     """
 
     path: str

@@ -91,7 +91,7 @@ def randomize(
     @cache
     def check() -> None:
         plan.check_round(target.round_number)
-        plan.domain.check_missing(missing)
+        plan.domain.check_options(clip=clip, missing=missing)
         with Workers(range(workers)) as pool:
             for _ in pool.map(check_piece, pieces()):
                 pass

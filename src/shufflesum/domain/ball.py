@@ -188,8 +188,8 @@ class Ball:
         check_stack(stacked, self.shape)
         return stacked
 
-    def check_missing(self, missing: Missing) -> None:
-        """Refuse what cannot be done about missing values here."""
+    def check_options(self, *, clip: bool, missing: Missing) -> None:
+        """Refuse what cannot be done here about missing values; any row can be clipped."""
         if missing not in ("refuse", "midpoint"):
             raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' (--missing)")
         if missing == "midpoint":
@@ -205,7 +205,7 @@ class Ball:
         A longer one is refused, or scaled down to the radius with `clip`. NaN and infinity are always refused. Without
         centre and clipping, arrays of single or double precision are passed on uncopied.
         """
-        self.check_missing(missing)
+        self.check_options(clip=clip, missing=missing)
         flat = self._flat(rows, first_row)
         if self.center is not None:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused

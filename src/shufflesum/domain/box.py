@@ -140,8 +140,8 @@ class Box:
                 f"{shown(list(self.columns))}; pass just these in this order, or plan for the others",
             )
 
-    def check_missing(self, missing: Missing) -> None:
-        """Refuse what cannot be done about missing values here."""
+    def check_options(self, *, clip: bool, missing: Missing) -> None:
+        """Refuse what cannot be done here about missing values; any can be clipped."""
         if missing not in ("refuse", "midpoint"):
             raise ParameterError(
                 "unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint' (--missing)"

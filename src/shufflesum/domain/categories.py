@@ -21,7 +21,7 @@ from shufflesum.domain.labels import MISSING, UNKNOWN, Label, Labels
 from shufflesum.domain.neighbours import Neighbours, OneCell
 from shufflesum.errors import DataError, ParameterError, PlanError
 
-__all__ = ["OTHER", "Categories", "check_cells", "refuse_midpoint"]
+__all__ = ["OTHER", "Categories", "check_cells", "refuse_for_labels"]
 
 OTHER = "other"
 """The last cell of a plan that has one for everything outside its labels or bins."""
@@ -40,8 +40,8 @@ def check_cells(what: str, cells: int) -> None:
         raise ParameterError("too-many-cells", f"{what}: {cells} cells; reports can number at most {MOST_CELLS}")
 
 
-def refuse_midpoint(missing: Missing, remedy: str = "") -> None:
-    """Refuse what cannot be done about missing labels."""
+def refuse_for_labels(*, clip: bool, missing: Missing, remedy: str = "") -> None:
+    """Refuse what cannot be done about labels that are missing, or not among those of the plan."""
     if missing not in ("refuse", "midpoint"):
         raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' (--missing)")
     if missing == "midpoint":
@@ -50,6 +50,8 @@ def refuse_midpoint(missing: Missing, remedy: str = "") -> None:
             "missing='midpoint' is not possible with labels, which have no middle; use missing='refuse' "
             f"(--missing refuse) and leave incomplete rows out{remedy}",
         )
+    if clip:
+        raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one (--clip)")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -152,9 +154,9 @@ class Categories:
         """One value for each user; arrays of numbers, memory-mapped or not, are not copied."""
         return label_rows(values) if self.bins is None else _numbers(values)
 
-    def check_missing(self, missing: Missing) -> None:
-        """Refuse what cannot be done about missing values here; `other` takes them in."""
-        refuse_midpoint(missing, _REMEDY)
+    def check_options(self, *, clip: bool, missing: Missing) -> None:
+        """Refuse what cannot be done here about values beyond the bins and missing ones; `other` takes them in."""
+        refuse_for_labels(clip=clip and self.bins is None, missing=missing, remedy=_REMEDY)
 
     def prepare(
         self, values: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
@@ -165,11 +167,9 @@ class Categories:
         `other` are handed through, neither copied nor looked at: whoever reads the codes compares them
         with `cells` and calls `refuse`. All else is checked here, and comes as unsigned 32-bit numbers.
         """
-        self.check_missing(missing)
+        self.check_options(clip=clip, missing=missing)
         if self.bins is not None:
             return self._binned(values, first_row, clip)
-        if clip:
-            raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one")
         rows = label_rows(values)
         if self.labels.plain and isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
             numbers = rows.astype(rows.dtype.newbyteorder("="), copy=False)
@@ -181,7 +181,7 @@ class Categories:
 
     def check_codes(self, codes: NDArray[Any], first_row: int = 0) -> None:
         """Refuse what is no cell; `codes` came from `prepare`."""
-        if ((codes < 0) | (codes >= self.cells)).any():
+        if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < self.cells):
             self.refuse(codes, first_row)
 
     def refuse(self, codes: NDArray[Any], first_row: int = 0) -> NoReturn:

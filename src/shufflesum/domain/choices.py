@@ -14,7 +14,7 @@ from shufflesum._checks import check_size, shown
 from shufflesum.cells import BLANK
 from shufflesum.domain._arrays import LEFT_OUT
 from shufflesum.domain.box import Missing
-from shufflesum.domain.categories import check_cells, refuse_midpoint
+from shufflesum.domain.categories import check_cells, refuse_for_labels
 from shufflesum.domain.frames import library_of, table_columns
 from shufflesum.domain.label_columns import (
     LabelRows,
@@ -135,17 +135,15 @@ class Choices:
             )
         return rows
 
-    def check_missing(self, missing: Missing) -> None:
-        """Refuse what cannot be done about missing values here."""
-        refuse_midpoint(missing)
+    def check_options(self, *, clip: bool, missing: Missing) -> None:
+        """Refuse what cannot be done here about missing labels, and about others."""
+        refuse_for_labels(clip=clip, missing=missing)
 
     def prepare(
         self, values: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
     ) -> NDArray[np.uint32]:
         """(m, most) cells, rising in each row, blanks where a user has fewer labels; one named twice counts once."""
-        self.check_missing(missing)
-        if clip:
-            raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one")
+        self.check_options(clip=clip, missing=missing)
         rows = self.rows(values)
         if isinstance(rows, np.ndarray):
             users, codes = np.nonzero(rows)

@@ -137,9 +137,9 @@ class Groups:
             )
         return GroupRows(labels, arrays)
 
-    def check_missing(self, missing: Missing) -> None:
-        """Refuse what cannot be done about missing values in the arrays; a missing group is always refused."""
-        self.box.check_missing(missing)
+    def check_options(self, *, clip: bool, missing: Missing) -> None:
+        """Refuse what cannot be done about values of the arrays; a missing group is always refused."""
+        self.box.check_options(clip=clip, missing=missing)
 
     def prepare(self, values: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Grouped:
         """Groups, checked, and coordinates as `Box.prepare` gives them: whoever reads those compares them with

@@ -20,7 +20,7 @@ from shufflesum._checks import check_size, shown
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domain._arrays import LEFT_OUT
 from shufflesum.domain.box import Missing
-from shufflesum.domain.categories import refuse_midpoint
+from shufflesum.domain.categories import refuse_for_labels
 from shufflesum.domain.label_columns import (
     LabelRows,
     Words,
@@ -127,17 +127,15 @@ class Hashed:
         """One text for each user."""
         return label_rows(values)
 
-    def check_missing(self, missing: Missing) -> None:
-        """Refuse what cannot be done about missing values here."""
-        refuse_midpoint(missing)
+    def check_options(self, *, clip: bool, missing: Missing) -> None:
+        """Refuse what cannot be done here about missing labels, and about others."""
+        refuse_for_labels(clip=clip, missing=missing)
 
     def prepare(
         self, values: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse"
     ) -> list[bytes]:
         """The labels in UTF-8, stripped and composed (`text_of`), one for each user."""
-        self.check_missing(missing)
-        if clip:
-            raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one")
+        self.check_options(clip=clip, missing=missing)
         rows = label_rows(values)
         if isinstance(rows, Words):
             texts = _texts(rows)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, PlanError, ShufflesumError
 from shufflesum.estimate.adjusted import ADJUSTMENTS
@@ -60,7 +60,7 @@ def load_estimate(path: str | Path) -> Released:
         content = decode_checked(data, _FORMAT)
     except ValueError as error:
         raise FileError(
-            "other-format" if isinstance(error, OtherFormatError) else "damaged",
+            problem_of(error),
             f"{path}: is no estimate that can be used: {error}; save one with estimate.save(path)",
         ) from error
     if content.keys() - {"adjusted"} != _FIELDS:

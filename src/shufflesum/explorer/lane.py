@@ -48,10 +48,15 @@ class Lane:
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, its_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(its_end, self._ready), daemon=True)
-        self._process.start()
-        its_end.close()  # so that the process alone has it, and its end is noticed
+        pipe, its_end = context.Pipe()
+        with its_end:  # so that the process alone has it, and its end is noticed
+            process = context.Process(target=_serve, args=(its_end, self._ready), daemon=True)
+            try:
+                process.start()
+            except OSError:
+                pipe.close()
+                raise
+        self._pipe, self._process = pipe, process
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -74,12 +79,11 @@ class Lane:
                 answer: tuple[bool, Any] = self._pipe.recv()
                 return answer
             except (EOFError, OSError):  # it was killed, perhaps long before
-                self._replace()
-        return False, ShufflesumError(
-            "stopped",
-            "the process that worked on this was ended twice, by the system or by somebody; it may have needed more "
-            "memory than there is: ask for less, or close other programs",
-        )
+                try:
+                    self._replace()
+                except OSError as error:  # the next job finds no process either, and tries again
+                    return False, _stopped(f"cannot be started again ({error.strerror or error})")
+        return False, _stopped("was ended twice, by the system or by somebody")
 
     def _replace(self) -> None:
         with self._changed:
@@ -112,6 +116,14 @@ def _serve(pipe: Connection, ready: Callable[[], None]) -> None:
         except Exception as error:
             answer = False, error
         pipe.send(answer)
+
+
+def _stopped(how: str) -> ShufflesumError:
+    return ShufflesumError(
+        "stopped",
+        f"the process that worked on this {how}; it may have needed more memory than there is: ask for less, or close "
+        "other programs",
+    )
 
 
 def _same(one: Job, other: Job | None) -> bool:

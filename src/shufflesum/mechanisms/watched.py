@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["evenly", "numbered", "variants_of"]
+from shufflesum._rounding import evenly
+
+__all__ = ["numbered", "places_of", "variants_of"]
 
 _MOST_PLACES = 1024
 _MOST_VARIANTS = 64
 _MOST_ENTRIES = 1 << 22
 
 
-def evenly(count: int, most: int = _MOST_PLACES) -> NDArray[np.int64]:
+def places_of(count: int, most: int = _MOST_PLACES) -> NDArray[np.int64]:
     """The numbers below `count`, or so many of them."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+    return np.array(evenly(count, most), dtype=np.int64)
 
 
 def numbered(count: int, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -26,4 +28,4 @@ def numbered(count: int, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def variants_of(count: int, entries: int) -> NDArray[np.int64]:
     """Which of `count` rows of so many entries are tried."""
-    return evenly(count, max(2, min(_MOST_VARIANTS, _MOST_ENTRIES // entries)))
+    return places_of(count, max(2, min(_MOST_VARIANTS, _MOST_ENTRIES // entries)))

@@ -60,7 +60,7 @@ class Randomizer:
     ) -> None:
         check_plan(plan)
         plan.check_round(round_number)
-        plan.domain.check_missing(missing)
+        plan.domain.check_options(clip=clip, missing=missing)
         self.plan = plan
         self.round_number = round_number
         self._domain = plan.domain.of_round(round_number)

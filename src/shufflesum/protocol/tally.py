@@ -38,7 +38,7 @@ class Tally:
     ) -> None:
         check_plan(plan)
         plan.check_round(round_number)
-        plan.domain.check_missing(missing)
+        plan.domain.check_options(clip=clip, missing=missing)
         self.plan = plan
         self.round_number = round_number
         self.users = 0

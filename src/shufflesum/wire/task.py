@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from shufflesum._compiled import uncompiled
-from shufflesum._documents import OtherFormatError, decode_once
+from shufflesum._documents import decode_once, problem_of
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.protocol import shuffle
@@ -185,7 +185,7 @@ class Task:
             file = decode_once(text, _TaskFile, FORMAT)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise TaskError(
-                "other-format" if isinstance(error, OtherFormatError) else "malformed",
+                problem_of(error, "malformed"),
                 f"not a task: {error}; make one with shufflesum task create",
             ) from error
         if file.wire_version != WIRE_VERSION:

@@ -109,6 +109,29 @@ def test_folders_of_labels_are_shared_with_the_local_engine(table: pa.Table, tmp
 
 
 @pytest.mark.parametrize(
+    ("rows", "options", "problem"),
+    [
+        (USERS, {"clip": True}, "impossible-combination"),
+        (USERS, {"missing": "midpoint"}, "impossible-combination"),
+        (USERS, {"round_number": 2}, "out-of-range"),
+        (0, {}, "no-rows"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_run_begins(
+    table: pa.Table, tmp_path: Path, rows: int, options: dict[str, Any], problem: str
+) -> None:
+    from shufflesum.batch import spark
+
+    plan = planned(ss.Categories(["yes", "no", "unsure"], column="answer"))
+    parquet.write_table(table[:rows], tmp_path / "users.parquet")
+    begun = list[str]()
+    with refusal(problem):
+        spark.randomize_folder(tmp_path / "users.parquet", tmp_path / "r", plan, begin=begun.append, **options)
+    assert begun == []
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
     ("shape", "named", "problem", "facts", "error"),
     [
         (ss.Categories(["yes", "no"]), {"label_column": "answer"}, "unknown-label", ["row"], DataError),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.privacy.nodes import assert_read_below_each_node
 from tests.uncompiled import uncompiled
 
 from shufflesum.errors import ParameterError
@@ -124,7 +125,7 @@ def test_pairs_of_one_direction_count_their_roundings(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(PAIR.heights(), before * (1 + 4 * relative), rtol=1e-9)
 
 
-def test_a_charged_profile_is_read_below_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charged_profile_is_read_below_each_node() -> None:
     asked: list[float] = []
 
     class Read(GridLosses):
@@ -133,9 +134,7 @@ def test_a_charged_profile_is_read_below_each_node(monkeypatch: pytest.MonkeyPat
             return 0.1
 
     composed._with_charge(Read(0.1, -30, np.full(61, 0.01), 0.0, 0.0), 1e-3)
-    assert len(asked) > 30
-    assert all(Fraction(at) <= Fraction(0.1) * node for node, at in enumerate(asked))
-    np.testing.assert_allclose(asked, 0.1 * np.arange(len(asked)), rtol=1e-15)
+    assert_read_below_each_node(asked, 0.1, at_least=30)
 
 
 def test_what_a_cap_costs_is_rounded_up() -> None:

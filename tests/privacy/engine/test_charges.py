@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.oracles.added import binomial
+from tests.privacy.engine.mixtures import one_cell
 from tests.uncompiled import uncompiled
 
 from shufflesum.privacy.engine import composition, convolution, laws, losses, mixture
@@ -161,16 +162,7 @@ def test_where_one_outcome_is_left_rounding_moves_the_sum_and_its_threshold_agai
     epsilon = mixture._LARGE_EPSILON + 1.0
     moved = (1 if upper else -1) * 2.0**-7
     for shift in (0.0, 2.0 * math.exp(-epsilon)):
-        laid = Mixture(
-            factor=0.5,
-            sizes=np.array([4]),
-            drifts=np.array([4]),
-            first_nodes=np.arange(2),
-            shifts=np.array([shift]),
-            weights=np.array([0.25]),
-            outside=0.0,
-            steps=4,
-        )
+        laid = one_cell(0.25, 4, shift)
         found = mixture._evaluate(laid, np.array([epsilon]), upper)[0]
         expected = 0.5 * 0.25 * 2.0**-4 * (4 * (1 + moved) - math.expm1(epsilon) * shift * (1 - moved))
         assert found == pytest.approx([expected], rel=1e-12)
@@ -179,16 +171,7 @@ def test_where_one_outcome_is_left_rounding_moves_the_sum_and_its_threshold_agai
 @pytest.mark.parametrize("epsilon", [20.5, 30.0])
 def test_at_large_epsilons_only_the_extreme_outcome_counts(epsilon: float) -> None:
     size, shift, weight = 3, 1e-9, 0.5
-    laid = Mixture(
-        factor=1.0,
-        sizes=np.array([size]),
-        drifts=np.array([size]),
-        first_nodes=np.arange(2),
-        shifts=np.array([shift]),
-        weights=np.array([weight]),
-        outside=0.0,
-        steps=1,
-    )
+    laid = one_cell(weight, size, shift, factor=1.0)
     exact = weight * Fraction(1, 8) * max(Fraction(0), 3 - Fraction(math.expm1(epsilon)) * Fraction(shift))
     (most,), (least,) = (evaluate(laid, np.array([epsilon])) for evaluate in (evaluate_upper, evaluate_lower))
     assert Fraction(least) <= exact <= Fraction(most) <= exact * (1 + Fraction(1, 10**9)) + Fraction(1, 10**12)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.privacy.engine.mixtures import one_cell
 from tests.uncompiled import uncompiled
 
 from shufflesum._search import bisect
@@ -16,26 +17,13 @@ from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine import convolution, filters, gaussian, laws, losses, mixture
 from shufflesum.privacy.engine.filters import Charge, Gaussian, Moments, total
 from shufflesum.privacy.engine.losses import GridLosses, dominated, dominating, grid_of_atoms
-from shufflesum.privacy.engine.mixture import Mixture, evaluate_lower, evaluate_upper
+from shufflesum.privacy.engine.mixture import evaluate_lower, evaluate_upper
 
 mpmath = pytest.importorskip("mpmath")
 
 ULP = Fraction(1, 2**52)
 LARGE = 1e-7  # in the place of 2^-52: large, and still below what a composition may err by
 PAIR = GridLosses(0.5, -3, np.array([0.02, 0.1, 0.2, 0.25, 0.2, 0.1, 0.02]), 0.01, 0.0)
-
-
-def one_cell(weight: float, size: int = 4, shift: float = 0.25) -> Mixture:
-    return Mixture(
-        factor=0.5,
-        sizes=np.array([size]),
-        drifts=np.array([size]),
-        first_nodes=np.arange(2),
-        shifts=np.array([shift]),
-        weights=np.array([weight]),
-        outside=0.0,
-        steps=size,
-    )
 
 
 # Pairs on a grid

@@ -18,7 +18,15 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.slots import MOST_CELLS, Slots, noise_per_cell_guess, rough_noise_per_cell, smallest_chance
+from shufflesum.privacy.slots import (
+    MOST_CELLS,
+    Slots,
+    calibration,
+    noise_per_cell_guess,
+    rough_noise_per_cell,
+    smallest_chance,
+)
+from shufflesum.privacy.slots.composed import MOST_HITS
 
 EPSILONS = [0.0, 0.1, 0.3, 0.7, 1.1, 1.6, 2.3, 3.5, 25.0]
 CHANCES = [Fraction(1, 8), Fraction(5, 8), Fraction(1)]
@@ -335,3 +343,12 @@ def test_noise_that_cannot_be_reached_is_refused_at_once() -> None:
     # and close to it the quick guess is right
     near = rough_noise_per_cell(0.002, 1e-7)
     assert noise_per_cell_guess(0.002, 1e-7) == pytest.approx(near, rel=0.02)
+
+
+@pytest.mark.parametrize(("part", "searched"), [(0.49, True), (0.51, False)])
+def test_noise_is_searched_for_up_to_half_of_what_can_be_listed(
+    monkeypatch: pytest.MonkeyPatch, part: float, searched: bool
+) -> None:
+    monkeypatch.setattr(calibration, "rough_noise_per_cell", lambda *_: part * MOST_HITS)
+    monkeypatch.setattr(calibration, "_least_chance", lambda *_: 0.5)
+    assert math.isfinite(noise_per_cell_guess.__wrapped__(0.1, 1e-6)) == searched

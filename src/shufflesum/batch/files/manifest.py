@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import replace_file
 from shufflesum.batch.disk import writing
 from shufflesum.batch.files.report_file import ReportFile, open_report_file, report_paths
@@ -76,6 +76,6 @@ def _read(path: Place) -> tuple[dict[str, tuple[int, int]], Identity]:
         return listed, Identity.from_json(json.dumps(document["identity"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileError(
-            "other-format" if isinstance(error, OtherFormatError) else "damaged",
+            problem_of(error),
             f"{path}: the list of what was written cannot be read ({error}); copy the folder again, or write it anew",
         ) from error

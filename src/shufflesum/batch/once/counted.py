@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import lock_file, replace_file
 from shufflesum.batch.disk import writing
 from shufflesum.batch.identity import Identity
@@ -196,7 +196,7 @@ class Counted:
             content = decode_checked(self.path.read_bytes(), _FORMAT)
         except ValueError as error:
             raise FileError(
-                "other-format" if isinstance(error, OtherFormatError) else "damaged",
+                problem_of(error),
                 f"{self.path}: is no file of counts that can be used ({error}); take a copy from before, or count all "
                 "files again into a new one",
             ) from error

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._documents import OtherFormatError, decode_checked, encode_checked
+from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import replace_file
 from shufflesum.batch.disk import writing
 from shufflesum.errors import FileError, ParameterError, ReportsError
@@ -161,7 +161,7 @@ def _read(path: Place) -> list[_Release]:
         return [_Release.read(entry) for entry in decode_checked(path.read_bytes(), _FORMAT)["releases"]]
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise FileError(
-            "other-format" if isinstance(error, OtherFormatError) else "damaged",
+            problem_of(error),
             f"{path}: the list of what was released cannot be understood ({error}); take a copy from before, or "
             "move it away if none of these reports was ever shuffled",
         ) from error

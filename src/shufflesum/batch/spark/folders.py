@@ -111,9 +111,11 @@ def randomize_folder(
         begin(*finished_before.identity.contribution_ids)
         return finished_before
     plan.check_round(round_number)
-    plan.domain.check_missing(missing)
+    plan.domain.check_options(clip=clip, missing=missing)
     if user_column is not None:
         refuse_repeated_users(frame, str(users), user_column)
+    with spark_job(frame.sparkSession):
+        not_empty(chosen, chosen.limit(1).count())
     with staged_folder(output, identity, work, begin) as folder:
         begin(*identity.contribution_ids)
         drawn = randomized(chosen, plan, identity, clip=clip, missing=missing)

@@ -76,15 +76,14 @@ class Spending:
         self.said: str | None = None
         """What is spent, once something is."""
 
-    def begin(self, plan: Plan, **how: Any) -> int:
-        """Begin rounds of a plan, as `Budget.begin` does; how many of its entry's are begun then."""
+    def begin(self, plan: Plan, *, collection: str | None = None, run: str | None = None) -> int:
+        """Begin a round of a plan, as `Budget.begin` does; how many of its entry's are begun then."""
         assert self._budget is not None
-        entry = self._budget.begin(plan, **how)
+        entry = self._budget.begin(plan, collection=collection, run=run)
+        # which one a run has begun that is found again, nobody knows
+        what = f"round {entry.begun} of {entry.rounds}" if run is None else "a round"
         price = "" if self._budget.closed else f" ({self._budget.price(entry)} % of the budget, for all its rounds)"
-        self.said = (
-            f"round {entry.begun} of {entry.rounds} of plan {entry.plan[:12]} was begun in {self._budget.path} before, "
-            f"and stays spent{price}"
-        )
+        self.said = f"{what} of plan {entry.plan[:12]} was begun in {self._budget.path} before, and stays spent{price}"
         return entry.begun
 
     def round_of(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from shufflesum.cells import BLANK
 from shufflesum.domain import Box, Choices, Domain, Groups
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
-from shufflesum.mechanisms.watched import evenly, numbered, variants_of
+from shufflesum.mechanisms.watched import numbered, places_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.randomness.draws import PROBABILITY_BITS
@@ -82,7 +82,7 @@ class AddAttack:
     def _values(self, box: Box, part: float | None) -> _Held:
         """All at this part of the scale, or all over it; and their digits."""
         top, dimension = self.mechanism.levels, box.dimension
-        mixed = evenly(top + 1, dimension)
+        mixed = places_of(top + 1, dimension)
         held = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, round(part * top))
         lower, upper = box.lower, box.upper
         values = np.clip(lower + (upper - lower) * (held / top), lower, upper)
@@ -197,7 +197,7 @@ class AddAttack:
         That a user whose noise exceeds the cap draws again makes no outcome likelier than by 1/(1 - P[noise > cap]).
         """
         true = [*self._held, *self._varied][number][1]
-        chosen = evenly(len(true))
+        chosen = places_of(len(true))
         trials, chances = np.zeros(len(true), dtype=np.int64), np.zeros(len(true))
         for cells, q, p in zip(self._classes, self.mechanism.trials, self.mechanism.probabilities, strict=True):
             trials[cells], chances[cells] = q, p

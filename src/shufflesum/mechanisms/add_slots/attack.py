@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from shufflesum.cells import BLANK
 from shufflesum.domain import Categories, Hashed
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
-from shufflesum.mechanisms.watched import evenly, variants_of
+from shufflesum.mechanisms.watched import places_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.engine.laws import binomial_window
@@ -46,7 +46,7 @@ class SlotsAttack:
     def _labels(self) -> list[Any]:
         """x, x', v, and a few others; of words, such as never share a bucket with x."""
         if isinstance(self.domain, Categories):
-            return [self.domain.example(int(place)) for place in evenly(self.domain.cells, _MOST_CROWDS)]
+            return [self.domain.example(int(place)) for place in places_of(self.domain.cells, _MOST_CROWDS)]
         found = ["0"]
         for number in count(1):
             if len(found) == 3:

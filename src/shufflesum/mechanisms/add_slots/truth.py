@@ -27,8 +27,7 @@ def truth_of(domain: Categories | Hashed, source: RandomSource) -> Truth:
 
 
 def _checked(domain: Categories, codes: NDArray[Any], first_row: int) -> NDArray[Any]:
-    if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < domain.dimension):
-        domain.refuse(codes, first_row)
+    domain.check_codes(codes, first_row)
     return codes
 
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum._search import bisect
 from shufflesum.domain import Box, Categories, Domain
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
-from shufflesum.mechanisms.watched import evenly, numbered, variants_of
+from shufflesum.mechanisms.watched import numbered, places_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.replace.composed import Blocks
@@ -64,7 +64,7 @@ class ReplaceAttack:
     def _held(self) -> list[_Levels]:
         """The level that each crowd holds in each coordinate."""
         top, dimension = self.mechanism.levels, self.mechanism.places(self.domain)
-        mixed = evenly(top + 1, dimension)
+        mixed = places_of(top + 1, dimension)
         alike = [np.full(dimension, value) for value in dict.fromkeys(self.values)]
         return [*alike, mixed[np.arange(dimension) % len(mixed)]]
 
@@ -178,7 +178,7 @@ class ReplaceAttack:
         sampled = mechanism.coordinates
         subsets = mechanism.sampling == "uniform" and sampled < dimension
         starts = np.zeros(1, dtype=np.int64) if subsets else mechanism.block_starts(self.domain)
-        chosen, sizes = evenly(len(starts)), np.diff(starts, append=dimension)
+        chosen, sizes = places_of(len(starts)), np.diff(starts, append=dimension)
         block = np.repeat(numbered(len(starts), chosen), sizes)
         trials = np.full(len(chosen), sampled if subsets else 1)
         nothing = np.zeros(len(chosen), dtype=np.int64)

@@ -33,8 +33,7 @@ class ReplaceLabelsEncoder:
 
     def encode(self, codes: NDArray[Any], first_row: int) -> NDArray[np.uint32]:
         """One cell for each user: the own label, or a uniform one."""
-        if len(codes) and not (int(codes.min()) >= 0 and int(codes.max()) < self._domain.cells):
-            self._domain.refuse(codes, first_row)
+        self._domain.check_codes(codes, first_row)
         cells = uniform_or_blank(self._source, len(codes), self._noise_probability, self._domain.cells)
         np.copyto(cells, codes.astype(np.uint32), where=cells == BLANK)
         return cells

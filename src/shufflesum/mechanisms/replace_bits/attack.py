@@ -22,7 +22,7 @@ from shufflesum.domain import Ball
 from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
 from shufflesum.mechanisms.replace_bits.coin import AMPLITUDE_BITS, chances_of
 from shufflesum.mechanisms.replace_bits.encode import Rotation
-from shufflesum.mechanisms.watched import evenly, numbered, variants_of
+from shufflesum.mechanisms.watched import numbered, places_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.ball import Certificate
 from shufflesum.privacy.engine.composition import LEAST_DELTA
@@ -107,7 +107,7 @@ class BitsAttack:
     def silent(self) -> Floats:
         """Bits that are never replaced: only rounded."""
         levels = self._levels[0]
-        return chances_of(np.abs(levels[evenly(len(levels))]), 1 << AMPLITUDE_BITS)
+        return chances_of(np.abs(levels[places_of(len(levels))]), 1 << AMPLITUDE_BITS)
 
     @property
     def lower_bound_known(self) -> bool:
@@ -165,7 +165,7 @@ class BitsAttack:
     def places(self, number: int) -> list[Places]:
         """In every coordinate, bits that agree with the sign of what is held."""
         levels = self._levels_of_all[number]
-        chosen = evenly(len(levels))
+        chosen = places_of(len(levels))
         place = np.full((len(levels), 2), -1, dtype=np.int64)
         place[np.arange(len(levels)), (levels >= 0).astype(np.int64)] = numbered(len(levels), chosen)
         chances = chances_of(np.abs(levels[chosen]), self.mechanism.numerator)

@@ -64,7 +64,7 @@ def _of_labels(domain: Categories | Choices) -> Fitting:
     if isinstance(domain, Choices):
         return Fitting(False, "refuse", _one, lambda rows: _at_most(domain, rows), lambda rows: _codes(domain, rows))
     if domain.bins is None:
-        return Fitting(False, "refuse", _one, _same, lambda rows: _checked(domain, rows))
+        return Fitting(False, "refuse", _one, _same, lambda rows: domain.check_codes(domain.prepare(rows)))
     clip = not domain.other  # which takes in what is in no bin
     return Fitting(clip, "refuse", _one_number, _same, lambda rows: domain.prepare(rows, clip=clip))
 
@@ -144,12 +144,6 @@ def _one_array(held: Any) -> NDArray[Any]:
 
 def _missing(box: Box) -> Missing:
     return "refuse" if box.structure.mixes else "midpoint"
-
-
-def _checked(domain: Categories, rows: Any) -> None:
-    codes = domain.prepare(rows)
-    if ((codes < 0) | (codes >= domain.cells)).any():  # integers come as they are
-        domain.refuse(codes)
 
 
 def _codes(domain: Choices, rows: Any) -> NDArray[Any]:
