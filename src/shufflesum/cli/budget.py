@@ -11,6 +11,7 @@ import msgspec
 
 from shufflesum._rounding import upwards
 from shufflesum.budget import Budget
+from shufflesum.budget_file import read_budget
 from shufflesum.cli.options.wanted import wanted_choices, wanted_options
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.terminal import console, warnings_as_notes
@@ -60,7 +61,7 @@ def create(file: Path, epsilon: float, delta: float, plan_files: tuple[Path, ...
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def show(file: Path, plot: Path | None, as_json: bool) -> None:
     """List all plans that were entered in FILE, what each cost, and what is left."""
-    budget = Budget.open(file)
+    budget = read_budget(file)  # once: others may enter plans meanwhile
     entries, parts = budget.entries, budget.parts
     with StagedOutputs() as outputs:
         if plot:

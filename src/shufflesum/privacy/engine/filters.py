@@ -20,13 +20,14 @@ from shufflesum._search import bisect, geometric_mean
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine.convolution import trim_above
 from shufflesum.privacy.engine.gaussian import dominates, profile_upper
+from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.losses import ULP, GridLosses
 
 __all__ = ["Charge", "Filter", "Gaussian", "Moments", "check_guarantee", "filters_of", "total"]
 
 _APART = (0.5, 0.25, 0.75)  # parts of delta that are for what may be laid open
 _TRIMMED = 1e-4  # of what may be laid open: where the losses of one mechanism may be cut for it
-_SHARES = 0.999 * 2.0 ** -np.arange(17.0)  # of what may be laid open: what one mechanism may spend for less noise
+_SHARES = [0.999 * 2.0**-k for k in range(17)]  # of what may be laid open: what one mechanism may spend on it
 _TOLERANCE = 1e-5  # of the least Gaussian shift
 _MOST_EPSILON, _LEAST_DELTA = 1e6, 1e-150  # beyond, limits overflow, are rounded coarsely, or masses are lost
 _SUMS = 1.0 + 1e-12  # sums of charges are rounded up
@@ -87,6 +88,11 @@ class Filter(ABC):
             return 0.0 if spent.noise <= 0 and spent.apart <= 0 else math.inf
         return max(spent.noise / self.noise_limit, spent.apart / self.apart_limit)
 
+    def _cheapest(self, ways: Iterable[Charge], rounds: int) -> Charge:
+        """Of several valid charges of one round the one of which most fit, for all rounds; rounded up."""
+        more = rounds * (1.0 + 4 * ULP)
+        return min((Charge(way.noise * more, way.apart * more) for way in ways), key=lambda way: self.part_of([way]))
+
 
 def check_guarantee(epsilon: float, delta: float) -> None:
     """Refuse what no filter can be for."""
@@ -122,26 +128,25 @@ class Gaussian(Filter):
         return _largest_shift(self.epsilon, (1.0 - self.apart) * self.delta) ** 2 * (1.0 - 4 * ULP)
 
     def charge(self, pair: GridLosses, rounds: int = 1) -> Charge:
-        """The more may be laid open, the smaller mu is: the cheapest of some ways, to which it is shared out."""
+        """The more may be laid open, the smaller mu is: the cheapest of some ways to share out what may be."""
         losses, heights = pair.heights_above()
-        open_chance = float(heights[-1])
-        spare, most = self.apart_limit / rounds - open_chance, math.sqrt(self.noise_limit)
-        ways = [Charge(math.inf, 1.0)]
-        for chance in (open_chance + share * spare for share in _SHARES.tolist() if spare > 0):
-            _, mu = bisect(
-                lambda mu, chance=chance: dominates(mu, losses, heights, chance),  # type: ignore[misc]
-                1e-9 * most,
-                most,
-                tolerance=_TOLERANCE,
-                middle=geometric_mean,
-            )
-            way = self.charge_gaussian(mu, chance)
-            ways.append(Charge(*(rounds * part * (1.0 + 4 * ULP) for part in (way.noise, way.apart))))
-        return min(ways, key=lambda charge: self.part_of([charge]))
+        must, most = float(heights[-1]), math.sqrt(self.noise_limit)
+        spare = max(0.0, self.apart_limit / rounds - must)
+        chances = [must + share * spare for share in _SHARES]
+        ways = [self.charge_gaussian(_least_shift(losses, heights, chance, most), chance) for chance in chances]
+        return self._cheapest(ways, rounds)
 
     def charge_gaussian(self, mu: float, apart: float) -> Charge:
         """What a mechanism costs that N(mu, 1) against N(0, 1) dominates, up to `apart`."""
         return Charge(mu**2 * (1.0 + 16 * ULP), apart * (1.0 + 4 * ULP))
+
+
+def _least_shift(losses: Floats, heights: Floats, apart: float, most: float) -> float:
+    """A mu, nearly the least, with which G_mu + apart is above these heights; infinite if none up to `most` is."""
+    least = 1e-9 * most
+    return bisect(
+        lambda mu: dominates(mu, losses, heights, apart), least, most, tolerance=_TOLERANCE, middle=geometric_mean
+    )[1]
 
 
 @lru_cache(maxsize=256)
@@ -149,9 +154,10 @@ def _largest_shift(epsilon: float, delta: float) -> float:
     """A mu, nearly the largest, with G_mu(e^epsilon) <= delta; G_mu(w) <= G_mu(1) < mu/2, so delta is one."""
     allowed, at = delta * (1.0 - 4 * ULP), np.array([epsilon])
     most = 2.0 * (math.sqrt(2.0 * epsilon) + 40.0)  # nothing is private there
-    return bisect(lambda mu: profile_upper(mu, at)[0] > allowed, allowed, most, tolerance=1e-12, middle=geometric_mean)[
-        0
-    ]
+    too_large = bisect(
+        lambda mu: profile_upper(mu, at)[0] > allowed, allowed, most, tolerance=1e-12, middle=geometric_mean
+    )
+    return too_large[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +194,8 @@ class Moments(Filter):
 
     def charge(self, pair: GridLosses, rounds: int = 1) -> Charge:
         """The cheaper of two ways to take far losses."""
-        ways = [self._moment(each) for each in (pair, trim_above(pair, _TRIMMED * self.apart_limit / rounds))]
-        all_rounds = [Charge(*(rounds * part * (1.0 + 4 * ULP) for part in (way.noise, way.apart))) for way in ways]
-        return min(all_rounds, key=lambda charge: self.part_of([charge]))
+        trimmed = trim_above(pair, _TRIMMED * self.apart_limit / rounds)
+        return self._cheapest([self._moment(pair), self._moment(trimmed)], rounds)
 
     def charge_gaussian(self, mu: float, apart: float) -> Charge:
         """What a mechanism costs that N(mu, 1) against N(0, 1) dominates, up to `apart`."""
