@@ -36,6 +36,7 @@ NUMBERS = {
     "vocabulary": 1000,
 }
 
+_OFTEN = {"histogram", "matrix", "three_roles", "vocabulary"}  # one of each kind: the others in the slow suite only
 _OTHERS = sorted(NUMBERS.keys() - {"matrix"})  # sabotaged in the slow suite only
 
 WRONG_ANALYZER = """
@@ -110,7 +111,9 @@ def words(text: str) -> list[str]:
     return [re.sub(r"[\d.e+\-#\s]+", " ", line).strip() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize("example", sorted(NUMBERS))
+@pytest.mark.parametrize(
+    "example", [name if name in _OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in sorted(NUMBERS)]
+)
 def test_it_runs_prints_what_the_readme_shows_and_errs_as_predicted(example: str) -> None:
     printed = run(example)
     shown = re.search(rf"python examples/{example}\.py\n(.*?)```", (FOLDER / "README.md").read_text(), flags=re.DOTALL)

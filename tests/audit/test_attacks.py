@@ -263,8 +263,8 @@ def test_other_sabotage_is_found_where_the_honest_twin_passes(
     sabotage: type[ReplaceEncoder], settings: dict[str, Any], finding: str
 ) -> None:
     plan = planned(**settings)
-    assert audited(honest(plan, 5)).findings == ()
-    result = audited(sabotaged(plan, sabotage, 5))
+    assert audited(honest(plan, 5), samples=500_000).findings == ()
+    result = audited(sabotaged(plan, sabotage, 5), samples=500_000)
     assert not result.passed
     assert any(finding in text for text in result.findings)
     with refusal("audit-failed", finding, error=PrivacyError):

@@ -147,7 +147,7 @@ def visit(browser: Any) -> Iterator[Callable[[str], Visit]]:
     context.close()
 
 
-@pytest.mark.parametrize("module", ["shufflesum.min.js", "shufflesum.js"])
+@pytest.mark.parametrize("module", ["shufflesum.min.js", pytest.param("shufflesum.js", marks=pytest.mark.slow)])
 def test_visitors_take_part_and_the_estimate_is_released(
     module: str, tmp_path: Path, visit: Callable[[str], Visit]
 ) -> None:

@@ -15,6 +15,7 @@ from shufflesum.cli.audit import command
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.mechanisms.replace.encode import ReplaceEncoder
 
+FEW = ("--samples", "500000", "--trials", "20", "--seconds", "60")
 QUICK = ("--samples", "2000000", "--trials", "20", "--seconds", "60")
 SMALL = ("--users", "1000", "--dimension", "3", "--levels", "2", "--coordinates", "3")
 
@@ -37,7 +38,7 @@ def run(*arguments: object) -> Result:
 
 def test_the_installed_randomizer_is_found_consistent() -> None:
     """With confidence 1 - 1e-6, on secure randomness: this fails once in a million runs at most."""
-    done = run(*SMALL, *QUICK)
+    done = run(*SMALL, *FEW)
     assert done.exit_code == 0, done.output
     assert "consistent" in done.stdout
     assert "epsilon <= 1.00" in done.stdout
@@ -64,12 +65,12 @@ def test_the_json_holds_both_bounds() -> None:
 
 def test_half_the_noise_fails_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shufflesum.mechanisms.replace.mechanism.ReplaceEncoder", HalfTheNoise)
-    done = run(*SMALL, *QUICK)
+    done = run(*SMALL, *FEW)
     assert done.exit_code == 1
     assert "FAILED" in done.stdout
     assert "AUDIT FAILED: epsilon is at least 1." in done.stderr
     assert "Release nothing" in done.stderr
-    done = run(*SMALL, *QUICK, "--json")
+    done = run(*SMALL, *FEW, "--json")
     document = msgspec.json.decode(done.stdout, type=dict[str, Any])
     assert done.exit_code == 1
     assert document["passed"] is False
@@ -92,9 +93,9 @@ def test_a_plan_file_is_audited_and_fixes_all_parameters(tmp_path: Path) -> None
     plan = ss.plan(users=1000, shape=(2, 2), levels=1, coordinates=4, epsilon=2.0, delta=1e-5, bounds=(-1.0, 1.0))
     path = tmp_path / "plan.json"
     path.write_text(plan.to_json())
-    done = run("--plan", path, *QUICK, "--json")
+    done = run("--plan", path, *FEW, "--json")
     assert msgspec.json.decode(done.stdout, type=dict[str, Any])["plan_id"] == plan.id
-    refused = run("--plan", path, "--users", 5, *QUICK)
+    refused = run("--plan", path, "--users", 5, *FEW)
     assert isinstance(refused.exception, ParameterError)
     assert refused.exception.problem == "conflicting-arguments"
     assert "--users" in str(refused.exception)

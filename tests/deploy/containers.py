@@ -137,7 +137,7 @@ class Composed:
         temporary = self.folder / "tmp" / name
         temporary.mkdir(parents=True, exist_ok=True)
         temporary.chmod(0o1777)
-        environment = self.environment(name) | {"SHUFFLESUM_HOST": self.addresses[name]}
+        environment = self.environment(name) | {"SHUFFLESUM_HOST": self.addresses[name]} | _bytecode()
         mounts = [(self.volume(volume), *_target(rest)) for volume, _, rest in _volumes(service)]
         return subprocess.Popen(
             [
@@ -177,6 +177,11 @@ def _kernels() -> Path:
         os.chown(folder, int(image().user), int(image().user))
     assert image().environment["NUMBA_CACHE_DIR"] == "/tmp/kernels"
     return path
+
+
+def _bytecode() -> dict[str, str]:
+    """Where this process keeps its bytecode: an image has it beside its sources, which else each container compiles."""
+    return {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}
 
 
 def _volumes(service: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -175,7 +175,9 @@ POPULATIONS: dict[str, tuple[Callable[[Any], Any], float]] = {
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
-@pytest.mark.parametrize("name", POPULATIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "replaced_labels" else n for n in POPULATIONS]
+)
 def test_populations_are_covered_too(name: str) -> None:
     rng, case = np.random.default_rng(5), CASES[name]()
     draw, truth = POPULATIONS[name]

@@ -128,7 +128,10 @@ def runs_of(plan: Plan, data: Floats, runs: int, seed: int) -> list[Estimate]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("coordinates", "levels", "gamma"), [(1, 1, 0.1), (2, 4, 0.3), (4, 1, 0.25), (4, 8, 0.05)])
+@pytest.mark.parametrize(
+    ("coordinates", "levels", "gamma"),
+    [(1, 1, 0.1), (2, 4, 0.3), pytest.param(4, 1, 0.25, marks=pytest.mark.slow), (4, 8, 0.05)],
+)
 def test_standard_errors_are_honest_and_not_much_too_wide(coordinates: int, levels: int, gamma: float) -> None:
     """Mean squared error over mean squared standard error, all coordinates; false alarm 1e-6."""
     plan = unprotected_plan(
@@ -146,7 +149,7 @@ def test_standard_errors_are_honest_and_not_much_too_wide(coordinates: int, leve
     assert all((e.standard_error <= e.standard_error_of("population") * (1 + 1e-12)).all() for e in estimates[:20])
 
 
-@pytest.mark.parametrize("coordinates", [1, 3, 6])
+@pytest.mark.parametrize("coordinates", [1, pytest.param(3, marks=pytest.mark.slow), 6])
 def test_symmetric_matrices_come_back_symmetric_with_their_errors(coordinates: int) -> None:
     plan = unprotected_plan(
         users=400, shape=Symmetric(3), coordinates=coordinates, levels=4, noise_probability=0.1, bounds=(-1, 1)
@@ -169,7 +172,7 @@ def test_symmetric_matrices_come_back_symmetric_with_their_errors(coordinates: i
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("coordinates", [1, 2, 3])
+@pytest.mark.parametrize("coordinates", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 def test_arrays_in_a_span_come_back_whole_with_errors_through_the_linear_map(coordinates: int) -> None:
     """Bias and mean squared error against the claimed one, entry by entry; false alarm 1e-6."""
     rng = np.random.default_rng(3)

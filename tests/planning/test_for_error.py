@@ -32,7 +32,7 @@ def test_an_acceptable_error_of_each_column_is_kept_by_all_and_just_reached_by_o
     [
         {"shape": 4, "bounds": (0, 10), "digits": 3},
         {"shape": ss.Categories(["yes", "no", "unsure"])},
-        pytest.param({"shape": ss.Groups(["at", "de"], 2), "bounds": (0, 10)}, marks=pytest.mark.long),
+        pytest.param({"shape": ss.Groups(["at", "de"], 2), "bounds": (0, 10)}, marks=pytest.mark.slow),
     ],
     ids=["numbers", "labels", "groups"],
 )

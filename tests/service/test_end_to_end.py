@@ -155,7 +155,7 @@ def test_one_report_lost_or_doubled_would_be_noticed(change: int) -> None:
         check_rounds([CountedBatch(1, "a", USERS, 0, 0, 0, table)], 1, USERS)
 
 
-@pytest.mark.parametrize("mechanism", ["replace", "add"])
+@pytest.mark.parametrize("mechanism", [pytest.param("replace", marks=pytest.mark.slow), "add"])
 def test_the_commands_carry_a_crowd_to_its_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str
 ) -> None:

@@ -63,10 +63,9 @@ def only_json(log_file: Path) -> list[dict[str, object]]:
     "fate",
     [
         "workers",
-        "server",
         *(
             pytest.param(fate, marks=pytest.mark.slow)
-            for fate in ("worker", "all", "polite", "interrupt", "interrupts")
+            for fate in ("server", "worker", "all", "polite", "interrupt", "interrupts")
         ),
     ],
 )

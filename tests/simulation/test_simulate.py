@@ -37,7 +37,9 @@ def planned(shape: Any) -> ss.Plan:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", DOMAINS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow) if k in ("matrix", "bins", "other") else k for k in DOMAINS]
+)
 def test_intervals_hold_the_truth_of_made_up_users_of_every_domain(kind: str) -> None:
     tried = simulate(planned(DOMAINS[kind]), repeats=REPEATS)
     assert tried.users == 500

@@ -35,7 +35,12 @@ def test_a_script_is_printed_for_each_shell_that_is_named(shell: str, tmp_path: 
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("pl", "plan"), ("plan --eps", "--epsilon"), ("budget cr", "create"), ("serve sh", "shuffler")],
+    [
+        pytest.param("pl", "plan", marks=pytest.mark.slow),
+        ("plan --eps", "--epsilon"),
+        pytest.param("budget cr", "create", marks=pytest.mark.slow),
+        ("serve sh", "shuffler"),
+    ],
 )
 def test_bash_completes_once_the_script_is_loaded(typed: str, completed: str, tmp_path: Path) -> None:
     """As on the page: write the script, load it, and press the tab key, which calls the function that it names."""

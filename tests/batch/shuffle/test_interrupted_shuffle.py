@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ from tests.batch.report_folders import (
     snapshot,
 )
 from tests.batch.shuffle.numbered import numbered_folder, read
+from tests.batch.shuffle.slowly import shuffle_slowly
+from tests.forks import forked, start_forked
 from tests.refusals import refusal
 
 from shufflesum.batch.once import RELEASED
@@ -23,41 +25,31 @@ from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.errors import FileError
 from shufflesum.testing import SeededSource
 
-CHILD = """
-import sys, time
-from shufflesum.batch.shuffle.passes import run
-from shufflesum.batch.shuffle.layout import Layout
-from shufflesum.batch.shuffle.sources import open_source
 
-def progress(done):
-    print(done, flush=True)
-    time.sleep(0.002)
-
-layout = Layout(rows=60_000, buckets=16, parts=8, run_rows=2000, in_memory=sys.argv[3] == "True", workers=2)
-run(open_source(sys.argv[1]), sys.argv[2], layout, progress=progress)
-"""
-
-
-def run_until(folder: Path, done: int | None, in_memory: bool = False) -> int:
+def run_until(folder: Path, log: Path, done: int | None, in_memory: bool = False) -> int | None:
     """Shuffle in a process of its own, killed without warning when it has done so much; its exit code."""
-    arguments = [sys.executable, "-c", CHILD, str(folder / "reports"), str(folder / "shuffled"), str(in_memory)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if done is not None and int(line) >= done:
-                process.send_signal(signal.SIGKILL)
-                break
-    return process.returncode
+    log.unlink(missing_ok=True)
+    process = start_forked(log, partial(shuffle_slowly, folder, in_memory))
+    while process.is_alive():
+        said = log.read_text().split("\n")[:-1] if log.exists() else []
+        if done is not None and any(line.isdigit() and int(line) >= done for line in said):
+            process.kill()
+            break
+        time.sleep(0.001)
+    process.join(60)
+    return process.exitcode
 
 
 @pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Path, in_memory: bool) -> None:
+def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(
+    folder: Path, tmp_path: Path, in_memory: bool
+) -> None:
     reports = numbered_folder(folder / "reports", 20_000, 39_999, 1)
     before = snapshot(reports)
     kept: dict[Path, bytes] = {}
     partial = folder / ".shuffled.partial"
     for done in (20_000, 45_000) if in_memory else (1, 9_000, 20_000, 33_000, 58_000):
-        assert run_until(folder, done, in_memory) == -signal.SIGKILL
+        assert run_until(folder, tmp_path / "log", done, in_memory) == -signal.SIGKILL
         assert not (folder / "shuffled").exists()
         assert partial.stat().st_mode & 0o777 == 0o700
         if not in_memory:
@@ -66,7 +58,7 @@ def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Pa
             finished = [*partial.glob("*/unit-*.index"), *partial.glob("part-*")]
             kept = {path: path.read_bytes() for path in finished}
     assert in_memory or kept
-    assert run_until(folder, None, in_memory) == 0
+    assert run_until(folder, tmp_path / "log", None, in_memory) == 0
     order = read(folder / "shuffled")
     assert order != sorted(order)
     assert sorted(order) == list(range(60_000))
@@ -78,14 +70,14 @@ def test_a_shuffle_killed_at_any_moment_is_taken_up_and_loses_nothing(folder: Pa
 
 
 @pytest.mark.slow
-def test_after_a_restart_of_the_machine_spilled_reports_are_not_believed(folder: Path) -> None:
+def test_after_a_restart_of_the_machine_spilled_reports_are_not_believed(folder: Path, tmp_path: Path) -> None:
     numbered_folder(folder / "reports", 60_000)
-    run_until(folder, 45_000)
+    run_until(folder, tmp_path / "log", 45_000)
     spilled = folder / ".shuffled.partial" / "_spill"
     (spilled / "boot").write_text("another start")
     for path in spilled.glob("unit-*[0-9]"):
         path.write_bytes(bytes(path.stat().st_size))
-    assert run_until(folder, None) == 0
+    assert run_until(folder, tmp_path / "log", None) == 0
     assert sorted(read(folder / "shuffled")) == list(range(60_000))
 
 
@@ -136,22 +128,21 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
 
 
 @pytest.mark.parametrize("in_memory", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_full_disk_keeps_what_was_done_for_the_next_run(folder: Path, in_memory: bool) -> None:
+def test_a_full_disk_keeps_what_was_done_for_the_next_run(folder: Path, tmp_path: Path, in_memory: bool) -> None:
     numbered_folder(folder / "reports", 60_000)
-    room = 10_000
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n{CHILD}"
-    arguments = [sys.executable, "-c", limited, str(folder / "reports"), str(folder / "shuffled"), str(in_memory)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert "WriteError" in done.stderr
-    assert "run the same again" in done.stderr
+    log = tmp_path / "full"
+    assert forked(log, partial(shuffle_slowly, folder, in_memory, room=10_000)) == 1
+    said = log.read_text()
+    assert "WriteError" in said
+    assert "run the same again" in said
     assert not (folder / "shuffled").exists()
-    assert run_until(folder, None, in_memory) == 0
+    assert run_until(folder, tmp_path / "log", None, in_memory) == 0
     assert sorted(read(folder / "shuffled")) == list(range(60_000))
 
 
-def test_an_interrupted_shuffle_is_not_taken_up_with_other_input(folder: Path) -> None:
+def test_an_interrupted_shuffle_is_not_taken_up_with_other_input(folder: Path, tmp_path: Path) -> None:
     reports = numbered_folder(folder / "reports", 60_000)
-    run_until(folder, 20_000)
+    run_until(folder, tmp_path / "log", 20_000)
     os.utime(reports / "part-0.parquet")
     with refusal("other-work", "--restart", error=FileError):
         shuffle(reports, folder / "shuffled")

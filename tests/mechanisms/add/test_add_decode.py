@@ -48,7 +48,9 @@ def rows_of(plan: ss.Plan) -> NDArray[np.float64]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "matrix" else name for name in STRUCTURES]
+)
 def test_intervals_hold_the_truth_as_often_as_they_say_for_every_structure(name: str) -> None:
     """In one process, a run and a coordinate at a time; deviations from 95 % at false alarm 1e-6, and 80 % is refused.
 

@@ -118,11 +118,11 @@ def test_errors_add_and_scale_part_by_part() -> None:
     [
         (1, 1, 0.0, "stratified"),
         (1, 3, 0.3, "stratified"),
-        (2, 10, 0.05, "stratified"),
+        pytest.param(2, 10, 0.05, "stratified", marks=pytest.mark.slow),
         (3, 2, 0.6, "uniform"),
         (4, 5, 0.2, "stratified"),
-        (6, 1, 0.25, "stratified"),
-        (6, 4, 0.5, "uniform"),
+        pytest.param(6, 1, 0.25, "stratified", marks=pytest.mark.slow),
+        pytest.param(6, 4, 0.5, "uniform", marks=pytest.mark.slow),
     ],
 )
 def test_estimates_are_unbiased_and_err_as_predicted(

@@ -94,8 +94,10 @@ def adversarial(dimension: int, radius: float, dtype: Any) -> NDArray[Any]:
     return np.array([*rows, tiny, huge, mixed, np.zeros(dimension, dtype=dtype)])
 
 
-@pytest.mark.parametrize("dimension", DIMENSIONS)
-@pytest.mark.parametrize("tau", [1.0, 2.6337890625, 3.7])
+@pytest.mark.parametrize(
+    "dimension", [pytest.param(d, marks=pytest.mark.slow) if d in (1000, 8192) else d for d in DIMENSIONS]
+)
+@pytest.mark.parametrize("tau", [1.0, 2.6337890625, pytest.param(3.7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("radius", [1.0, 0.1, 1e-30, 12345.678])
 def test_no_vector_breaks_the_norm(dimension: int, tau: float, dtype: Any, radius: float) -> None:

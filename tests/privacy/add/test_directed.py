@@ -242,7 +242,7 @@ def trials_near(bound: Callable[[int], float], delta: float, low: int, high: int
         (3137, 1.0, 1e-6),
     ],
 )
-@pytest.mark.parametrize("probability", [1 / 16, 1 / 2])
+@pytest.mark.parametrize("probability", [1 / 16, pytest.param(1 / 2, marks=pytest.mark.slow)])
 def test_upper_and_lower_bounds_ask_for_nearly_the_same_noise(
     pairs: int, epsilon: float, delta: float, probability: float
 ) -> None:
