@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.often import slow_but_for
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -185,6 +186,7 @@ def test_arrays_are_aggregated_without_loading_any_library_of_tables() -> None:
     python(f"{AGGREGATE}\n{LOADED}")
 
 
+@pytest.mark.slow
 def test_arrays_are_aggregated_where_no_library_of_tables_is_installed() -> None:
     blocker = BLOCKER.format(blocked=set(ONE_ALONE))
     python(f"{blocker}\n{AGGREGATE}")
@@ -193,7 +195,7 @@ def test_arrays_are_aggregated_where_no_library_of_tables_is_installed() -> None
             python(f"{blocker}\nimport {library}")
 
 
-@pytest.mark.parametrize("library", sorted(ONE_ALONE))
+@pytest.mark.parametrize("library", slow_but_for(sorted(ONE_ALONE), ["pandas"]))
 def test_tables_of_each_library_need_no_other(library: str) -> None:
     python(
         f"{BLOCKER.format(blocked={*ONE_ALONE} - {library})}\n{ONE_ALONE[library]}\nimport shufflesum as ss\n"

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 from tests.chances import FALSE_ALARM
+from tests.often import slow_but_for
 
 from shufflesum.synthetic import heartbeats
 
@@ -111,9 +112,7 @@ def words(text: str) -> list[str]:
     return [re.sub(r"[\d.e+\-#\s]+", " ", line).strip() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize(
-    "example", [name if name in _OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in sorted(NUMBERS)]
-)
+@pytest.mark.parametrize("example", slow_but_for(sorted(NUMBERS), _OFTEN))
 def test_it_runs_prints_what_the_readme_shows_and_errs_as_predicted(example: str) -> None:
     printed = run(example)
     shown = re.search(rf"python examples/{example}\.py\n(.*?)```", (FOLDER / "README.md").read_text(), flags=re.DOTALL)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.often import slow_among
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
@@ -85,7 +86,7 @@ def numbers(estimate: ss.Estimate) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_among(CASES, ["symmetric matrices", "single precision"]))
 def test_a_seeded_estimate_is_what_it_was_before_reports_became_cells(name: str) -> None:
     rows, arguments = CASES[name]
     recorded = RECORDED[name]

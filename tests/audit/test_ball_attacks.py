@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.often import slow_but_for
 
 import shufflesum as ss
 from shufflesum.audit import AuditResult, audit
@@ -33,9 +34,7 @@ def run(plan: ss.Plan, randomize: Any = None) -> AuditResult:
     return audit(plan, randomize=randomize, trials=20, seconds=8)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "vector" else pytest.mark.slow) for name in DOMAINS]
-)
+@pytest.mark.parametrize("name", slow_but_for(DOMAINS, ["vector"]))
 def test_the_honest_coin_passes_with_a_lower_bound_near_what_is_certified(name: str) -> None:
     """False alarms once in a million audits."""
     plan = planned(name)
@@ -141,6 +140,7 @@ class UnboundedNorm(Coin):
         return reports_of(self.plan, self.uniform((len(levels), mechanism.bits, levels.shape[1])) < chances)
 
 
+@pytest.mark.slow
 def test_the_coin_that_others_are_spoilt_from_passes_itself() -> None:
     plan = planned("vector")
     assert run(plan, Coin(plan)).passed
@@ -151,10 +151,9 @@ SABOTAGE = [Fixed, Half, SharedByUsers, SharedByTwoUsers, Nearest, NearestOfNois
 
 @pytest.mark.parametrize(
     "sabotage",
-    [  # the others are much like those of test_sabotage.py
-        pytest.param(each, marks=() if each is UnboundedNorm else pytest.mark.slow)
-        for each in (*SABOTAGE, SharedByCoordinates)
-    ],
+    slow_but_for(
+        (*SABOTAGE, SharedByCoordinates), [UnboundedNorm]
+    ),  # the others are much like those of test_sabotage.py
 )
 def test_a_bad_coin_is_caught(sabotage: type[Coin]) -> None:
     plan = planned("vector")

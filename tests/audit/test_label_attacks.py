@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.often import slow_but_for
 
 import shufflesum as ss
 from shufflesum.audit import audit
@@ -36,9 +37,7 @@ def run(plan: ss.Plan, randomize: Any) -> Any:
     return audit(plan, randomize=randomize, trials=20, seconds=6)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "categories" else pytest.mark.slow) for name in DOMAINS]
-)
+@pytest.mark.parametrize("name", slow_but_for(DOMAINS, ["categories"]))
 def test_the_honest_pass_with_a_lower_bound_near_what_is_certified(name: str) -> None:
     """False alarms once in a million audits."""
     plan = planned(name)

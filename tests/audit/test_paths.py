@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.audit.settings import planned
+from tests.often import slow_but_for
 
 import shufflesum as ss
 from shufflesum.audit import AuditResult, audit
@@ -70,7 +71,7 @@ PATIENT = 3.0  # times as long, so that no test is a matter of how busy the mach
 
 def but_for(*names: str) -> list[Any]:
     """Only these in the ordinary run."""
-    return [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+    return slow_but_for(NAMES, names)
 
 
 def audited(plan: ss.Plan, device: Any, seconds: float) -> AuditResult:

@@ -154,7 +154,12 @@ def test_statements_fit_what_is_collected(shape: Any, facts: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [ss.Categories(3), ss.Choices(3, most=2), pytest.param(ss.Groups(2, 2), marks=pytest.mark.slow), ss.Hashed(20, 3)],
+    [
+        pytest.param(ss.Categories(3), marks=pytest.mark.slow),
+        ss.Choices(3, most=2),
+        pytest.param(ss.Groups(2, 2), marks=pytest.mark.slow),
+        ss.Hashed(20, 3),
+    ],
     ids=["categories", "choices", "groups", "words"],
 )
 def test_every_plan_can_be_audited_and_accounted(command: Command, folder: Path, shape: Any) -> None:

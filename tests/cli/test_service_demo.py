@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from shufflesum.cli.loopback.demo import run_service_demo
 from shufflesum.wire import SEALED_BYTES
 
 
+@pytest.mark.slow
 def test_the_demo_shows_the_estimate_and_what_each_party_saw() -> None:
     shown = io.StringIO()
     run_service_demo(Console(file=shown, width=200), users=500)

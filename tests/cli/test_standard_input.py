@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.conftest import SCRIPT
+from tests.often import slow_but_for
 
 import shufflesum as ss
 
@@ -37,7 +38,7 @@ def saved(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["text", "gzip", pytest.param("npy", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", slow_but_for(["text", "gzip", "npy"], ["text"]))
 def test_what_comes_in_is_read_and_not_kept(folder: Path, kind: str) -> None:
     data = {"text": ROWS, "gzip": gzip.compress(ROWS), "npy": saved(np.full((3000, 2), 0.5))}[kind]
     done = piped(folder, data, *RUN)

@@ -24,6 +24,7 @@ from tests.clients import second
 from tests.clients.canonical import canonical
 from tests.clients.second import BLANK, Cells, RefusedError, SecondClient, text_of
 from tests.forks import wait_until
+from tests.often import slow_but_for
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
@@ -254,9 +255,7 @@ def test_vectors_are_rotated_and_shortened_as_ours() -> None:
             assert np.abs(np.array(cells.levels(held, number)) - ours[0]).max() <= 1  # floating point up to here
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in COLLECTIONS]
-)
+@pytest.mark.parametrize("name", slow_but_for(COLLECTIONS, DEFAULT))
 def test_the_analyzer_counts_what_the_second_client_sent(tmp_path: Path, name: str) -> None:
     collection = COLLECTIONS[name]
     plan = Plan(collection.domain, collection.mechanism, no_guarantee(USERS, rounds=collection.rounds))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom, chi2
+from tests.often import slow_among, slow_but_for
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -135,10 +136,7 @@ CASES: dict[str, Callable[[], Case]] = {
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("vectors", "replaced", "labels", "groups") else pytest.mark.slow)
-        for name in CASES
-    ],
+    slow_but_for(CASES, ["replaced", "labels", "groups"]),
 )
 def test_errors_are_those_of_repeated_runs(name: str) -> None:
     case = CASES[name]()
@@ -176,7 +174,8 @@ POPULATIONS: dict[str, tuple[Callable[[Any], Any], float]] = {
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "replaced_labels" else n for n in POPULATIONS]
+    "name",
+    slow_among(POPULATIONS, ["replaced_labels", "replaced"]),
 )
 def test_populations_are_covered_too(name: str) -> None:
     rng, case = np.random.default_rng(5), CASES[name]()

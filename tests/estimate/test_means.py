@@ -130,7 +130,12 @@ def runs_of(plan: Plan, data: Floats, runs: int, seed: int) -> list[Estimate]:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("coordinates", "levels", "gamma"),
-    [(1, 1, 0.1), (2, 4, 0.3), pytest.param(4, 1, 0.25, marks=pytest.mark.slow), (4, 8, 0.05)],
+    [
+        (1, 1, 0.1),
+        (2, 4, 0.3),
+        pytest.param(4, 1, 0.25, marks=pytest.mark.slow),
+        pytest.param(4, 8, 0.05, marks=pytest.mark.slow),
+    ],
 )
 def test_standard_errors_are_honest_and_not_much_too_wide(coordinates: int, levels: int, gamma: float) -> None:
     """Mean squared error over mean squared standard error, all coordinates; false alarm 1e-6."""

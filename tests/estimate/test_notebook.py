@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.often import slow_among
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -57,7 +58,7 @@ def hashed() -> ss.HashedEstimate:
     return ss.HashedEstimate(words.plan, words.users, words.rejected, words.table)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_among(KINDS, ["ball", "matrix"]))
 def test_what_is_printed_is_what_a_notebook_shows(kind: str) -> None:
     for shown in (estimate(kind), estimate(kind).plan):
         text = str(shown)

@@ -207,6 +207,7 @@ def test_intervals_hold_with_few_functions_or_buckets(buckets: int, functions: i
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_intervals_of_heavy_words_hold() -> None:
     """The 20 heaviest words under 60 keys: the mean part held falls short once in 10^6."""
     parts = []

@@ -127,7 +127,7 @@ def test_a_model_of_another_size_is_refused(plan: ss.Plan, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", [Momentum(0.5), Adam(0.1)])
+@pytest.mark.parametrize("step", [Momentum(0.5), pytest.param(Adam(0.1), marks=pytest.mark.slow)])
 def test_a_restart_goes_on_as_if_nothing_had_happened(plan: ss.Plan, tmp_path: Path, step: Any) -> None:
     whole, cut = (
         Training(plan, model(), rounds=tmp_path / f"{name}.json", step=step, source=SeededSource(1)) for name in "ab"

@@ -35,7 +35,11 @@ def bits(plan: Plan) -> ss.ReplaceBits:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("users", "dimension", "epsilon", "rounds", "ratio"),
-    [(1000, 8192, 1.0, 1, 1.05), (10_000, 16_384, 1.0, 1, 1.15), (6000, 7850, 2.0, 30, 1.04)],
+    [
+        (1000, 8192, 1.0, 1, 1.05),
+        pytest.param(10_000, 16_384, 1.0, 1, 1.15, marks=pytest.mark.slow),
+        pytest.param(6000, 7850, 2.0, 30, 1.04, marks=pytest.mark.slow),
+    ],
 )
 def test_the_error_is_close_to_a_trusted_curators(
     users: int, dimension: int, epsilon: float, rounds: int, ratio: float

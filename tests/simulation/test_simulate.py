@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.often import slow_among
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -38,7 +39,8 @@ def planned(shape: Any) -> ss.Plan:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=pytest.mark.slow) if k in ("matrix", "bins", "other") else k for k in DOMAINS]
+    "kind",
+    slow_among(DOMAINS, ["matrix", "bins", "other", "symmetric"]),
 )
 def test_intervals_hold_the_truth_of_made_up_users_of_every_domain(kind: str) -> None:
     tried = simulate(planned(DOMAINS[kind]), repeats=REPEATS)
@@ -55,7 +57,7 @@ def test_a_shifted_truth_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     assert simulate(planned(2), law="constant", repeats=REPEATS).coverage < 0.95 - SLACK
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", slow_among(LAWS, ["skewed", "constant"]))
 def test_the_observed_error_is_that_of_the_error_bars(law: str) -> None:
     tried = simulate(planned(2), law=law, repeats=200)
     # Four hundred nearly normal errors: their squares are off by 7 % on average, by a third once in a million.

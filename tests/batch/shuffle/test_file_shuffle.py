@@ -63,7 +63,9 @@ def permutation_chance(folder: Path, layout: Layout, randomness: RandomSource, t
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", [IN_MEMORY, SPILLED], ids=["in memory", "two buckets"])
+@pytest.mark.parametrize(
+    "layout", [pytest.param(IN_MEMORY, marks=pytest.mark.slow), SPILLED], ids=["in memory", "two buckets"]
+)
 def test_every_permutation_of_four_reports_is_equally_likely_through_files(folder: Path, layout: Layout) -> None:
     """Chi-square over 24 permutations at false alarm 1e-6."""
     assert permutation_chance(folder, layout, SeededSource(1), 250) > FALSE_ALARM

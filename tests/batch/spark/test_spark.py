@@ -69,6 +69,7 @@ def test_what_was_drawn_stays_the_same_however_often_it_is_read(batch: Batch) ->
     np.testing.assert_array_equal(cells_in(batch.reports), cells_in(batch.reports))
 
 
+@pytest.mark.slow
 def test_local_counts_what_spark_wrote(batch: Batch, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
@@ -99,6 +100,7 @@ def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(spark.count(frame, PLAN).table, counted.table)
 
 
+@pytest.mark.slow
 def test_folders_repeated_are_left_as_they_are_and_hold_rows_without_statistics(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
@@ -124,6 +126,7 @@ def test_folders_repeated_are_left_as_they_are_and_hold_rows_without_statistics(
         assert not column.metadata.row_group(0).column(0).is_stats_set
 
 
+@pytest.mark.slow
 def test_each_round_is_read_with_its_own_rotation_by_either_engine(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
@@ -275,6 +278,7 @@ def test_end_to_end_within_the_predicted_error(session: Any) -> None:
     assert right_error <= largest_error(plan.expected_error.total, 20) < wrong_error
 
 
+@pytest.mark.slow
 def test_digits_noise_and_blanks_go_the_same_way(session: Any) -> None:
     """Under `add`, at false alarm 1e-6."""
     from shufflesum.batch import spark

@@ -69,6 +69,7 @@ def test_one_label_of_each_user(session: Any, table: pa.Table, column: str, labe
     assert not holds(ends, truth[::-1])
 
 
+@pytest.mark.slow
 def test_several_labels_of_each_user(session: Any, table: pa.Table) -> None:
     frame = session.createDataFrame(table.select(["ticked"]))
     ends = through(frame, planned(ss.Choices(["mail", "web"], most=2))).count_interval(SURE)
@@ -94,6 +95,7 @@ def test_words_and_numbers_in_bins(session: Any, table: pa.Table) -> None:
     assert holds(binned.count_interval(SURE), (300, 900))
 
 
+@pytest.mark.slow
 def test_folders_of_labels_are_shared_with_the_local_engine(table: pa.Table, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 

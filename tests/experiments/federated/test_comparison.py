@@ -16,6 +16,8 @@ from shufflesum.experiments.federated.comparison import Comparison, Federated, c
 from shufflesum.experiments.federated.methods import CURATOR, METHODS, NO_PRIVACY, OURS, Setting
 from shufflesum.experiments.federated.store import FILE_NAME
 
+pytestmark = pytest.mark.slow  # its parts have tests of their own
+
 SMALL = Setting(users=400, rounds=4, radius=0.5, epsilon=2.0)
 
 

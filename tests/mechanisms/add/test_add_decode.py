@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 from tests.chances import FALSE_ALARM
+from tests.often import slow_among
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -48,9 +49,7 @@ def rows_of(plan: ss.Plan) -> NDArray[np.float64]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "matrix" else name for name in STRUCTURES]
-)
+@pytest.mark.parametrize("name", slow_among(STRUCTURES, ["matrix"]))
 def test_intervals_hold_the_truth_as_often_as_they_say_for_every_structure(name: str) -> None:
     """In one process, a run and a coordinate at a time; deviations from 95 % at false alarm 1e-6, and 80 % is refused.
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import hadamard as hadamard_matrix
+from tests.often import slow_among
 
 from shufflesum.domain import Ball
 from shufflesum.mechanisms.replace_bits.encode import Rotation
@@ -94,9 +95,7 @@ def adversarial(dimension: int, radius: float, dtype: Any) -> NDArray[Any]:
     return np.array([*rows, tiny, huge, mixed, np.zeros(dimension, dtype=dtype)])
 
 
-@pytest.mark.parametrize(
-    "dimension", [pytest.param(d, marks=pytest.mark.slow) if d in (1000, 8192) else d for d in DIMENSIONS]
-)
+@pytest.mark.parametrize("dimension", slow_among(DIMENSIONS, [1000, 8192]))
 @pytest.mark.parametrize("tau", [1.0, 2.6337890625, pytest.param(3.7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("radius", [1.0, 0.1, 1e-30, 12345.678])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.often import slow_but_for
 from tests.oracles.adaptive import Choice, Law, Used, fixed_delta, worst_delta, worst_delta_of_laws
 from tests.oracles.slotted import noise
 from tests.refusals import refusal
@@ -285,9 +286,7 @@ OPEN = {1: {"labels, epsilon 4", "one number, epsilon 4", "groups"}, 10: {"label
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name", [n if n == "labels" else pytest.param(n, marks=pytest.mark.slow) for n in PLANS if n != "uniform"]
-)
+@pytest.mark.parametrize("name", slow_but_for([name for name in PLANS if name != "uniform"], ["labels"]))
 def test_what_ten_equal_plans_cost_is_as_documented_at_every_delta(name: str) -> None:
     plan = ss.plan(users=5_000, delta=1e-6, **PLANS[name])
     for deltas, (least, most) in COSTS.items():
