@@ -117,6 +117,15 @@ def test_a_forked_process_cannot_spend_what_is_in_memory_once_more() -> None:
     assert len(budget.entries) == 1
 
 
+def test_a_refusal_names_the_file_if_there_is_one(path: Path) -> None:
+    for budget, name in (
+        (Budget.create(path, EPSILON / 10, DELTA), str(path)),
+        (Budget(EPSILON / 10, DELTA), "this budget"),
+    ):
+        with refusal("budget-spent", f"{name}: plan"):
+            budget.begin(LARGE)
+
+
 def test_what_is_spent_can_be_printed(path: Path) -> None:
     budget = Budget.create(path, EPSILON, DELTA)
     assert str(budget).splitlines() == [f"epsilon {EPSILON}, delta {DELTA} for everything that is asked; 0 % spent"]

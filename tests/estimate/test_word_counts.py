@@ -259,3 +259,18 @@ def test_what_fitted_words_took_in_of_all_else_is_undone() -> None:
         state = hashed._Subtraction(residual, residual, noise, None, np.array([5.0, 0.0, 3.0]))  # type: ignore[arg-type]
         fitted = 9 / 7
         assert state._rest == pytest.approx((4 / 3) ** 2 * fitted * max(fitted * spread, noise))
+
+
+@pytest.mark.parametrize("own", [5.0, 31.0, 60.0])
+def test_a_count_is_what_was_subtracted_and_all_that_is_left_of_it(own: float) -> None:
+    """Of a word that 47 users hold, in cells that are even but for it, however much was subtracted before."""
+    hashes, wide, functions = Hashed(40, 6, bytes(16)), 40, 6
+    candidates = hashed._Candidates(hashes, [b"owl"])
+    ((block, buckets),) = candidates.blocks()
+    cells = np.arange(functions), buckets[0]
+    table = np.full((functions, wide), 9.0)
+    table[cells] += 47.0 / functions
+    residual = table.copy()
+    residual[cells] -= own / functions
+    state = hashed._Subtraction(table, residual, 1.0, candidates, np.array([own]))
+    assert state._score(block, buckets)[0] == pytest.approx([47.0])

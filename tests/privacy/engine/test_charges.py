@@ -153,6 +153,21 @@ def test_what_is_beyond_a_table_and_outside_a_mixture_is_added_above_and_dropped
             assert least >= exact / tight
 
 
+@pytest.mark.parametrize("threshold", [6.0, 8.0, 12.0])
+def test_beyond_a_table_hoeffdings_bound_is_integrated_from_the_threshold_on(
+    monkeypatch: pytest.MonkeyPatch, threshold: float
+) -> None:
+    size, weight = 40, 0.25
+    uncompiled(monkeypatch, laws, _REACH=0.4)
+    uncompiled(monkeypatch, mixture)
+    assert laws.excess_table(size, True).size - 1 <= threshold
+    one = np.array([1.0])
+    laid = np.array([size]), np.array([0]), np.arange(2), threshold * one, weight * one
+    integral = 0.5 * math.sqrt(math.pi * size / 2) * math.erfc(threshold * math.sqrt(2 / size))
+    assert weight * integral <= mixture._positive_parts(*laid, one, True)[0][0] <= 1.5 * weight * integral
+    assert mixture._positive_parts(*laid, one, False)[0][0] == 0.0
+
+
 @pytest.mark.parametrize("upper", [True, False])
 def test_where_one_outcome_is_left_rounding_moves_the_sum_and_its_threshold_against_us(
     monkeypatch: pytest.MonkeyPatch, upper: bool

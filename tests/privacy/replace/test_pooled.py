@@ -71,5 +71,10 @@ def test_uniform_sampling_lies_between_its_bounds() -> None:
 
 def test_an_epsilon_is_given_only_where_it_was_seen_to_fail() -> None:
     assert pooled_epsilon_lower(10**6, 4, 1, 0.9, 1e-3) == 0.0
-    found = pooled_epsilon_lower(100, 4, 10, 0.5, 1e-4)
-    assert pooled_delta_lower(100, 4, 10, 0.5, found) > 1e-4
+    for users, reports in ((100, 10), (5_000, 3)):  # above 1, and far below
+        found = pooled_epsilon_lower(users, 4, reports, 0.5, 1e-4)
+        assert (
+            pooled_delta_lower(users, 4, reports, 0.5, found)
+            > 1e-4
+            > pooled_delta_lower(users, 4, reports, 0.5, 1.01 * found)
+        )
