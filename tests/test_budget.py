@@ -285,11 +285,27 @@ def test_what_can_be_planned_for_is_found_between_too_dear_and_out_of_reach(monk
 
     usual = budget.ask(users=500, shape=ss.Categories(3))
     monkeypatch.setattr(budget_module, "make_plan", down_to_some)
-    monkeypatch.setattr(budget_module, "_ahead", lambda *_: 1.45 * usual.epsilon)
+    monkeypatch.setattr(budget_module, "_first", lambda _: 1.45 * usual.epsilon)
     found = budget.ask(users=500, shape=ss.Categories(3))
     assert min(tried) < 0.62 * tried[0]  # a step went beyond
     assert 0.93 * usual.epsilon < found.epsilon
     assert budget.fits(found)
+
+
+@pytest.mark.parametrize("start", [0.02, 0.3, 0.97, 1.0, 1.08, 3.0, 50.0])
+def test_wherever_the_search_begins_it_finds_the_same(monkeypatch: pytest.MonkeyPatch, start: float) -> None:
+    budget = Budget(EPSILON, DELTA)
+    budget.begin(LARGE)
+    usual = budget.ask(users=500, shape=ss.Categories(3))
+    monkeypatch.setattr(budget_module, "_first", lambda _: start * usual.epsilon)
+    found = budget.ask(users=500, shape=ss.Categories(3))
+    assert found.epsilon == pytest.approx(usual.epsilon, rel=0.075)
+    assert not budget.fits(ss.plan(users=500, shape=ss.Categories(3), epsilon=found.epsilon / 0.92, delta=found.delta))
+
+
+def test_what_cannot_be_planned_at_all_is_refused_for_that() -> None:
+    with refusal("not-certified", "1e-300"):
+        Budget(EPSILON, DELTA).ask(users=500, shape=ss.Categories(3), delta=1e-300)
 
 
 def test_the_first_plan_chooses_how_noise_is_measured_for_all(path: Path) -> None:

@@ -22,7 +22,6 @@ from shufflesum._checks import check_number, check_size
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._locked import locked
 from shufflesum._rounding import downwards
-from shufflesum._search import bisect, geometric_mean
 from shufflesum.budget_file import Content, Cost, Entry, Limits, percent, read_budget, write_budget
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import charges_of, compose, filter_for
@@ -30,7 +29,6 @@ from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, Sh
 from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.privacy.engine.filters import Charge, check_guarantee, total
 
 __all__ = ["Budget", "Entry"]
@@ -211,35 +209,30 @@ class Budget:
         own = float(_OWN_DELTA * Decimal(repr(content.delta))) if delta is None else delta
         if content.closed:
             raise self._refusal("budget-closed", "it is for plans that were fixed in advance")
-        first = _ahead(content, own)
-        plan: Plan | None = None
+        first, found = _first(content), list[Plan]()
         why: ShufflesumError | None = None
 
         def fits(step: int) -> bool | None:
-            """Whether the plan of a step fits, and is kept; None where there is none so small."""
-            nonlocal plan, why
+            nonlocal why
             try:
-                tried = make_plan(users=users, shape=shape, epsilon=first * _STEP**step, delta=own, **choices)
-                cost = _cost(content, tried)
+                plan = make_plan(users=users, shape=shape, epsilon=first * _STEP**step, delta=own, **choices)
+                cost = _cost(content, plan)
             except PrivacyError as error:
                 why = error
                 return None
             if cost is None or not content.admits(cost):
                 return False
-            plan = tried
+            found.append(plan)
             return True
 
-        # each step further is less of epsilon; no step up to `below` fits
-        below, step = -1 if first > 0 else 0, 0
-        while below < step and fits(step) is False:
-            below, step = step, min(2 * step + 1, _STEPS)
-        while step - below > 1:
-            middle = (below + step) // 2
-            below, step = (middle, step) if fits(middle) is False else (below, middle)
-        if plan is None:
-            refusal = self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more")
-            raise refusal from why
-        return plan
+        if first > 0:
+            _search(fits)
+        if found:
+            return max(found, key=lambda plan: plan.epsilon)
+        if why is not None and not content.entries:
+            raise why
+        refusal = self._refusal("budget-spent", f"no plan for {users} users with delta {own:g} fits any more")
+        raise refusal from why
 
     def _entered(
         self,
@@ -317,17 +310,29 @@ def _cost(content: Content, plan: Plan) -> Cost | None:
     return Cost(chosen, charges(chosen))
 
 
-def _ahead(content: Content, delta: float) -> float:
-    """A little more than the epsilon of Gaussian noise with this delta that takes what is left; 0 where nothing is."""
+def _first(content: Content) -> float:
+    """The epsilon that a search begins with: were all noise Gaussian, about all that is left; 0 where nothing is."""
     spent = 0.0 if (within := content.filter) is None else total(content.charges).noise / within.noise_limit
-    if spent >= 1:
-        return 0.0
-    deviation = gaussian_noise(content.epsilon, content.delta) / math.sqrt(1.0 - spent)
-    low, high = 1e-7 * content.epsilon, 10.0 * content.epsilon
-    fits = bisect(
-        lambda epsilon: gaussian_noise(epsilon, delta) <= deviation, low, high, tolerance=0.01, middle=geometric_mean
-    )
-    return 1.05 * fits[0]
+    return content.epsilon * math.sqrt(max(0.0, 1.0 - spent))
+
+
+def _search(fits: Callable[[int], bool | None]) -> None:
+    """Try steps, each of less epsilon than the one before it, until the first that fits is found.
+
+    Those before it are too dear. None is where there is no plan: so much further that epsilon is too small for one, or
+    so far before that it is too large.
+    """
+    dear, step = -1, 0
+    while dear < step and (found := fits(step)) is False:
+        dear, step = step, min(2 * step + 1, _STEPS)
+    fitting = bool(found)
+    while fitting and -_STEPS < dear < step <= 0 and fits(dear):
+        dear, step = 2 * dear - 1, dear
+    while step - dear > 1:
+        middle = (dear + step) // 2
+        found = fits(middle)
+        fitting |= bool(found)
+        dear, step = (dear, middle) if found or (found is None and not fitting) else (middle, step)
 
 
 def _entry(plan: Plan, cost: Charge, clock: Clock) -> Entry:

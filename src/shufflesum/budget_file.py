@@ -179,7 +179,8 @@ def read_budget(path: Path) -> Content:
             raise ValueError("limits are there from the first plan on, unless plans were fixed in advance")
         if not all(
             len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
-            and min(entry.noise, entry.apart) >= 0
+            and entry.noise >= 0
+            and entry.apart >= 0
             for entry in content.entries
         ):
             raise ValueError("an entry is impossible")

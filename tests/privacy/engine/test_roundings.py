@@ -144,12 +144,15 @@ def test_sums_of_charges_are_rounded_up() -> None:
 
 def test_charges_of_rounds_and_of_gaussian_noise_are_rounded_up() -> None:
     within = Moments(1.0, 1e-6, 0.5, 7.7)
-    raw = within._moment(PAIR)
+    one = within._moment(PAIR)
     for rounds in (1, 3):
-        found = within.charge(PAIR, rounds)
-        cut = within._moment(convolution.trim_above(PAIR, filters._TRIMMED * within.apart_limit / rounds))
-        for part, parts in ((found.noise, (raw.noise, cut.noise)), (found.apart, (raw.apart, cut.apart))):
-            assert Fraction(part) >= rounds * Fraction(min(parts)) * (1 + 2 * ULP)
+        found = within._cheapest([one, Charge(2 * one.noise, 2 * one.apart)], rounds)
+        for part, whole in ((found.noise, one.noise), (found.apart, one.apart)):
+            assert (
+                rounds * Fraction(whole) * (1 + 2 * ULP) <= Fraction(part) <= rounds * Fraction(whole) * (1 + 8 * ULP)
+            )
+        pair = replace(PAIR, infinite=0.0)
+        assert within.charge(pair, rounds).noise <= within._cheapest([within._moment(pair)], rounds).noise
     for mu, apart in ((0.1, 1e-9), (1 / 3, 3e-8)):
         found = within.charge_gaussian(mu, apart)
         squares = Gaussian(1.0, 1e-6, 0.5).charge_gaussian(mu, apart)

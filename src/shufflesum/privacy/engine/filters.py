@@ -26,8 +26,8 @@ from shufflesum.privacy.engine.losses import ULP, GridLosses
 __all__ = ["Charge", "Filter", "Gaussian", "Moments", "check_guarantee", "filters_of", "total"]
 
 _APART = (0.5, 0.25, 0.75)  # parts of delta that are for what may be laid open
-_TRIMMED = 1e-4  # of what may be laid open: where the losses of one mechanism may be cut for it
-_SHARES = [0.999 * 2.0**-k for k in range(17)]  # of what may be laid open: what one mechanism may spend on it
+_LEANS = (1.0, 0.8, 0.65)  # of orders above 1, times the one for Gaussian noise: smaller ones mind far losses less
+_SHARES = [0.999 * 2.0**-k for k in range(17)]  # of what may be laid open: what one mechanism may spend on less noise
 _TOLERANCE = 1e-5  # of the least Gaussian shift
 _MOST_EPSILON, _LEAST_DELTA = 1e6, 1e-150  # beyond, limits overflow, are rounded coarsely, or masses are lost
 _SUMS = 1.0 + 1e-12  # sums of charges are rounded up
@@ -106,7 +106,11 @@ def check_guarantee(epsilon: float, delta: float) -> None:
 
 def filters_of(epsilon: float, delta: float) -> list[Filter]:
     """Filters to choose from before the first result: none admits most of every kind of mechanism."""
-    return [kind(epsilon, delta, apart) for apart in _APART for kind in (Gaussian, Moments.of)]
+    return [
+        within
+        for apart in _APART
+        for within in (Gaussian(epsilon, delta, apart), *(Moments.of(epsilon, delta, apart, lean) for lean in _LEANS))
+    ]
 
 
 def total(charges: Iterable[Charge]) -> Charge:
@@ -176,13 +180,13 @@ class Moments(Filter):
             raise ParameterError("out-of-range", f"order must be above 1, not {self.order}")
 
     @staticmethod
-    def of(epsilon: float, delta: float, apart: float) -> Moments:
-        """A filter with the order that admits most Gaussian noise, to a tenth of a per cent."""
+    def of(epsilon: float, delta: float, apart: float, lean: float = 1.0) -> Moments:
+        """A filter with the order that admits most Gaussian noise, of some thousand from 1.016 on, or a smaller one."""
         Moments(epsilon, delta, apart, 2.0)  # refuses what is no guarantee
         tilts = np.geomspace(2.0**-6, 2.0**20, 6657)
         orders = 1.0 + tilts
         limits = math.log((1.0 - apart) * delta) + tilts * (epsilon - np.log(tilts)) + orders * np.log(orders)
-        return Moments(epsilon, delta, apart, float(orders[np.argmax(limits / (tilts * orders))]))
+        return Moments(epsilon, delta, apart, 1.0 + lean * float(tilts[np.argmax(limits / (tilts * orders))]))
 
     @property
     def noise_limit(self) -> float:
@@ -193,9 +197,10 @@ class Moments(Filter):
         return math.fsum(terms) - 16 * ULP * math.fsum(map(abs, terms))
 
     def charge(self, pair: GridLosses, rounds: int = 1) -> Charge:
-        """The cheaper of two ways to take far losses."""
-        trimmed = trim_above(pair, _TRIMMED * self.apart_limit / rounds)
-        return self._cheapest([self._moment(pair), self._moment(trimmed)], rounds)
+        """Far losses may be cut, and laid open instead: the cheapest of some ways, that of leaving all among them."""
+        spare = max(0.0, self.apart_limit / rounds - pair.infinite)
+        cut = [trim_above(pair, share * spare) for share in _SHARES]
+        return self._cheapest([self._moment(each) for each in (pair, *cut)], rounds)
 
     def charge_gaussian(self, mu: float, apart: float) -> Charge:
         """What a mechanism costs that N(mu, 1) against N(0, 1) dominates, up to `apart`."""

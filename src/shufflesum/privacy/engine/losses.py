@@ -39,7 +39,7 @@ ULP = 2.0**-52
 MOST_ERROR = 1e-4  # relative, of all masses of a composition
 BINS = 8  # per step of the grid, before atoms are gathered on it
 _FAR = 8  # steps: merging over a longer way costs more than cutting
-_VANISHED = 1e-200  # of P at losses below 300, where balanced masses are below the least double
+_VANISHED = 1e-180  # of P at losses below 600, where balanced masses are below the least double
 _BALANCE = 1e-13  # a group whose P lacks no more than this part of e^y Q counts as balanced
 
 
