@@ -215,6 +215,7 @@ def test_plans_fixed_in_advance_are_composed_exactly_and_no_other_is_taken(path:
     with refusal("budget-closed"):
         budget.begin(SMALL)
     assert budget.enter(LARGE, "task") == budget.enter(LARGE, "task")
+    assert [entry.collection for entry in budget.entries if entry.plan == LARGE.id] == ["task"]
     for _ in range(2):
         assert budget.begin(LARGE, collection="task", run="store").begun == 1
     for collection in (None, "task", "other task"):

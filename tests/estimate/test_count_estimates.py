@@ -82,6 +82,15 @@ def test_consistent_counts_add_up_for_one_label_each_and_are_only_cut_off_for_se
     np.testing.assert_allclose(several.consistent_counts, [60, 30, 0])
 
 
+@pytest.mark.parametrize(("members", "more"), [(10, ""), (11, " and 1 more"), (14, " and 4 more")])
+def test_of_many_members_ten_are_named_and_the_others_counted(members: int, more: str) -> None:
+    names = [f"n{number}" for number in range(members + 1)]
+    counts = np.array([*range(100 + members, 100, -1), 0.0])
+    ends = np.maximum(counts - 50, 0), counts + 50  # all but the last among the first, in no certain order
+    statement = top_of(names, names, counts, (ends[0], np.append(ends[1][:-1], 1.0)), members, 0.9).statement
+    assert f'"n9"{more} are certainly among' in statement
+
+
 ends = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted), min_size=2, max_size=4)
 
 

@@ -285,6 +285,13 @@ def test_tables_of_any_counts_are_read_back(most: int) -> None:
     assert table_from_json(packed(table), 3).tolist() == table.tolist()
 
 
+def test_counts_that_no_table_can_have_are_refused() -> None:
+    from shufflesum.estimate.packed import table_from_json
+
+    with pytest.raises(ValueError, match="beyond"):
+        table_from_json(packed(np.array([0, -1, 2**40])), 3)
+
+
 def packed(table: Any) -> dict[str, Any]:
     from shufflesum.estimate.packed import table_to_json
 

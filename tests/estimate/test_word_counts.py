@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -274,3 +275,19 @@ def test_a_count_is_what_was_subtracted_and_all_that_is_left_of_it(own: float) -
     residual[cells] -= own / functions
     state = hashed._Subtraction(table, residual, 1.0, candidates, np.array([own]))
     assert state._score(block, buckets)[0] == pytest.approx([47.0])
+
+
+def test_what_may_miss_at_both_ends_together_is_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked = crowd(1, 500, 9, 20, 8, 30.0).estimate.counts_of(["word 3"]), list[float]()
+
+    def noted(usual: Callable[[ResidualLaw, float], Any]) -> Callable[[ResidualLaw, float], Any]:
+        def ask(law: ResidualLaw, tail: float) -> Any:
+            asked.append(tail)
+            return usual(law, tail)
+
+        return ask
+
+    monkeypatch.setattr(ResidualLaw, "ends", noted(ResidualLaw.ends))
+    monkeypatch.setattr(ResidualLaw, "filled", noted(ResidualLaw.filled))
+    found.count_interval(0.9)
+    assert sum(asked) == pytest.approx(0.05)

@@ -13,7 +13,7 @@ import shufflesum as ss
 from shufflesum.domain import Ball, Box, Domain
 from shufflesum.errors import ShufflesumError
 from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits
-from shufflesum.protocol import Randomizer
+from shufflesum.protocol import Randomizer, tally
 from shufflesum.protocol.tally import Tally, check_rows
 from shufflesum.testing import no_guarantee
 
@@ -108,3 +108,14 @@ def test_clipped_labels_are_refused_before_there_are_any(role: Any, domain: Doma
     role(plan_for(domain))
     with refusal("impossible-combination"):
         role(plan_for(domain), clip=True)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_row_far_down_is_named_by_its_number(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whichever block of rows it is, and however many rows came before."""
+    monkeypatch.setattr(tally, "rows_at_once", lambda *_: 10)
+    rows = np.full((35, 1), 0.5)
+    rows[27] = 7.0
+    plan = plan_for(Box.of(1, (0, 1)))
+    with refusal("out-of-bounds", "row 127"):
+        Tally(plan).add(rows, first_row=100) if taken else check_rows(plan, rows, first_row=100)

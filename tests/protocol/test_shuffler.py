@@ -11,7 +11,7 @@ from tests.refusals import refusal
 from tests.replaced import values_of
 
 from shufflesum import Randomizer, Reports, shuffle
-from shufflesum.errors import ParameterError
+from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.protocol import permutation
 from shufflesum.testing import SeededSource, unprotected_plan
 
@@ -92,6 +92,11 @@ def test_a_batch_too_large_to_number_is_refused() -> None:
         shuffle(Reports("plan", cells))
     with refusal("too-many-reports", "4294967296 reports", error=ParameterError):
         permutation(1 << 32, SeededSource(1))
+
+
+def test_only_reports_are_shuffled() -> None:
+    with refusal("wrong-type", "list", error=ReportsError):
+        shuffle([3, 1, 2])  # type: ignore[arg-type]
 
 
 def test_the_smallest_batches_are_shuffled_too() -> None:

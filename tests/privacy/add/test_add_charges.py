@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.oracles.added import binomial, weights_of
+from tests.refusals import refusal
 
 from shufflesum.privacy.add import Cells, Group, block, cell, oneway, overflow_upper, scores, smallest_cap
 from shufflesum.privacy.add.block import Block
@@ -90,6 +91,25 @@ def test_outcomes_on_a_grid_dominate_in_both_readings_whatever_is_cut(
         slack = 0.8 * step + 4 * outside
         assert pair.heights()[0] <= float(height(exact, Fraction(1))) + slack
         assert pair.trimmed(0.2).heights()[0] <= pair.heights()[0] + 0.2 + 1e-9
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0, -0.1, math.nan])
+def test_what_is_no_noise_is_refused(probability: float) -> None:
+    with refusal("out-of-range", "probability"):
+        Group(100, probability, 1)
+
+
+def test_folded_ends_keep_their_mass_above_and_below() -> None:
+    """What lies above keeps its Q, what lies below its P; what else P or Q had there is at infinite loss."""
+    pair = OneWay(0.5, -4, np.array([0.01, 0.02, 0.1, 0.2, 0.3, 0.2, 0.1, 0.02, 0.01]), 0.01, 0.02, 0.0)
+    found = pair.trimmed(0.08)
+    assert found.balanced.size < pair.balanced.size - 2
+
+    def masses(of: OneWay, sign: int) -> float:
+        return math.fsum(of.balanced * np.exp(sign * of._losses() / 2)) + (of.rising if sign > 0 else of.falling)
+
+    for sign in (1, -1):
+        assert masses(found, sign) == pytest.approx(masses(pair, sign))
 
 
 def test_masses_that_may_be_too_small_are_made_up_for() -> None:

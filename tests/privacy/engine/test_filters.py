@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -40,7 +41,7 @@ def used_up(within: Filter) -> list[Charge]:
     return [within.charge(pair_of(choice)) for choice in CHOICES]
 
 
-KINDS = {"gaussian": Gaussian, "moments": Moments.of}
+KINDS: dict[str, Callable[[float, float, float], Filter]] = {"gaussian": Gaussian, "moments": Moments.of}
 
 
 @pytest.mark.long

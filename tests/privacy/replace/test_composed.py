@@ -193,7 +193,14 @@ def test_epsilon_and_delta_are_inverse_and_directed() -> None:
     assert Blocks(50_000, 3, 100).epsilon_lower(0.2, 1e-6) == lower.epsilon(1e-6)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_few_reports_cost_more_than_one_and_are_composed(count: int) -> None:
+    several, one = Blocks(50_000, 3, count), Blocks(50_000, 3, 1)
+    assert several.epsilon_upper(0.2, 1e-6) == several.upper(0.2).epsilon(1e-6) > 1.2 * one.epsilon_upper(0.2, 1e-6)
+
+
 def test_one_report_is_what_blanket_says() -> None:
+    assert Blocks(1000, 3, 1).epsilon_upper(0.1, 1e-6) == blanket.epsilon_upper(1000, 3, 0.1, 1e-6)
     assert Blocks(1000, 3, 1).delta_upper(0.1, 0.5) == blanket.delta_upper(1000, 3, 0.1, 0.5)
     assert Blocks(1000, 3, 1).epsilon_lower(0.1, 1e-6) == blanket.epsilon_lower(1000, 3, 0.1, 1e-6)
     gridded = Blocks(1000, 3, 1).upper(0.1).delta(0.5)

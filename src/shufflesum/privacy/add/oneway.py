@@ -6,13 +6,12 @@ against N + 1. Every step dominates in both readings (docs/privacy.md).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from shufflesum.privacy.engine.laws import ROUNDING, Floats, binomial_window, slack
-from shufflesum.privacy.engine.losses import MOST_ERROR, ULP
+from shufflesum.privacy.engine.losses import MOST_ERROR, ULP, heights_of
 
 __all__ = ["OneWay", "Outcomes", "listed"]
 
@@ -115,18 +114,13 @@ class OneWay:
         return OneWay(self.step, self.lowest + bottom, balanced, rising, falling, self.error + self._rounding())
 
     def heights(self) -> Floats:
-        """Bound H(e^epsilon) from above at the grid's losses 0, step, 2 step, ..., up to the last one; then it stays.
-
-        H falls by Q's mass above: H(w_i) is the sum, over k >= i, of (w_(k+1) - w_k) Q(above node k).
-        """
+        """Bound H(e^epsilon) from above at the losses 0, step, 2 step, ... of the grid; after the last one it stays."""
         top = max(0, self.lowest + self.balanced.size - 1)
         losses = self.step * np.arange(top + 1, dtype=np.float64)
         masses = np.zeros(top + 1)
         kept = self.balanced[max(0, -self.lowest) :][: top + 1]
         masses[top + 1 - kept.size :] = kept
-        beyond = np.cumsum((masses * np.exp(-losses / 2))[:0:-1])[::-1]
-        falls = np.exp(losses[:-1]) * math.expm1(self.step) * beyond
-        heights = np.append(np.cumsum(falls[::-1])[::-1], 0.0) + self.rising
+        heights = heights_of(self.step, losses, masses) + self.rising
         bounds: Floats = heights * (1.0 + self.error + 4.0 * self._rounding()) + 1e-300
         return bounds
 

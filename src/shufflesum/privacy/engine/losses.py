@@ -32,6 +32,7 @@ __all__ = [
     "gather",
     "grid_of_atoms",
     "grid_of_bins",
+    "heights_of",
     "merging_error",
 ]
 
@@ -84,10 +85,7 @@ class GridLosses:
         The last height is that of all losses beyond. Masses that are too small for double precision are added to it.
         """
         losses = self.losses()[-self.lowest :]
-        beyond = np.cumsum((self.balanced[-self.lowest :] * np.exp(-losses / 2))[:0:-1])[::-1]  # Q's, above each
-        falls = np.exp(losses[:-1]) * math.expm1(self.step) * beyond
-        open_chance = self.infinite + _VANISHED
-        heights = np.append(np.cumsum(falls[::-1])[::-1] + open_chance, open_chance)
+        heights = heights_of(self.step, losses, self.balanced[-self.lowest :]) + (self.infinite + _VANISHED)
         rounding = ULP * (4 * losses.size + 4 * float(losses[-1]) + 32)
         return losses, np.minimum(heights * (1.0 + self.error + rounding) * (1.0 + 4 * ULP), 1.0)
 
@@ -98,6 +96,13 @@ class GridLosses:
         # the product step*index moves a loss by an ulp of itself
         reach = self.step * max(abs(self.lowest), abs(self.lowest + len(self.balanced)))
         return 4 * ULP * (abs(epsilon) + reach + 1.0)
+
+
+def heights_of(step: float, losses: Floats, balanced: Floats) -> Floats:
+    """The profile of finite losses at rising nodes, by positive sums: it falls by Q's mass above, times that of w."""
+    beyond = np.cumsum((balanced * np.exp(-losses / 2))[:0:-1])[::-1]
+    falls = np.exp(losses[:-1]) * math.expm1(step) * beyond
+    return np.append(np.cumsum(falls[::-1])[::-1], 0.0)
 
 
 def dominating(step: float, profile: Floats, error: float) -> GridLosses:
