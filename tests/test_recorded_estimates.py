@@ -86,7 +86,9 @@ def numbers(estimate: ss.Estimate) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", slow_among(CASES, ["symmetric matrices", "single precision"]))
+@pytest.mark.parametrize(
+    "name", slow_among(CASES, ["symmetric matrices", "single precision", "bounds of each coordinate"])
+)
 def test_a_seeded_estimate_is_what_it_was_before_reports_became_cells(name: str) -> None:
     rows, arguments = CASES[name]
     recorded = RECORDED[name]

@@ -158,7 +158,7 @@ def test_statements_fit_what_is_collected(shape: Any, facts: list[str]) -> None:
         pytest.param(ss.Categories(3), marks=pytest.mark.slow),
         ss.Choices(3, most=2),
         pytest.param(ss.Groups(2, 2), marks=pytest.mark.slow),
-        ss.Hashed(20, 3),
+        pytest.param(ss.Hashed(20, 3), marks=pytest.mark.slow),
     ],
     ids=["categories", "choices", "groups", "words"],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom, chi2
-from tests.often import slow_among, slow_but_for
+from tests.often import slow_but_for
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -136,7 +136,7 @@ CASES: dict[str, Callable[[], Case]] = {
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
 @pytest.mark.parametrize(
     "name",
-    slow_but_for(CASES, ["replaced", "labels", "groups"]),
+    slow_but_for(CASES, ["labels", "groups"]),
 )
 def test_errors_are_those_of_repeated_runs(name: str) -> None:
     case = CASES[name]()
@@ -175,7 +175,7 @@ POPULATIONS: dict[str, tuple[Callable[[Any], Any], float]] = {
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.ShufflesumWarning")
 @pytest.mark.parametrize(
     "name",
-    slow_among(POPULATIONS, ["replaced_labels", "replaced"]),
+    slow_but_for(POPULATIONS, ["labels", "vectors"]),
 )
 def test_populations_are_covered_too(name: str) -> None:
     rng, case = np.random.default_rng(5), CASES[name]()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 from tests.chances import FALSE_ALARM, mean_is
+from tests.often import slow_but_for
 from tests.refusals import refusal
 from tests.replaced import reports_of
 
@@ -177,7 +178,7 @@ def test_symmetric_matrices_come_back_symmetric_with_their_errors(coordinates: i
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("coordinates", [1, pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("coordinates", slow_but_for([1, 2, 3], [3]))
 def test_arrays_in_a_span_come_back_whole_with_errors_through_the_linear_map(coordinates: int) -> None:
     """Bias and mean squared error against the claimed one, entry by entry; false alarm 1e-6."""
     rng = np.random.default_rng(3)
@@ -247,6 +248,7 @@ def test_population_errors_of_a_span_are_honest_with_one_report_and_refused_with
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_errors_of_a_span_hold_where_coefficients_rise_against_each_other() -> None:
     """Each user reports one of two coefficients that add up to 1: mean squared error as claimed, false alarm 1e-6."""
     span = Span([[1.0, 1.0], [0.0, 1.0]])

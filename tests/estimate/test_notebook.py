@@ -107,6 +107,7 @@ def test_a_frame_of_words_needs_words_and_other_libraries_are_refused() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.slow
 def test_without_either_library_a_frame_says_what_to_install() -> None:
     """In a process of its own, which cannot find them, nor Altair; with only Polars it is a frame of that."""
     program = """

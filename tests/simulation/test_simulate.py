@@ -40,7 +40,7 @@ def planned(shape: Any) -> ss.Plan:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
-    slow_among(DOMAINS, ["matrix", "bins", "other", "symmetric"]),
+    slow_among(DOMAINS, ["matrix", "bins", "other", "symmetric", "span"]),
 )
 def test_intervals_hold_the_truth_of_made_up_users_of_every_domain(kind: str) -> None:
     tried = simulate(planned(DOMAINS[kind]), repeats=REPEATS)

@@ -84,6 +84,7 @@ def test_local_counts_what_spark_wrote(batch: Batch, tmp_path: Path) -> None:
         spark.write(batch.shuffled, tmp_path / name)
 
 
+@pytest.mark.slow
 def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 

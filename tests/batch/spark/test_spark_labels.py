@@ -77,6 +77,7 @@ def test_several_labels_of_each_user(session: Any, table: pa.Table) -> None:
     assert not holds(ends, (800, 400))
 
 
+@pytest.mark.slow
 def test_groups_with_the_columns_of_the_plan(session: Any, table: pa.Table) -> None:
     plan = planned(ss.Groups(["DE", "FR"], (2,), column="country"), columns=["y", "x"])
     estimate = through(session.createDataFrame(table), plan)

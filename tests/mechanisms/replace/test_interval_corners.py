@@ -36,7 +36,7 @@ def missing_share(users: int, levels: int, noisy: float, level: float) -> float:
 
 
 CORNERS = [
-    (100, 30, 1.0, 0.999),
+    pytest.param(100, 30, 1.0, 0.999, marks=pytest.mark.slow),
     pytest.param(1000, 100, 1.0, 0.9999, marks=pytest.mark.slow),
     pytest.param(200, 300, 0.3, 0.9999, marks=pytest.mark.slow),
 ]

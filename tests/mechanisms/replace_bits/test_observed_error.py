@@ -73,7 +73,7 @@ def predicted(plan: Plan, kinds: NDArray[np.float64], amplitude: float) -> tuple
 CASES = [
     pytest.param(1000, 8192, "different", 6, marks=pytest.mark.slow),
     pytest.param(1000, 8192, "alike", 6),
-    pytest.param(1000, 7850, "sparse", 6),
+    pytest.param(1000, 7850, "sparse", 6, marks=pytest.mark.slow),
     pytest.param(2000, 500, "alike", 16, marks=pytest.mark.slow),
     pytest.param(10_000, 16_384, "alike", 3, marks=pytest.mark.slow),
     pytest.param(10_000, 16_384, "different", 3, marks=pytest.mark.slow),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
+from tests.often import slow_among
 from tests.oracles.ball import call, ones_law
 
 from shufflesum.privacy.ball.others import cells_of, law, worst_calls
@@ -64,7 +65,7 @@ def test_every_position_of_the_others_has_a_cell_with_no_more_users(users: int) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("users", [1, 2, 5, 12])
+@pytest.mark.parametrize("users", slow_among([1, 2, 5, 12], [12]))
 @pytest.mark.parametrize("amplitude", AMPLITUDES[1:4])
 def test_the_worst_call_is_that_of_the_worst_position(users: int, amplitude: Fraction) -> None:
     grid = [Fraction(i, 64) for i in range(65)]

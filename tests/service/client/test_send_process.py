@@ -95,6 +95,7 @@ def test_a_client_killed_in_the_middle_loses_nothing_and_counts_nobody_twice(tmp
         print(f"{killed} kills, lost {senders.front.lost}, {rounds} rounds")
 
 
+@pytest.mark.slow
 def test_tokens_from_the_command_let_each_of_them_in_once(tmp_path: Path) -> None:
     files = (tmp_path / "tokens", tmp_path / "digests")
     assert ended(tmp_path / "log", "tokens", "--count", "8", "-o", files[0], "--digests", files[1])[0] == 0
