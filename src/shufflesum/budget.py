@@ -203,7 +203,10 @@ class Budget:
         return own + free
 
     def ask(self, *, users: int, shape: Shape, delta: float | None = None, **choices: Unpack[PlanChoices]) -> Plan:
-        """The plan with the largest epsilon, within some per cent, that could still be entered; nothing is spent."""
+        """The plan with the largest epsilon, within some per cent, that could still be entered; nothing is spent.
+
+        It can be larger than the budget's own: at the larger delta of that, it guarantees more.
+        """
         content = self._now()
         # in decimals: a tenth of 1e-5 is 1e-6, and not a number a little above it
         own = float(_OWN_DELTA * Decimal(repr(content.delta))) if delta is None else delta

@@ -103,7 +103,8 @@ def ask(
 ) -> None:
     """The plan with the largest epsilon that still fits into FILE, for what the other options ask; nothing is spent.
 
-    Its delta is a tenth of the budget's unless --delta says otherwise.
+    Its delta is a tenth of the budget's unless --delta says otherwise. Its epsilon can be larger than the budget's: at
+    the larger delta of that, it guarantees more.
 
     \b
     Example: shufflesum budget ask budget.json --users 50000 --dimension 10
