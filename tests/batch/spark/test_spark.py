@@ -340,7 +340,7 @@ def test_bad_input_leaves_nothing_behind(session: Any, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["users.csv", "users.parquet"]
     (tmp_path / "reports").mkdir()
     with refusal("exists", error=FileError):
-        spark.randomize_folder(tmp_path / "users.parquet", tmp_path / "reports", plan)
+        spark.randomize_folder(tmp_path / "users.parquet", tmp_path / "reports", plan, columns=["x", "y"])
 
 
 def test_a_damaged_file_is_named(session: Any, tmp_path: Path) -> None:
