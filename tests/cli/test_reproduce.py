@@ -32,7 +32,7 @@ def test_a_quick_run_is_whole_and_says_that_its_beats_are_made_up(script: Comman
     assert "report: results/report.html" in done.out
     page = (folder / "results/report.html").read_text(encoding="utf-8")
     assert "shufflesum reproduce --quick -o results" in page
-    assert len(list((folder / "results/figures").glob("*.png"))) == 11
+    assert len(list((folder / "results/figures").glob("*.png"))) == page.count("<figcaption>") >= 10
 
 
 @pytest.mark.slow
