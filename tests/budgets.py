@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shufflesum as ss
+from shufflesum.budget import Budget
+from shufflesum.privacy.engine.filters import Filter
 
-__all__ = ["DELTA", "EPSILON", "LARGE", "NUMBERS", "PLANS", "SMALL", "THRICE"]
+__all__ = ["DELTA", "EPSILON", "LARGE", "NUMBERS", "PLANS", "SMALL", "THRICE", "limits_of"]
 
 EPSILON, DELTA = 1.5, 1e-3
 
@@ -12,3 +14,10 @@ SMALL, LARGE = (ss.plan(users=500, shape=ss.Categories(3), epsilon=epsilon, delt
 NUMBERS = ss.plan(users=500, shape=2, epsilon=0.5, delta=1e-5)
 THRICE = ss.plan(users=500, shape=ss.Categories(3), epsilon=0.5, delta=1e-5, rounds=3)
 PLANS = (SMALL, LARGE, NUMBERS, THRICE)
+
+
+def limits_of(budget: Budget) -> Filter:
+    """The filter that the first plan has chosen."""
+    chosen = budget._now().filter
+    assert chosen is not None
+    return chosen

@@ -35,7 +35,7 @@ TESTS = (
     *("privacy", "estimate", "protocol", "test_release_gate.py", "test_aggregation.py", "test_plans.py"),
     *("planning/test_ball_plans.py", "mechanisms/replace/test_decode.py"),
     *("test_suggested_bounds.py", "test_moments.py", "test_cautions.py"),
-    *("test_budget.py", "test_budget_files.py", "test_budget_model.py"),
+    *("test_budget.py", "test_budget_ask.py", "test_budget_files.py", "test_budget_model.py"),
 )
 """What is mutated, and which tests must notice."""
 
