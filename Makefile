@@ -7,7 +7,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 IN_PROCESS := not slow and not servers and not cluster and not processes
 FAST := $(IN_PROCESS) and not long
 
-.PHONY: demo demo-service demo-web setup-postgres setup-browser setup-chromium test test-fast test-slow test-mutants test-flower coverage lint bench docs release clean
+.PHONY: demo demo-service demo-web setup-postgres setup-browser setup-chromium test test-fast test-slow test-mutants test-flower coverage lint count bench reproduce reproduce-quick docs release clean
 
 demo: .venv/.run-installed        ## aggregate a synthetic crowd privately and draw the result
 	$(BIN)/shufflesum demo -o demo-output
@@ -72,11 +72,22 @@ release: .venv/.docs-installed docs  ## everything but the upload, in dist/: whe
 	$(BIN)/pytest -m slow tests/site
 	@echo "ready in dist/: twine upload dist/*.whl dist/*.tar.gz; npm publish dist/*.tgz; docs/_build/html to where the site is"
 
+reproduce: .venv/.run-installed   ## the paper's figures and the federated comparison, in reproduction/; DATA=PATH and MNIST=DIR name real data
+	$(BIN)/python -m experiments paper $(if $(DATA),--data $(DATA)) -o reproduction/paper
+	$(BIN)/python -m experiments federated $(if $(MNIST),--mnist $(MNIST)) -o reproduction/federated
+
+reproduce-quick: .venv/.run-installed  ## some of their values, in reproduction-quick/: under a minute
+	$(BIN)/python -m experiments paper --quick $(if $(DATA),--data $(DATA)) -o reproduction-quick/paper
+	$(BIN)/python -m experiments federated --quick $(if $(MNIST),--mnist $(MNIST)) -o reproduction-quick/federated
+
+count: .venv/bin/python           ## how large the code is: modules, lines, imports, and who asks for a concrete domain
+	$(BIN)/python tools/count.py
+
 bench: .venv/.bench-installed     ## speed as ratios, printed as the table of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv .venv-flower clients/browser/node_modules demo-output docs/_build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-flower clients/browser/node_modules demo-output reproduction-quick docs/_build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:

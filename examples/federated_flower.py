@@ -1,6 +1,6 @@
 """The same in Flower, simulated: a mod turns each client's update into random bits, a strategy averages them.
 
-Run: python examples/federated_flower.py (needs: pip install 'shufflesum[flower]' 'flwr[simulation]')
+Run in a clone: python -m examples.federated_flower (needs: pip install 'shufflesum[flower]' 'flwr[simulation]')
 """
 
 import tempfile
@@ -14,9 +14,9 @@ from flwr.simulation import run_simulation
 from numpy.typing import NDArray
 
 import shufflesum as ss
+from experiments.federated.data import blobs, clients_of
+from experiments.federated.models import Softmax
 from shufflesum import federated
-from shufflesum.experiments.federated.data import blobs, clients_of
-from shufflesum.experiments.federated.models import Softmax
 from shufflesum.federated.flower import Shuffled, reports_mod
 
 USERS, EACH, ROUNDS = 300, 10, 5

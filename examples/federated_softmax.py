@@ -1,6 +1,6 @@
 """A classifier trained on clients' pictures, of which only random bits leave each client.
 
-Run: python examples/federated_softmax.py [--mnist FOLDER] [--network]
+Run in a clone: python -m examples.federated_softmax [--mnist FOLDER] [--network]
 """
 
 import argparse
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shufflesum as ss
+from experiments.federated.data import blobs, clients_of, load_mnist
+from experiments.federated.models import Classifier, Network, Softmax
 from shufflesum import federated
-from shufflesum.experiments.federated.data import blobs, clients_of, load_mnist
-from shufflesum.experiments.federated.models import Classifier, Network, Softmax
 
 options = argparse.ArgumentParser()
 options.add_argument("--mnist", help="folder with MNIST's four idx files; made-up pictures otherwise")

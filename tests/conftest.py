@@ -42,6 +42,7 @@ TIERS = {
         "deploy",
         "explorer",
         "experiments/federated/test_comparison.py",
+        "experiments/test_command.py",
         "experiments/test_reproduction.py",
         "federated/test_parameters.py",
         "site",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scipy.stats import chi2
 
-from shufflesum.experiments.trials import Prediction
+from experiments.trials import Prediction
 
 __all__ = ["p_value"]
 

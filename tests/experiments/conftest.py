@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shufflesum.experiments.data import Heartbeats, load
+from experiments.data import Heartbeats, load
 from shufflesum.synthetic import heartbeats
 
 

@@ -9,10 +9,9 @@ from tests.experiments.agreement import p_value
 from tests.refusals import refusal
 
 import shufflesum as ss
+from experiments.data import Heartbeats
+from experiments.trials import AddTrial, Moments, Prediction, measure, predict
 from shufflesum.errors import ParameterError
-from shufflesum.experiments.added import AddTrial, measure, predict
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.trials import Moments, Prediction
 from shufflesum.mechanisms import Add
 
 REPEATS = 30

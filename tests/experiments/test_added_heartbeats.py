@@ -13,9 +13,8 @@ from tests.chances import FALSE_ALARM
 from tests.experiments.agreement import p_value
 
 import shufflesum as ss
-from shufflesum.experiments.added import AddTrial, predict
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.trials import Moments, Prediction
+from experiments.data import Heartbeats
+from experiments.trials import AddTrial, Moments, Prediction, predict
 from shufflesum.plans import Plan
 from shufflesum.protocol.tally import Tally
 from shufflesum.release import release

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from shufflesum.experiments.baselines import local_choice, local_delta, local_noise_probability
+from experiments.comparisons import local_choice, local_delta, local_noise_probability
 from shufflesum.privacy import local_epsilon
 
 

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.refusals import refusal
 
+from experiments.data import Heartbeats, load, synthetic
 from shufflesum.errors import DataError, FileError
-from shufflesum.experiments.data import Heartbeats, load, synthetic
 
 BEATS, SAMPLES = 60, 187
 

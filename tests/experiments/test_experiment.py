@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.experiment import Experiment
-from shufflesum.experiments.measurements import Measurements
-from shufflesum.experiments.trials import Trial
+from experiments.data import Heartbeats
+from experiments.experiment import Experiment
+from experiments.measurements import Measurements
+from experiments.trials import Trial
 from shufflesum.mechanisms.replace import Replace, on_grid
 
 TRIALS = [Trial(5000, 20, Replace(t, 3, on_grid(0.2), "uniform")) for t in (1, 2, 3)]

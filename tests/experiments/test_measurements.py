@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusal
 
+from experiments.data import Heartbeats
+from experiments.measurements import FILE_NAME, Measurements
+from experiments.trials import Errors, Trial
 from shufflesum.errors import FileError
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.measurements import FILE_NAME, Measurements
-from shufflesum.experiments.trials import Errors, Trial
 from shufflesum.mechanisms.replace import Replace, on_grid
 
 TRIAL = Trial(5000, 20, Replace(1, 3, on_grid(0.2), "uniform"))

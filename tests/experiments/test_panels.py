@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shufflesum.experiments.panels import DEFAULTS, Panel, fit_power, panels, points
+from experiments.panels import DEFAULTS, Panel, fit_power, panels, points
 from shufflesum.privacy import Setting
 
 

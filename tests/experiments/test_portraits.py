@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.panels import DEFAULTS
-from shufflesum.experiments.portraits import OURS, PAPER, class_contrast, class_pair
+from experiments.data import Heartbeats
+from experiments.panels import DEFAULTS
+from experiments.portraits import OURS, PAPER, class_contrast, class_pair
 
 SETTING = replace(DEFAULTS, dimension=20, epsilon=4.0)
 

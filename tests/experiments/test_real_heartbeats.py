@@ -10,17 +10,17 @@ import pytest
 from tests.chances import FALSE_ALARM
 from tests.experiments.agreement import p_value
 
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.experiment import Experiment
-from shufflesum.experiments.measurements import Measurements
-from shufflesum.experiments.panels import DEFAULTS, panels, points
-from shufflesum.experiments.reproduction import Request, reproduce
+from experiments.data import Heartbeats
+from experiments.experiment import Experiment
+from experiments.measurements import Measurements
+from experiments.panels import DEFAULTS, panels, points
+from experiments.reproduction import Request, reproduce
 from shufflesum.mechanisms.replace import on_grid
 
 
 @pytest.fixture(scope="module")
 def folder(real: Heartbeats, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole reproduction, as `shufflesum reproduce --data` runs it."""
+    """The whole reproduction, as `make reproduce` runs it."""
     folder = tmp_path_factory.mktemp("real")
     reproduce(real, Request(folder), lambda percent: None)
     return folder

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from tests.refusals import refusal
 
+from experiments.comparisons import LINES
+from experiments.data import Heartbeats, synthetic
+from experiments.measurements import FILE_NAME
+from experiments.report import versions
+from experiments.reproduction import LEAST_ROWS, Reproduction, Request, reproduce
 from shufflesum.errors import DataError, FileError
-from shufflesum.experiments.comparisons import LINES
-from shufflesum.experiments.data import Heartbeats, synthetic
-from shufflesum.experiments.measurements import FILE_NAME
-from shufflesum.experiments.page import versions
-from shufflesum.experiments.reproduction import LEAST_ROWS, Reproduction, Request, reproduce
 
 FIGURES = {
     "by_t",
@@ -61,7 +61,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """The smallest crowd there may be: with so few users some published values are impossible."""
     data = synthetic(14_000)
     folder = tmp_path_factory.mktemp("reproduction") / "new" / "folder"
-    request = Request(folder, repeats=2, quick=True, command="shufflesum reproduce --quick <a&b>")
+    request = Request(folder, repeats=2, quick=True, command="python -m experiments paper --quick <a&b>")
     percents: list[int] = []
     return Finished(folder, data, request, reproduce(data, request, percents.append), percents)
 
@@ -94,7 +94,7 @@ def test_the_report_holds_all_it_shows_and_asks_for_nothing_elsewhere(finished: 
 
 
 def test_the_report_names_the_command_the_versions_and_the_data(finished: Finished) -> None:
-    assert "shufflesum reproduce --quick &lt;a&amp;b&gt;" in finished.page
+    assert "python -m experiments paper --quick &lt;a&amp;b&gt;" in finished.page
     for library, version in versions().items():
         assert library in finished.page
         assert version in finished.page
@@ -190,13 +190,13 @@ def test_a_second_run_measures_nothing_and_a_failed_one_keeps_the_report(
     finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = finished.page
-    monkeypatch.setattr("shufflesum.experiments.experiment.measure", None)
+    monkeypatch.setattr("experiments.experiment.measure", None)
 
     def fail(chart: object) -> object:
         raise RuntimeError("no picture")
 
     with monkeypatch.context() as broken:
-        broken.setattr("shufflesum.experiments.reproduction.rendered", fail)
+        broken.setattr("experiments.report.rendered", fail)
         with pytest.raises(RuntimeError, match="no picture"):
             reproduce(finished.data, finished.request, lambda percent: None)
     assert finished.page == page

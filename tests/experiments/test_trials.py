@@ -7,8 +7,8 @@ import pytest
 from tests.chances import FALSE_ALARM
 from tests.experiments.agreement import p_value
 
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.trials import Errors, Moments, Prediction, Trial, measure, predict
+from experiments.data import Heartbeats
+from experiments.trials import Errors, Moments, Prediction, Trial, measure, predict
 from shufflesum.mechanisms.replace import Replace, on_grid
 from shufflesum.mechanisms.replace.error import report_variance
 

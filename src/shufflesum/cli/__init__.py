@@ -33,7 +33,6 @@ COMMANDS = {
     "plan": "Choose reports, levels and noise for a privacy target.",
     "privacy": "The certified guarantee of a plan or of given protocol parameters.",
     "randomize": "Users' rows in files to a folder of reports.",
-    "reproduce": "Repeat the paper's experiments, and compare with a certified guarantee.",
     "run": "Private means, counts or group means of the rows of a file.",
     "send": "Randomize rows on this machine and send them to a task's shuffler.",
     "serve": "Run a server of a deployment: shuffler or analyzer.",

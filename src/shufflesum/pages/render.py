@@ -32,11 +32,15 @@ def require_pages() -> None:
         )
 
 
-def render(template: str, **values: object) -> Markup:
-    """A template of this package with these values, which are escaped unless they are markup already."""
+def render(template: str | Path, **values: object) -> Markup:
+    """A template of this package, or of a file, with these values, which are escaped unless they are markup already."""
     from markupsafe import Markup
 
-    return Markup(_environment().get_template(template).render(values))
+    if isinstance(template, Path):
+        made = _environment().from_string(template.read_text(encoding="utf-8"))
+    else:
+        made = _environment().get_template(template)
+    return Markup(made.render(values))
 
 
 def page(title: str, body: Markup, *, stylesheet: str | None = None) -> str:

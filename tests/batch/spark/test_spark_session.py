@@ -11,9 +11,9 @@ import pytest
 from tests.batch.spark_frames import NEEDS_JAVA, largest_error, users_frame
 
 import shufflesum as ss
+from experiments.data import load
 from shufflesum.batch.count import count
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.experiments.data import load
 
 
 def test_without_java_it_says_so(tmp_path: Path) -> None:

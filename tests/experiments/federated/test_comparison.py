@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 from tests.refusals import refusal
 
-from shufflesum.cli.reproduce import command
-from shufflesum.errors import FileError, ParameterError
-from shufflesum.experiments.federated import comparison
-from shufflesum.experiments.federated.comparison import Comparison, Federated, compare
-from shufflesum.experiments.federated.methods import CURATOR, METHODS, NO_PRIVACY, OURS, Setting
-from shufflesum.experiments.federated.store import FILE_NAME
+from experiments.__main__ import command
+from experiments.federated import comparison
+from experiments.federated.comparison import Comparison, Federated, compare
+from experiments.federated.methods import CURATOR, METHODS, NO_PRIVACY, OURS, Setting
+from experiments.federated.runs import FILE_NAME
+from shufflesum.errors import FileError
 
 pytestmark = pytest.mark.slow  # its parts have tests of their own
 
@@ -91,10 +91,8 @@ def test_curves_of_other_data_and_damaged_ones_are_kept_and_refused(
         compare(Federated(tmp_path / "else", quick=True), lambda percent: None)
 
 
-@pytest.mark.parametrize(
-    "options", [["--mnist", "x"], ["--federated", "--data", "x"], ["--federated", "--encoding", "authors"]]
-)
-def test_options_of_the_other_kind_are_refused(options: list[str]) -> None:
-    found = CliRunner().invoke(command, options)
-    assert isinstance(found.exception, ParameterError)
-    assert found.exception.problem == "conflicting-arguments"
+def test_the_command_prints_what_the_page_says_in_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_MADE_UP", SMALL)
+    done = CliRunner().invoke(command, ["federated", "--quick", "-o", str(tmp_path / "report")])
+    assert (done.exit_code, done.exception) == (0, None)
+    assert (tmp_path / "report" / "report.html").exists()

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.refusals import refusal
 
+from experiments.federated.data import blobs, clients_of, load_mnist
 from shufflesum.errors import DataError, FileError
-from shufflesum.experiments.federated.data import blobs, clients_of, load_mnist
 
 
 def idx(array: NDArray[np.uint8]) -> bytes:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shufflesum.experiments.federated.data import blobs, clients_of
-from shufflesum.experiments.federated.methods import CURATOR, LOCAL, NO_PRIVACY, OURS, Setting, ball_plan, method
-from shufflesum.experiments.federated.models import Softmax, Updates
+from experiments.federated.data import blobs, clients_of
+from experiments.federated.methods import CURATOR, LOCAL, NO_PRIVACY, OURS, Setting, ball_plan, method
+from experiments.federated.models import Softmax, Updates
 
 SETTING = Setting(users=1_000, rounds=5, radius=0.3, epsilon=3.0)
 MODEL = Softmax(64)

@@ -7,9 +7,9 @@ import statistics
 
 import pytest
 
-from shufflesum.experiments.federated.data import Pictures, load_mnist
-from shufflesum.experiments.federated.methods import BOX, CURATOR, OURS, Setting
-from shufflesum.experiments.federated.runs import Run, train
+from experiments.federated.data import Pictures, load_mnist
+from experiments.federated.methods import BOX, CURATOR, OURS, Setting
+from experiments.federated.runs import Run, train
 
 pytestmark = [
     pytest.mark.slow,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shufflesum.experiments.federated.models import Classifier, Network, Softmax
+from experiments.federated.models import Classifier, Network, Softmax
 
 PIXELS = 6
 

@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed; make test-flower runs these tests")
 pytest.importorskip("ray", reason="Flower's simulation is not installed; make test-flower runs these tests")
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "federated_flower.py"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.processes
 def test_a_classifier_is_trained_in_flowers_simulation() -> None:
-    done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, timeout=900, check=True)
+    command = [sys.executable, "-m", "examples.federated_flower"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=True)
     found = [float(percent) for percent in re.findall(r"round \d: (\S+)%", done.stdout)]
     assert len(found) == 6
     assert found[0] < 25  # ten labels, nothing learned

@@ -3,22 +3,69 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from experiments.data import Heartbeats
+from experiments.trials import Encoding, Errors
 from shufflesum.errors import FileError
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.kept import read_kept, write_kept
-from shufflesum.experiments.trials import Encoding, Errors
-
-__all__ = ["FILE_NAME", "Measurements", "Named"]
+from shufflesum.tables import StagedOutputs
 
 FILE_NAME = "measurements.json"
 _FORMAT = "shufflesum measurements 1"
 _SAVE_EVERY = 1.0  # seconds
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def read_kept(path: Path, kind: type[_T]) -> _T | None:
+    """What an earlier run kept in this JSON file; None in a new folder, which is made. A damaged file is left alone."""
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            # Hidden files are what a killed run may leave of an unfinished save; they are never read.
+            if any(not entry.name.startswith(".") for entry in path.parent.iterdir()):
+                folder = path.parent
+                raise FileError(
+                    "exists",
+                    f"{folder}: is not empty and holds no {path.name} to go on with; choose another folder with -o",
+                )
+            return None
+        text = path.read_bytes()
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        raise FileError(
+            "damaged",
+            f"{path}: is damaged or was cut short ({problem}); it was left as it is, and so was all beside it: mend or "
+            "remove it, or choose another folder with -o",
+        ) from problem
+
+
+def write_kept(path: Path, content: msgspec.Struct) -> None:
+    """Write the file whole: it is the old one or the new one, whatever happens."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=1)
+    with writing(path), StagedOutputs() as outputs:
+        outputs.stage(path, (".json",)).write_bytes(text)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever goes wrong with the disk ends as an error that names the place and says that nothing was lost."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as problem:
+        raise FileError(
+            "unwritable",
+            f"{path}: cannot be written: {problem.strerror or problem}; earlier measurements were kept: check the "
+            "disk, then give the same command again, or choose another folder with -o",
+        ) from problem
 
 
 class Named(Protocol):
@@ -79,6 +126,6 @@ class Measurements:
             self.save()
 
     def save(self) -> None:
-        """Write everything; the file is the old one or the new one, whatever happens."""
+        """Write everything."""
         write_kept(self.path, self.content)
         self._saved = time.monotonic()

@@ -1,8 +1,8 @@
-"""One setting of the paper's protocol: its error measured by running it and predicted from data (docs/accuracy.md).
+"""One setting of the paper's protocol, or of `add`: its error measured by running it and predicted from the data.
 
-Two errors are kept. `mean_error` compares with the true mean of the users, summed over coordinates. `paper_error` is
-the paper's: the debiased sums against the sums of the values that happened to be sampled, divided by (n/d)^2 whatever
-the number of reports, so that what sampling loses does not count.
+The predictions are those of docs/accuracy.md. Two errors are kept. `mean_error` compares with the true mean of the
+users, summed over coordinates. `paper_error` is the paper's: the debiased sums against the sums of the values that
+happened to be sampled, divided by (n/d)^2 whatever the number of reports, so that what sampling loses does not count.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domain import Box, as_box
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms import ExpectedError, Replace
+from shufflesum.mechanisms import Add, ExpectedError, Replace
 from shufflesum.mechanisms.replace.error import expected_inverse_count, rounding_variance
 from shufflesum.plans import Plan
 from shufflesum.protocol.randomizer import Randomizer
+from shufflesum.protocol.tally import Tally
 from shufflesum.reports import Counts
 from shufflesum.testing import SeededSource, no_guarantee
-
-__all__ = ["Encoding", "Errors", "Moments", "Prediction", "Trial", "measure", "predict", "source_of"]
 
 Encoding = Literal["paper", "authors"]
 _Floats = NDArray[np.float64]
@@ -85,14 +84,47 @@ class Trial:
         return Plan(box, self.one_pass, no_guarantee(self.users))
 
 
+@dataclass(frozen=True, slots=True)
+class AddTrial:
+    """Everything that a run depends on, but for the beats and the seed."""
+
+    users: int
+    dimension: int
+    mechanism: Add
+
+    @property
+    def key(self) -> str:
+        """A name for this trial that tells it from all others."""
+        used = self.mechanism
+        noise = " ".join(f"{q}*{p!r}" for q, p in zip(used.trials, used.probabilities, strict=True))
+        return f"n={self.users} d={self.dimension} add J={used.digits} {noise}"
+
+    @property
+    def plan(self) -> Plan:
+        """What is run."""
+        return Plan(Box.of(self.dimension, (0.0, 1.0)), self.mechanism, no_guarantee(self.users))
+
+    @staticmethod
+    def of(plan: Plan) -> AddTrial:
+        """What a plan would do, but for the cap: hardly any user's noise ever reaches it."""
+        if not isinstance(plan.mechanism, Add):
+            raise ParameterError("wrong-type", f"this trial is of the mechanism add, not {plan.mechanism.kind}")
+        return AddTrial(plan.users, plan.dimension, plan.mechanism)
+
+
+AnyTrial: TypeAlias = Trial | AddTrial
+
+
 def source_of(seed: int, key: str, repeat: int) -> SeededSource:
     """The random bits of one run, its own for each trial and repeat."""
     digest = hashlib.sha256(f"{seed}/{key}/{repeat}".encode()).digest()
     return SeededSource(int.from_bytes(digest[:8]))
 
 
-def measure(beats: _Beats, trial: Trial, seed: int, repeat: int) -> Errors:
+def measure(beats: _Beats, trial: AnyTrial, seed: int, repeat: int) -> Errors:
     """Run the protocol once on the first users and coordinates of `beats`."""
+    if isinstance(trial, AddTrial):
+        return _measure_add(beats, trial, seed, repeat)
     source = source_of(seed, trial.key, repeat)
     plan, mechanism = trial.plan, trial.one_pass
     rows = np.ascontiguousarray(beats[: trial.users, : trial.dimension])
@@ -118,6 +150,16 @@ def measure(beats: _Beats, trial: Trial, seed: int, repeat: int) -> Errors:
         float(np.sum((debiased / reported - truth) ** 2)),
         float(np.sum((debiased - sampled) ** 2) / scale**2),
     )
+
+
+def _measure_add(beats: _Beats, trial: AddTrial, seed: int, repeat: int) -> Errors:
+    """Every value is reported."""
+    tally = Tally(trial.plan, source=source_of(seed, trial.key, repeat))
+    rows = np.ascontiguousarray(beats[: trial.users, : trial.dimension])
+    tally.add(rows)
+    mean = trial.mechanism.decode(trial.plan.domain, tally.counts().table, tally.users).mean
+    error = float(np.sum((mean - rows.mean(axis=0, dtype=np.float64)) ** 2))
+    return Errors(error, error * trial.dimension**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +205,10 @@ class Prediction:
         return math.sqrt(2 * float(np.sum(self.coordinates**2)))
 
 
-def predict(moments: Moments, trial: Trial) -> Prediction:
+def predict(moments: Moments, trial: AnyTrial) -> Prediction:
     """(mean Var + S^2) E[1/c] - S^2/users for each coordinate, with the data's own Var and S^2."""
+    if isinstance(trial, AddTrial):
+        return _predict_add(moments, trial)
     plan, here = trial.plan, slice(trial.dimension)
     draws = trial.users * trial.passes
     sampled, mechanism = trial.one_pass.sampling_probabilities(plan.domain), trial.mechanism
@@ -183,3 +227,12 @@ def predict(moments: Moments, trial: Trial) -> Prediction:
     expected_reports = draws * sampled
     paper_error = float(np.sum(unit * variance * expected_reports)) / (trial.users / trial.dimension) ** 2
     return Prediction(parts, paper_error, unit * (sampling + variance * inverse))
+
+
+def _predict_add(moments: Moments, trial: AddTrial) -> Prediction:
+    """The public variance of the noise and the data's own f(1 - f)/k^2, over users, for each coordinate."""
+    used = trial.mechanism
+    noise = float(np.sum(used.weights**2 * used.noise_variances)) / trial.users
+    rounding = moments.rounding[: trial.dimension] / trial.users
+    parts = ExpectedError(0.0, float(np.sum(rounding)), trial.dimension * noise)
+    return Prediction(parts, parts.total * trial.dimension**2, rounding + noise)

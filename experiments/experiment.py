@@ -1,34 +1,36 @@
-"""Trials run on one set of beats as often as asked for, and what was measured beside what is predicted."""
+"""Trials run on one set of beats as often as asked for, what was measured beside what is predicted, and its tables."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shufflesum.experiments import added, trials
-from shufflesum.experiments.added import AddTrial
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.measurements import Measurements
-from shufflesum.experiments.rows import Row
-from shufflesum.experiments.trials import Encoding, Errors, Moments, Prediction, Trial
+from experiments.data import Heartbeats
+from experiments.measurements import Measurements
+from experiments.trials import AnyTrial, Encoding, Moments, Prediction, Trial, measure, predict
 
-__all__ = ["AnyTrial", "Experiment", "Measured", "measure"]
-
-AnyTrial: TypeAlias = Trial | AddTrial
+Row: TypeAlias = dict[str, float | int | str | bool | None]
 
 
-def measure(beats: NDArray[np.float32], trial: AnyTrial, seed: int, repeat: int) -> Errors:
-    """Run a trial of either mechanism once."""
-    if isinstance(trial, AddTrial):
-        return added.measure(beats, trial, seed, repeat)
-    return trials.measure(beats, trial, seed, repeat)
+def columns(rows: Sequence[Row]) -> list[str]:
+    """All columns that any row has, in the order they come."""
+    return list(dict.fromkeys(column for row in rows for column in row))
+
+
+def number(row: Row, column: str) -> float:
+    """The number in a column that holds numbers; 0 where it is empty."""
+    return float(row[column] or 0)
+
+
+def least(rows: Sequence[Row], column: str) -> Row:
+    """The row with the least number in that column."""
+    return min(rows, key=lambda row: number(row, column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,8 @@ class Experiment:
 
     def predict(self, trial: AnyTrial) -> Prediction:
         """From the moments of the very beats that the trial uses."""
-        levels = trial.mechanism.levels
-        if isinstance(trial, AddTrial):
-            return added.predict(self._moments_of(trial.users, levels, "paper"), trial)
-        return trials.predict(self._moments_of(trial.users, levels, trial.encoding), trial)
+        encoding = trial.encoding if isinstance(trial, Trial) else "paper"
+        return predict(self._moments_of(trial.users, trial.mechanism.levels, encoding), trial)
 
     def _moments_of(self, users: int, levels: int, encoding: Encoding) -> Moments:
         key = users, levels, encoding

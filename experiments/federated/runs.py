@@ -1,26 +1,31 @@
-"""A training from its first round to its last, and how many test pictures the model gets right after each."""
+"""A training from its first round to its last, its accuracy after each, and curves kept on disk as they come."""
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.experiments.federated.data import Pictures, clients_of
-from shufflesum.experiments.federated.methods import Setting, method
-from shufflesum.experiments.federated.models import Classifier, Network, Softmax, Updates
+from experiments.federated.data import Pictures, clients_of
+from experiments.federated.methods import Setting, method
+from experiments.federated.models import Classifier, Network, Softmax, Updates
+from experiments.measurements import read_kept, write_kept
+from shufflesum.errors import FileError
 from shufflesum.federated import Memory, Momentum
-
-__all__ = ["STEPS", "ModelName", "Run", "accuracy", "model_of", "train"]
 
 ModelName = Literal["softmax", "network"]
 
 STEPS: dict[str, Momentum] = {"softmax": Momentum(3.0), "network": Momentum(2.0)}
+FILE_NAME = "curves.json"
+_FORMAT = "shufflesum curves 1"
 _BLOCK_VALUES = 1 << 21  # of updates that are held at once
 
 
@@ -76,3 +81,44 @@ def train(pictures: Pictures, run: Run) -> list[float]:
         parameters = (parameters + move).astype(np.float32)
         found.append(accuracy(model, parameters, pictures))
     return found
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    format: str
+    data: str
+    fingerprint: str
+    curves: dict[str, list[float]]
+
+
+@dataclass(slots=True)
+class Curves:
+    """The accuracies after each round of each training of one folder; written whole, after every training."""
+
+    path: Path
+    content: _File
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @staticmethod
+    def open(folder: Path, pictures: Pictures) -> Curves:
+        """Start a new folder, or go on with one; what cannot be gone on with is refused and left as it is."""
+        path = folder / FILE_NAME
+        content = read_kept(path, _File)
+        if content is None:
+            return Curves(path, _File(_FORMAT, pictures.name, pictures.fingerprint, {}))
+        if (content.format, content.fingerprint) != (_FORMAT, pictures.fingerprint):
+            raise FileError(
+                "other-measurements",
+                f"{path}: holds curves of other data ({content.data}; now: {pictures.name}) or of another version; "
+                "they were kept: choose another folder with -o",
+            )
+        return Curves(path, content)
+
+    def get(self, run: Run) -> list[float] | None:
+        """What was measured before, if it was."""
+        return self.content.curves.get(run.key)
+
+    def put(self, run: Run, curve: list[float]) -> None:
+        """Keep one training's curve."""
+        with self._lock:
+            self.content.curves[run.key] = curve
+            write_kept(self.path, self.content)

@@ -1,45 +1,31 @@
-"""What changes with a certified guarantee at a meaningful delta: error against n, epsilon, d, and t."""
+"""What changes with a certified guarantee at a meaningful delta: error against n, epsilon, d, and t.
+
+Beside it stand the local model, whose reports nobody shuffles, and a trusted curator.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
+from experiments.experiment import Experiment, Row, number
+from experiments.panels import Defaults
+from experiments.trials import AddTrial, AnyTrial, Trial
+from shufflesum._search import bisect, geometric_mean
 from shufflesum.cautions import UninformativePlanWarning
 from shufflesum.domain import Box
 from shufflesum.errors import PrivacyError
-from shufflesum.experiments.added import AddTrial
-from shufflesum.experiments.baselines import local_choice
-from shufflesum.experiments.experiment import AnyTrial, Experiment
-from shufflesum.experiments.panels import Defaults
-from shufflesum.experiments.rows import Row, number
-from shufflesum.experiments.trials import Trial
-from shufflesum.mechanisms import Add
+from shufflesum.mechanisms import Add, Replace
+from shufflesum.mechanisms.replace import on_grid
+from shufflesum.mechanisms.replace.error import coordinate_error
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.privacy.curator import curator_error
-
-__all__ = [
-    "ADDED",
-    "CERTIFIED_DELTA",
-    "CURATOR",
-    "LINES",
-    "NO_PRIVACY",
-    "PAPER",
-    "PLANNED",
-    "Sweep",
-    "added_plan",
-    "by_coordinates",
-    "by_dimension",
-    "by_epsilon",
-    "by_users",
-    "certified_plan",
-    "parts_table",
-    "published_plan",
-    "sweep_table",
-]
 
 CERTIFIED_DELTA = 1e-6
 _ONE_REPORT_LEVELS = 10  # more levels cost little noise at one report, and real values are rarely at the worst place
@@ -212,3 +198,42 @@ def parts_table(trials: Sequence[Trial], experiment: Experiment) -> list[Row]:
         split: Row = {"sampling": parts.sampling, "rounding": parts.rounding, "noise": parts.noise}
         rows.append(about | split | measured.row)
     return rows
+
+
+def local_delta(levels: int, coordinates: int, noise_probability: float, epsilon: float) -> float:
+    """The exact delta of a user's reports when nobody shuffles them: the t-fold composition of randomized response.
+
+    Of two values one report speaks for the first, for the second, or (another value) for neither; so the privacy loss
+    is a whole multiple of eps0, and composing is convolving three numbers t times.
+    """
+    other = noise_probability / (levels + 1)
+    same = 1 - noise_probability + other
+    law = np.array([other, (levels - 1) * other, same])
+    composed, power, left = np.ones(1), law, coordinates
+    while left:
+        if left % 2:
+            composed = np.convolve(composed, power)
+        power, left = np.convolve(power, power), left // 2
+    losses = np.arange(-coordinates, coordinates + 1) * math.log(same / other)
+    return float(np.sum(composed * -np.expm1(np.minimum(epsilon - losses, 0.0))))
+
+
+def local_noise_probability(levels: int, coordinates: int, epsilon: float, delta: float) -> float:
+    """The least noise probability for (epsilon, delta) without a shuffler."""
+
+    def enough(noise_probability: float) -> bool:
+        return local_delta(levels, coordinates, noise_probability, epsilon) <= delta
+
+    return bisect(enough, 1e-9, 1.0, tolerance=1e-12, middle=geometric_mean)[1]
+
+
+def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> Replace:
+    """The mechanism with the least worst-case error without a shuffler."""
+
+    def error(choice: Replace) -> float:
+        sampled = choice.coordinates / dimension
+        return coordinate_error(users, sampled, choice.levels, choice.noise_probability).total
+
+    counts = sorted({max(1, round(dimension / divisor)) for divisor in (1, 2, 5, 10, 20, 50, dimension)})
+    choices = (Replace(t, k, on_grid(local_noise_probability(k, t, epsilon, delta))) for t in counts for k in (1, 2, 3))
+    return min(choices, key=error)

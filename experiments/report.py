@@ -1,18 +1,21 @@
-"""One page that opens without a network, with every figure, its caption and the table behind it."""
+"""One page that opens without a network, with every figure, its caption and its table, and the files beside it."""
 
 from __future__ import annotations
 
+import csv
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-from shufflesum.experiments.figures import Figure
-from shufflesum.experiments.rows import Row, columns
+from experiments.experiment import Row, columns
+from experiments.figures import Figure
+from experiments.measurements import writing
 from shufflesum.pages import Column, Table, picture, render, table_html
 from shufflesum.pages import page as whole_page
-
-__all__ = ["PAPER", "About", "Heading", "format_value", "page", "versions"]
+from shufflesum.plots import rendered
+from shufflesum.tables import StagedOutputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def page(
         **versions(),
     }
     body = render(
-        "reproduction.html",
+        Path(__file__).with_name("report.html"),
         heading=heading,
         about=about,
         summary=summary,
@@ -107,3 +110,38 @@ def format_value(value: float | int | str | bool | None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def write_report(
+    folder: Path,
+    summary: Sequence[str],
+    sections: dict[str, list[Figure]],
+    about: About,
+    step: Callable[[], None],
+    heading: Heading = PAPER,
+    tables: Mapping[str, list[Row]] | None = None,
+) -> Path:
+    """Every figure as SVG, PNG and CSV, further tables as CSV, and the page: all of it or nothing."""
+    place, report = folder / "figures", folder / "report.html"
+    pictures = {}
+    with writing(folder), StagedOutputs() as outputs:
+        place.mkdir(exist_ok=True)
+        for figure in (figure for group in sections.values() for figure in group):
+            svg, png = rendered(figure.chart)
+            pictures[figure.name] = svg
+            outputs.stage(place / f"{figure.name}.svg", (".svg",)).write_text(svg, encoding="utf-8")
+            outputs.stage(place / f"{figure.name}.png", (".png",)).write_bytes(png)
+            _write_table(outputs.stage(place / f"{figure.name}.csv", (".csv",)), figure.rows)
+            step()
+        for name, rows in (tables or {}).items():
+            _write_table(outputs.stage(place / f"{name}.csv", (".csv",)), rows)
+        staged = outputs.stage(report, (".html",))
+        staged.write_text(page(summary, sections, pictures, about, heading), encoding="utf-8")
+    return report
+
+
+def _write_table(path: Path, rows: Sequence[Row]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns(rows), restval="")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -21,8 +21,6 @@ from shufflesum.errors import DataError, FileError
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables import open_table
 
-__all__ = ["LEAST_SAMPLES", "Heartbeats", "load", "synthetic"]
-
 LEAST_SAMPLES = 150  # the widest vectors of the paper's panels
 _KAGGLE_COLUMNS = 188  # 187 samples and the class
 _KAGGLE_FILES = ("mitbih_test.csv", "mitbih_train.csv")  # in the order they are used

@@ -1,4 +1,4 @@
-"""The whole comparison: train what is missing, draw every figure, write the page."""
+"""The whole comparison: train what is missing, time what a client sends, draw every figure, write the page."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
-from shufflesum._machine import cores
-from shufflesum._rounding import upwards
-from shufflesum.errors import PrivacyError
-from shufflesum.experiments.federated.costs import cost_row
-from shufflesum.experiments.federated.data import Pictures, blobs, load_mnist
-from shufflesum.experiments.federated.methods import (
+import numpy as np
+
+from experiments.charts import curves_chart
+from experiments.experiment import Row
+from experiments.federated.data import Pictures, blobs, load_mnist
+from experiments.federated.methods import (
     BOX,
     CURATOR,
     METHODS,
@@ -24,16 +25,18 @@ from shufflesum.experiments.federated.methods import (
     ball_plan,
     method,
 )
-from shufflesum.experiments.federated.runs import ModelName, Run, model_of, train
-from shufflesum.experiments.federated.store import Curves
-from shufflesum.experiments.figures import Figure
-from shufflesum.experiments.page import About, Heading
-from shufflesum.experiments.reproduction import write_report
-from shufflesum.experiments.rows import Row
+from experiments.federated.runs import Curves, ModelName, Run, model_of, train
+from experiments.figures import Figure
+from experiments.report import About, Heading, write_report
+from shufflesum._clock import SYSTEM_CLOCK
+from shufflesum._machine import cores
+from shufflesum._rounding import upwards
+from shufflesum.errors import PrivacyError
 from shufflesum.planning import plan as make_plan
-from shufflesum.plots import curves_chart, require_plots
-
-__all__ = ["EPSILONS", "PUBLISHED", "Comparison", "Federated", "compare"]
+from shufflesum.plans import Plan
+from shufflesum.plots import require_plots
+from shufflesum.protocol import Randomizer
+from shufflesum.wire import SEALED_BYTES, Opener, Task, Upload, generate_private_key
 
 EPSILONS = (2.0, 4.0, 8.0)
 _MNIST = Setting(users=6_000, rounds=30, radius=0.5, epsilon=2.0)
@@ -42,6 +45,7 @@ _EACH = {"MNIST": 10}
 _SKEWED = (NO_PRIVACY, CURATOR, OURS)
 _LABELS_EACH = 2
 _CLOSE_SEEDS = 8  # where two lines are close: the network beside the curator at the smallest epsilon
+_MOST_OPENED = 20_000  # reports: enough to time them
 
 PUBLISHED: tuple[Row, ...] = (
     {
@@ -84,7 +88,7 @@ class Federated:
     mnist: Path | None = None
     seeds: int = 3
     quick: bool = False
-    command: str = "shufflesum reproduce --federated"
+    command: str = "python -m experiments federated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ def compare(request: Federated, progress: Callable[[int], None]) -> Comparison:
     _train_all(pictures, missing, curves, lambda done: progress(95 * done // max(1, len(missing))))
     figures = [_figure(trained, model, epsilons) for model in models]
     figures += [_skewed_figure(trained, model, epsilons[0]) for model in models]
-    costs = [cost_row(model, ball_plan(model_of(model, pictures.pixels), base)) for model in models]
+    costs = [_cost_row(model, ball_plan(model_of(model, pictures.pixels), base)) for model in models]
     summary = [
         *_in_short(trained, lines),
         *_published(pictures, base, models),
@@ -273,6 +277,45 @@ def _published(pictures: Pictures, base: Setting, models: Sequence[ModelName]) -
         else:
             lines.append(f"{model}, the paper's protocol as published exists for one round")
     return lines
+
+
+def _cost_row(name: str, plan: Plan) -> Row:
+    """One user's update randomized, sealed, and opened again; times are those that one core was busy."""
+    key = generate_private_key()
+    task = Task(
+        name="costs",
+        plan=plan,
+        analyzer_key=key.public_key().public_bytes_raw(),
+        shuffler="http://127.0.0.1:1",
+        expires=SYSTEM_CLOCK.now().replace(microsecond=0) + timedelta(hours=1),
+    )
+    update = np.zeros((1, plan.dimension), dtype=np.float32)
+    randomizer = Randomizer(plan)
+    randomizer.randomize(update)  # the first call compiles
+    started = time.process_time()
+    reports = randomizer.randomize(update)
+    randomized = time.process_time()
+    upload = Upload.seal(task, reports, 1)
+    sealed = time.process_time()
+    piece = upload.sealed[: SEALED_BYTES * min(_MOST_OPENED, plan.reports)]
+    with Opener(key, processes=1) as opener:
+        task.open_reports(piece[:SEALED_BYTES], 1, opener)
+        opening = time.process_time()
+        task.open_reports(piece, 1, opener)
+        opened = time.process_time()
+    each = (opened - opening) / (len(piece) // SEALED_BYTES)
+    return {
+        "model": name,
+        "parameters": plan.dimension,
+        "reports": plan.reports,
+        "bytes raw": plan.bytes_per_user["raw"],
+        "bytes sealed": plan.bytes_per_user["sealed"],
+        "bytes of the update itself (float32)": 4 * plan.dimension,
+        "seconds to randomize": randomized - started,
+        "seconds to seal": sealed - randomized,
+        "seconds to open": each * plan.reports,
+        "core hours to open a round": each * plan.reports * plan.users / 3600,
+    }
 
 
 def _cost_words(row: Row) -> str:

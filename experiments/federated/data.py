@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from shufflesum.errors import DataError, FileError
 
-__all__ = ["Clients", "Pictures", "blobs", "clients_of", "load_mnist"]
-
 _FILES = {
     "images": "train-images-idx3-ubyte",
     "labels": "train-labels-idx1-ubyte",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shufflesum._rounding import upwards
-from shufflesum.experiments.comparisons import (
+from experiments.charts import beats_chart, panel_chart, parts_chart, sweep_chart
+from experiments.comparisons import (
     ADDED,
     CERTIFIED_DELTA,
     CURATOR,
@@ -17,26 +17,15 @@ from shufflesum.experiments.comparisons import (
     parts_table,
     sweep_table,
 )
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.experiment import Experiment
-from shufflesum.experiments.panels import Defaults, Fit, Panel, Point, curves, fit_power, table
-from shufflesum.experiments.portraits import OURS, PAPER, ClassContrast
-from shufflesum.experiments.rows import Row, least, number
-from shufflesum.experiments.trials import Trial
-from shufflesum.plots import beats_chart, panel_chart, parts_chart, sweep_chart
+from experiments.data import Heartbeats
+from experiments.experiment import Experiment, Row, least, number
+from experiments.panels import Defaults, Fit, Panel, Point, curves, fit_power, table
+from experiments.portraits import OURS, PAPER, ClassContrast
+from experiments.trials import Trial
+from shufflesum._rounding import upwards
 
 if TYPE_CHECKING:
     import altair as alt
-
-__all__ = [
-    "Figure",
-    "beat_figure",
-    "class_figure",
-    "mechanisms_figure",
-    "panel_figure",
-    "parts_figure",
-    "sweep_figure",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

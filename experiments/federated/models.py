@@ -14,8 +14,6 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classifier", "Network", "Softmax", "Updates"]
-
 _Floats: TypeAlias = NDArray[np.float32]
 _CLASSES = 10
 

@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.comparisons import certified_plan, published_plan
+from experiments.data import Heartbeats
+from experiments.experiment import Row
+from experiments.panels import Defaults
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cautions import LargeDeltaWarning
 from shufflesum.estimate import Estimate
-from shufflesum.experiments.comparisons import certified_plan, published_plan
-from shufflesum.experiments.data import Heartbeats
-from shufflesum.experiments.panels import Defaults
-from shufflesum.experiments.rows import Row
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
-
-__all__ = ["OURS", "PAPER", "ClassContrast", "class_contrast", "class_pair", "mean_beat_table"]
 
 PAPER, OURS = "The paper's setting", "Certified, planned"
 _LEVEL = 0.95

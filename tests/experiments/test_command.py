@@ -1,18 +1,45 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 from tests.refusals import lacking
 
-from shufflesum.experiments.measurements import FILE_NAME
-from shufflesum.experiments.trials import Errors, Trial, measure
+from experiments.__main__ import main
+from experiments.measurements import FILE_NAME
+from experiments.trials import Errors, Trial, measure
 from shufflesum.synthetic import heartbeats
 
-if TYPE_CHECKING:
-    from tests.cli.conftest import Command
+Call: TypeAlias = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """`python -m experiments` in this process: its exit code, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["experiments", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capfd.readouterr()
+        assert isinstance(stopped.value.code, int)
+        return stopped.value.code, out, err
+
+    return run
 
 
 @pytest.fixture
@@ -23,21 +50,30 @@ def beats(folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_quick_run_is_whole_and_says_that_its_beats_are_made_up(script: Command, folder: Path) -> None:
-    done = script("reproduce", "--quick", "-o", "results")
-    assert (done.code, done.err) == (0, "")
-    assert "data: synthetic heartbeats (made up, nobody's data), 100,000 rows" in done.out
-    assert "At the paper's defaults the squared error of the mean is 0.0" in done.out
-    assert "With a certified guarantee at δ = 1e-6" in done.out
-    assert "report: results/report.html" in done.out
+def test_a_quick_run_is_whole_and_says_that_its_beats_are_made_up(folder: Path) -> None:
+    """As a process, as `make reproduce-quick` runs it."""
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments", "paper", "--quick", "-o", "results"],
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "data: synthetic heartbeats (made up, nobody's data), 100,000 rows" in done.stdout
+    assert "At the paper's defaults the squared error of the mean is 0.0" in done.stdout
+    assert "With a certified guarantee at δ = 1e-6" in done.stdout
+    assert "report: results/report.html" in done.stdout
     page = (folder / "results/report.html").read_text(encoding="utf-8")
-    assert "shufflesum reproduce --quick -o results" in page
+    assert "python -m experiments paper --quick -o results" in page
     assert len(list((folder / "results/figures").glob("*.png"))) == page.count("<figcaption>") >= 10
 
 
 @pytest.mark.slow
 def test_a_stopped_run_says_so_and_goes_on_where_it_was(
-    command: Command, folder: Path, beats: str, monkeypatch: pytest.MonkeyPatch
+    call: Call, folder: Path, beats: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = 0
 
@@ -48,24 +84,24 @@ def test_a_stopped_run_says_so_and_goes_on_where_it_was(
             raise KeyboardInterrupt
         return measure(rows, trial, seed, repeat)
 
-    arguments = ("reproduce", "--quick", "--repeats", 1, "--data", beats, "-o", "out", "--encoding", "authors")
+    arguments = ("paper", "--quick", "--repeats", 1, "--data", beats, "-o", "out", "--encoding", "authors")
     with monkeypatch.context() as patched:
-        patched.setattr("shufflesum.experiments.experiment.measure", interrupted)
-        stopped = command(*arguments)
-    assert stopped.code == 130
-    assert "what was measured is kept, the same command goes on in out" in stopped.err
+        patched.setattr("experiments.experiment.measure", interrupted)
+        code, _, said = call(*arguments)
+    assert code == 130
+    assert "what is done was kept, the same command goes on in out" in said
     assert [path.name for path in (folder / "out").iterdir()] == [FILE_NAME]
-    done = command(*arguments)
-    assert (done.code, done.err) == (0, "")
-    assert "measurements were kept from an earlier run" in done.out
-    assert "beats.npy, 10,000 rows" in done.out
-    assert "Comparing classes needs two" in done.out
+    code, printed, said = call(*arguments)
+    assert (code, said) == (0, "")
+    assert "measurements were kept from an earlier run" in printed
+    assert "beats.npy, 10,000 rows" in printed
+    assert "Comparing classes needs two" in printed
     assert "Unit of privacy: one row of beats.npy" in (folder / "out/report.html").read_text(encoding="utf-8")
     assert "the authors' encoding" in (folder / "out/figures/by_k.svg").read_text(encoding="utf-8")
     assert "the authors' encoding" not in (folder / "out/figures/certified_by_n.svg").read_text(encoding="utf-8")
-    other = command(*arguments[:-2])
-    assert other.code == 2
-    assert lacking(other.err, "[other-measurements]", "encoding") == []
+    code, _, said = call(*arguments[:-2])
+    assert code == 2
+    assert lacking(said, "[other-measurements]", "encoding") == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +121,7 @@ def test_a_stopped_run_says_so_and_goes_on_where_it_was(
     ],
 )
 def test_bad_input_ends_with_one_message_and_changes_nothing(
-    command: Command, folder: Path, beats: str, arguments: str, said: tuple[str, ...]
+    call: Call, folder: Path, beats: str, arguments: str, said: tuple[str, ...]
 ) -> None:
     outside = np.zeros((30, 150))
     np.save(folder / "few.npy", outside)
@@ -99,9 +135,8 @@ def test_bad_input_ends_with_one_message_and_changes_nothing(
     (folder / "full/report.html").write_text("of somebody")
     (folder / "half" / FILE_NAME).write_text('{"format": "shuff')
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    done = command("reproduce", "--quick", *arguments.split())
-    assert done.code == 2
-    assert lacking(done.err, *said) == []
-    assert "Traceback" not in done.err
+    code, _, message = call("paper", "--quick", "-o", "reproduction", *arguments.split())
+    assert code == 2
+    assert lacking(message, *said) == []
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert not (folder / "reproduction").exists()

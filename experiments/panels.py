@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.experiments.experiment import Experiment
-from shufflesum.experiments.rows import Row, number
-from shufflesum.experiments.trials import Encoding, Trial
+from experiments.experiment import Experiment, Row, number
+from experiments.trials import Encoding, Trial
 from shufflesum.mechanisms import Replace
 from shufflesum.mechanisms.replace import on_grid
 from shufflesum.privacy import published
-
-__all__ = ["DEFAULTS", "Defaults", "Fit", "Panel", "Point", "curves", "fit_power", "panels", "points", "table"]
 
 
 @dataclass(frozen=True, slots=True)

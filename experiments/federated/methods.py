@@ -17,29 +17,15 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.federated.models import Classifier, Updates
 from shufflesum.cautions import UninformativePlanWarning
 from shufflesum.domain import Ball
-from shufflesum.experiments.federated.models import Classifier, Updates
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.privacy.curator import gaussian_noise
 from shufflesum.protocol import Tally
 from shufflesum.release import release
 from shufflesum.testing import SeededSource
-
-__all__ = [
-    "BOX",
-    "CURATOR",
-    "LOCAL",
-    "METHODS",
-    "NO_PRIVACY",
-    "OURS",
-    "Method",
-    "Setting",
-    "ball_plan",
-    "box_plan",
-    "method",
-]
 
 Blocks: TypeAlias = Iterable[Updates]
 

@@ -1,0 +1,1 @@
+"""The paper's evaluation repeated, and what a certified guarantee changes: research, no part of the package."""

@@ -1,1 +1,0 @@
-"""The paper's experiments, repeated, and what changes with a certified guarantee (docs/reproduction.md)."""
