@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import NoReturn, SupportsIndex
 
 import numpy as np
 
-from shufflesum.errors import ParameterError
+from shufflesum.errors import CopyError, ParameterError
 
-__all__ = ["check_choice", "check_number", "check_size", "shown"]
+__all__ = ["OnlyOnce", "check_choice", "check_number", "check_size", "shown"]
 
 _SHOWN = 60
+
+
+class OnlyOnce:
+    """What draws, releases or spends: of the same, a copy could do so a second time."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse `copy`, `deepcopy` and `pickle`, which all ask here."""
+        raise CopyError(
+            "only-once",
+            f"a {type(self).__name__} can be neither copied nor pickled: the copy could draw, release or spend what "
+            "was already; make one where it is used, and merge results",
+        )
 
 
 def check_size(name: str, value: int, least: int, most: int) -> None:

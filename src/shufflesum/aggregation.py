@@ -22,8 +22,7 @@ from shufflesum.estimate import Estimate
 from shufflesum.estimate.adjusted import adjusted_by
 from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
-from shufflesum.plans import Plan
-from shufflesum.protocol.randomizer import check_plan
+from shufflesum.plans import Plan, check_plan
 from shufflesum.protocol.tally import Tally, check_rows
 from shufflesum.randomness import RandomSource
 from shufflesum.release import release
@@ -116,8 +115,7 @@ def _planned(
 
 def _check_fixed(plan: Plan, given: Mapping[str, object]) -> None:
     """Refuse what a plan fixes already."""
-    if not isinstance(plan, Plan):
-        raise ParameterError("wrong-type", f"plan is a {type(plan).__name__}; give one of shufflesum.plan(...)")
+    check_plan(plan)
     for name in (name for name, value in given.items() if value is not None):
         raise ParameterError(
             "conflicting-arguments",

@@ -18,7 +18,7 @@ from typing import Unpack
 
 import msgspec
 
-from shufflesum._checks import check_number, check_size
+from shufflesum._checks import OnlyOnce, check_number, check_size
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._locked import locked
 from shufflesum._rounding import downwards
@@ -28,7 +28,7 @@ from shufflesum.compositions import charges_of, compose, filter_for
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
 from shufflesum.planning import PlanChoices, Shape
 from shufflesum.planning import plan as make_plan
-from shufflesum.plans import Plan
+from shufflesum.plans import Plan, check_plan
 from shufflesum.privacy.engine.filters import Charge, check_guarantee, total
 
 __all__ = ["Budget", "Entry"]
@@ -37,7 +37,7 @@ _OWN_DELTA = Decimal("0.1")  # of the budget's, for a plan that is asked for, un
 _STEP, _STEPS = 0.93, 63  # of the search for the largest epsilon that fits
 
 
-class Budget:
+class Budget(OnlyOnce):
     """(epsilon, delta) for everything that is ever asked of one population; in a file, or in this process alone.
 
     `begin` is for whoever draws anything about these people, `enter` for what will be begun later, such as a task. Both
@@ -52,6 +52,8 @@ class Budget:
         check_number("epsilon", epsilon)
         check_number("delta", delta)
         check_guarantee(epsilon, delta)
+        for plan in plans:
+            check_plan(plan)
         entries = _listed(epsilon, delta, plans, clock) if plans else ()
         self.path: Path | None = None
         self._clock, self._mine, self._process = clock, threading.Lock(), os.getpid()
@@ -129,6 +131,7 @@ class Budget:
 
     def fits(self, plan: Plan) -> bool:
         """Whether a plan could be entered now; nothing is spent."""
+        check_plan(plan)
         content = self._now()
         cost = _cost(content, plan)
         return cost is not None and content.admits(cost)
@@ -139,6 +142,7 @@ class Budget:
         The latter warns, where only some are taken. A `run` of the same name is found again, and costs nothing: it must
         draw nothing twice. `rounds` is how many it counts itself: all of the plan's for a shuffler's store.
         """
+        check_plan(plan)
         check_size("rounds", rounds, 1, plan.rounds)
         named, again = () if run is None else (run,), False
 
@@ -176,6 +180,8 @@ class Budget:
 
         Another plan of the same name is refused. Whoever then draws for the collection says so with `begin`.
         """
+
+        check_plan(plan)
 
         def change(content: Content, cost: Cost | None) -> tuple[Content, Entry]:
             for place in self._places(content, plan, collection):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 __all__ = [
+    "CopyError",
     "DataError",
     "FileError",
     "MissingExtraError",
@@ -77,6 +78,7 @@ Problem = Literal[
     "mixed-reports",
     "not-sealed",
     "not-whole",
+    "only-once",
     "other-plan",
     "other-round",
     "other-task",
@@ -170,6 +172,10 @@ class ReportsError(ShufflesumError, ValueError):
 
 class FileError(ShufflesumError, OSError):
     """A file cannot be read, understood or written."""
+
+
+class CopyError(ShufflesumError, TypeError):
+    """What draws, releases or spends exists only once: it can be neither copied nor pickled."""
 
 
 class MissingExtraError(ShufflesumError, ImportError):

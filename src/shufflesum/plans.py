@@ -1,7 +1,8 @@
 """The plan: what randomizer, shuffler and analyzer must agree on, and how it is written down.
 
 A plan is a domain (what a user holds), a mechanism (how noise enters) and a guarantee. Its id is the SHA-256 of these
-in canonical form. A plan read from a file is not believed: its id is computed again, and so is the privacy it claims.
+in canonical form. A plan is not believed, whether it was read from a file or altered in memory: its id is computed
+again, and so is the privacy it claims, once for each id.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -23,14 +24,23 @@ from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domain import Box, Domain, Groups, domain_from_json, numbers_of
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
-from shufflesum.mechanisms import Accounting, ExpectedError, Mechanism, mechanism_from_json, mechanism_to_json
+from shufflesum.mechanisms import (
+    MECHANISMS,
+    Accounting,
+    ExpectedError,
+    Mechanism,
+    mechanism_from_json,
+    mechanism_to_json,
+)
 from shufflesum.privacy import Accountant, Guarantee
 from shufflesum.privacy.curator import curator_error
 
-__all__ = ["SEAL_BYTES", "Plan", "check_spread"]
+__all__ = ["SEAL_BYTES", "Plan", "check_plan", "check_spread", "check_unaltered"]
 
 FORMAT = "shufflesum-plan-2"
 SEAL_BYTES = 48  # an X25519 key and an AES-GCM tag
+
+_verified: set[str] = set()  # the ids of plans whose guarantee was computed again in this process
 
 
 class _GuaranteeFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,7 +73,8 @@ class Plan:
     """Everything public about one collection: domain, mechanism and guarantee.
 
     Plans come from `shufflesum.plan(...)` or from a file. Constructing one by hand checks ranges and the report format;
-    `verify` checks the privacy claim, and loading a plan always does.
+    `verify` checks the privacy claim. Loading a plan does so, and so does everybody who draws, counts or releases
+    under it.
     """
 
     domain: Domain
@@ -262,17 +273,35 @@ class Plan:
     @cached_property
     def id(self) -> str:
         """SHA-256 of the canonical parameters, in hexadecimal."""
-        canonical = json.dumps(self._parameters(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return _id_of(self._parameters())
 
     def verify(self) -> None:
-        """Compute the guarantee again at the noise really drawn; refuse a claim that does not hold."""
+        """Compute the guarantee again at the noise really drawn; refuse a claim that does not hold.
+
+        What was confirmed once in this process is not computed again.
+        """
+        found = check_unaltered(self)
+        if found in _verified:
+            return
         try:
-            self.privacy.check_claim(self.guarantee)
+            self._rebuilt().privacy.check_claim(self.guarantee)
         except (PlanError, MissingExtraError):
             raise
         except ShufflesumError as error:
             raise PlanError(error.problem, f"this plan's guarantee cannot be confirmed: {error}") from error
+        _verified.add(found)
+
+    def _rebuilt(self) -> Plan:
+        """The plan that a file of this one gives; refused where it is another."""
+        parameters = self._parameters()
+        plan = Plan(
+            domain_from_json(parameters["domain"]),
+            mechanism_from_json(parameters["mechanism"]),
+            Guarantee(**asdict(self.guarantee)),
+        )
+        if plan != self:
+            raise _altered("its parts are not what its parameters describe")
+        return plan
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -359,6 +388,71 @@ class Plan:
             return Plan.from_json(text)
         except PlanError as error:
             raise PlanError(error.problem, f"{path}: {error}") from error
+
+
+_REMEMBERED = {field.name for field in fields(Plan)} | {
+    name for name, value in vars(Plan).items() if isinstance(value, cached_property)
+}
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse what is no plan, was altered, or claims a guarantee that does not hold; for all who act under a plan.
+
+    The guarantee is computed once for each plan. A test plan, of accountant `none`, claims nothing.
+    """
+    check_unaltered(plan)
+    if plan.accountant == "none":
+        return
+    try:
+        plan.verify()
+    except MissingExtraError as error:
+        raise error.ending(
+            "or send with shufflesum.service.Client, which believes a task that was read with verify=False"
+        ) from error
+
+
+def check_unaltered(plan: Plan) -> str:
+    """Refuse what is no plan, or one whose parts or remembered values were exchanged; gives its id, computed anew.
+
+    A subclass is refused as well: it may answer otherwise than its parameters say.
+    """
+    if type(plan) is not Plan:
+        raise ParameterError(
+            "wrong-type", f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}"
+        )
+    mechanism, domain, guarantee = plan.mechanism, plan.domain, plan.guarantee
+    for part, kinds in (
+        (mechanism, tuple(MECHANISMS.values())),
+        (domain, get_args(Domain)),
+        (guarantee, (Guarantee,)),
+    ):
+        if type(part) not in kinds:
+            names = ", ".join(kind.__name__ for kind in kinds)
+            raise _altered(f"{type(part).__name__} is none of {names}")
+    # a class answers for its values, and nothing that one of them has of its own
+    if own := [*vars(mechanism), *(vars(plan).keys() - _REMEMBERED)]:
+        raise _altered(f"it has {', '.join(own)} of its own")
+    try:
+        found = _id_of(plan._parameters())
+        true = {"id": found, "cells": mechanism.cells(domain), "reports": mechanism.reports(domain)}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _altered(str(error)) from error
+    for name, value in true.items():
+        if (says := vars(plan).get(name, value)) != value:
+            raise _altered(f"it says {name} {str(says)[:12]}, but its parameters give {str(value)[:12]}")
+    return found
+
+
+def _altered(why: str) -> PlanError:
+    return PlanError(
+        "changed-afterwards",
+        f"this plan was changed after it was made: {why}; make a new plan with shufflesum.plan(...)",
+    )
+
+
+def _id_of(parameters: dict[str, Any]) -> str:
+    canonical = json.dumps(parameters, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def check_spread(spread: float) -> None:

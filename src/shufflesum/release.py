@@ -1,6 +1,7 @@
 """The one gate through which an estimate leaves, for library, files, Spark and service alike.
 
-It fails closed: too few users, or more dishonest ones than the plan's guarantee allows for, and there is no estimate.
+It fails closed: a plan that does not keep its claim, too few users, or more dishonest ones than its guarantee allows
+for, and there is no estimate.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Iterable
 
 from shufflesum.errors import ReportsError
 from shufflesum.estimate import Estimate, estimate_of
+from shufflesum.plans import check_plan
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
 
-__all__ = ["fewest_dishonest", "release", "why_broken"]
+__all__ = ["fewest_dishonest", "refuse_broken", "release", "why_broken"]
 
 
 _A_PART = (
@@ -32,6 +34,7 @@ def release(
     it then says itself why the guarantee does not hold (`Estimate.broken`). Nothing makes too few users enough.
     """
     plan = counts.plan
+    check_plan(plan)
     if counts.users < plan.users:
         raise ReportsError(
             "too-few-users",
@@ -40,18 +43,23 @@ def release(
             "fewer users",
         )
     broken = next(iter(flaws), None) or (why_broken(counts) if whole else _A_PART)
-    if broken is not None and not without_guarantee:
-        raise ReportsError(
-            "guarantee-broken",
-            f"{broken}; there is no estimate: give whole batches, or plan with a smaller honest fraction and collect "
-            "anew (--without-guarantee, without_guarantee=True insist on one)",
-        )
+    refuse_broken(broken, without_guarantee=without_guarantee)
     table = counts.table.copy()
     table.setflags(write=False)
     estimate = estimate_of(plan, counts.users, counts.rejected, table, broken, counts.round_number)
     for warning in estimate.warnings:
         warnings.warn(warning, stacklevel=3)
     return estimate
+
+
+def refuse_broken(broken: str | None, *, without_guarantee: bool) -> None:
+    """Refuse an estimate whose guarantee does not hold, for this reason, unless somebody insists on it."""
+    if broken is not None and not without_guarantee:
+        raise ReportsError(
+            "guarantee-broken",
+            f"{broken}; there is no estimate: give whole batches, or plan with a smaller honest fraction and collect "
+            "anew (--without-guarantee, without_guarantee=True insist on one)",
+        )
 
 
 def fewest_dishonest(counts: Counts) -> int:

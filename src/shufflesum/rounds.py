@@ -15,7 +15,7 @@ from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._locked import locked
 from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, PrivacyError, ReportsError
-from shufflesum.plans import Plan
+from shufflesum.plans import Plan, check_plan
 
 __all__ = ["RoundsUsed"]
 
@@ -31,6 +31,7 @@ class RoundsUsed:
     """
 
     def __init__(self, path: str | os.PathLike[str], plan: Plan, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        check_plan(plan)
         self.path = Path(path)
         self.plan = plan
         self._clock = clock
@@ -53,6 +54,7 @@ class RoundsUsed:
         `enter` is what else must be entered before, such as a budget. It is called when a round is left, while nobody
         else can take it; where it raises, no round is begun. Others wait for it, and are refused after half a minute.
         """
+        check_plan(self.plan)
         with locked(self.path, self._clock):
             used = self._read()
             if used >= self.plan.rounds:

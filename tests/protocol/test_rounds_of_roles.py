@@ -63,7 +63,7 @@ def test_reports_and_shards_of_another_round_are_refused_and_change_nothing() ->
     second.add(reports)
     with refusal("other-round", error=ReportsError):
         first.merge(second)
-    assert first.counts.received == 0
+    assert first._counts.received == 0
     assert second.estimate().round_number == 2
 
 

@@ -126,10 +126,10 @@ def test_users_of_both_kinds_are_counted_in_one_batch(mechanism: Mechanism, doma
     cells = [drawn(mechanism, domain, rows, compiled=way) for way in (False, True)]
     analyzer = Analyzer(plan)
     analyzer.add(shuffle(Reports(plan.id, np.concatenate(cells))))
-    assert analyzer.counts.users == 2 * USERS
-    assert analyzer.counts.rejected == 0
+    assert analyzer._counts.users == 2 * USERS
+    assert analyzer._counts.rejected == 0
     twice = np.bincount(cells[1][cells[1] != BLANK], minlength=plan.cells) * 2
-    assert np.array_equal(analyzer.counts.table, twice)
+    assert np.array_equal(analyzer._counts.table, twice)
 
 
 def test_where_numba_is_missing_rows_are_randomized_and_the_rest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

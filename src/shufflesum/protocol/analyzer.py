@@ -6,19 +6,17 @@ It counts reports and hands the table to the gate; how a table becomes means is 
 
 from __future__ import annotations
 
+from shufflesum._checks import OnlyOnce
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import Estimate
 from shufflesum.plans import Plan
-from shufflesum.protocol.randomizer import check_plan
-from shufflesum.release import release
+from shufflesum.release import refuse_broken, release
 from shufflesum.reports import Counts, Reports
 
 __all__ = ["Analyzer"]
 
-_RELEASED = "released already, so it takes no more reports"
 
-
-class Analyzer:
+class Analyzer(OnlyOnce):
     """Collects the reports of one batch, of one round of the plan, and releases an estimate once there are enough.
 
     `analyze` takes a whole batch. For pieces, `add` each and call `estimate`; shards `merge`. Nothing is released below
@@ -26,21 +24,21 @@ class Analyzer:
     """
 
     def __init__(self, plan: Plan, *, round_number: int = 1) -> None:
-        check_plan(plan)
+        self._counts = Counts(plan, round_number)
         plan.check_sending()
         self.plan = plan
-        self.counts = Counts(plan, round_number)
         self._closed = ""  # why it takes no more reports
+        self._released: Estimate | None = None
 
     @property
     def round_number(self) -> int:
         """The round whose reports are collected."""
-        return self.counts.round_number
+        return self._counts.round_number
 
     def add(self, reports: Reports) -> None:
         """Count one piece of the batch; those of another plan or round are refused, what names no cell rejected."""
         self._refuse_if_closed()
-        self.counts.add(reports)
+        self._counts.add(reports)
 
     def merge(self, other: Analyzer) -> None:
         """Take over the counts of another shard of the same batch.
@@ -52,12 +50,12 @@ class Analyzer:
             raise ParameterError("wrong-type", f"another analyzer is expected, not {type(other).__name__}")
         self._refuse_if_closed()
         other._refuse_if_closed()
-        self.counts.merge(other.counts)
+        self._counts.merge(other._counts)
         other._closed = "merged into another analyzer, where it counts"
 
     def analyze(self, reports: Reports, *, without_guarantee: bool = False) -> Estimate:
         """The estimate from a whole batch of reports."""
-        if self.counts.received:
+        if self._counts.received:
             raise ReportsError(
                 "batch-begun", "this analyzer holds reports already; add(...) the rest and call estimate()"
             )
@@ -67,13 +65,15 @@ class Analyzer:
     def estimate(self, *, without_guarantee: bool = False) -> Estimate:
         """The estimate from everything added, if the batch may be released; see `shufflesum.release.release`.
 
-        It closes the batch: a second estimate with a few reports more would show those few by the difference.
+        It closes the batch: a second estimate with a few reports more would show those few by the difference. Asked
+        again, it is the same estimate.
         """
-        if self._closed != _RELEASED:
+        if self._released is None:
             self._refuse_if_closed()
-        released = release(self.counts, without_guarantee=without_guarantee)
-        self._closed = _RELEASED
-        return released
+            self._released = release(self._counts, without_guarantee=without_guarantee)
+            self._closed = "released already, so it takes no more reports"
+        refuse_broken(self._released.broken, without_guarantee=without_guarantee)
+        return self._released
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

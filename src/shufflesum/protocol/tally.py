@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from shufflesum._checks import OnlyOnce
 from shufflesum.domain import Box, Categories, Domain, Groups, Missing
 from shufflesum.errors import ReportsError
-from shufflesum.plans import Plan
-from shufflesum.protocol.randomizer import check_plan, rows_at_once
+from shufflesum.plans import Plan, check_plan
+from shufflesum.protocol.randomizer import rows_at_once
 from shufflesum.randomness import RandomSource, SecureSource
 from shufflesum.reports import Counts
 
 __all__ = ["Tally", "check_rows"]
 
 
-class Tally:
+class Tally(OnlyOnce):
     """Adds up rows under a plan; `counts` draws what noise is left to draw, and ends it.
 
     Rows are taken and refused as by a `Randomizer`. Until `counts`, the table may hold bare sums: it is not private.

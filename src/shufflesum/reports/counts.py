@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.cells import BLANK, count_cells
 from shufflesum.errors import ReportsError
-from shufflesum.plans import Plan
+from shufflesum.plans import Plan, check_plan, check_unaltered
 from shufflesum.reports.reports import Reports
 
-__all__ = ["Counts"]
+__all__ = ["Counts", "UnverifiedCounts"]
 
 
 class Counts:
@@ -22,7 +25,10 @@ class Counts:
 
     __slots__ = ("blanks", "plan", "rejected", "round_number", "table")
 
+    _check_plan: ClassVar[Callable[[Plan], object]] = staticmethod(check_plan)
+
     def __init__(self, plan: Plan, round_number: int = 1) -> None:
+        self._check_plan(plan)
         plan.check_round(round_number)
         self.plan = plan
         self.round_number = round_number
@@ -86,3 +92,11 @@ class Counts:
                 f"round {other} cannot be counted with round {self.round_number}: each round has an estimate of its "
                 "own; keep their reports apart",
             )
+
+
+class UnverifiedCounts(Counts):
+    """For a part of a batch, counted where nothing is released; whoever adds up all parts verified the plan."""
+
+    __slots__ = ()
+
+    _check_plan = staticmethod(check_unaltered)

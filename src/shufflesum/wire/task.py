@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from shufflesum._compiled import uncompiled
 from shufflesum._documents import decode_once, problem_of
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ReportsError, ShufflesumError
-from shufflesum.plans import Plan
+from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import shuffle
 from shufflesum.reports import Reports
 from shufflesum.wire.codec import decode_reports, encode_reports
@@ -102,6 +102,7 @@ class Task:
             raise ParameterError("wrong-type", f"expires is {self.expires}; it must be a whole second with a time zone")
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
         check_public_key(self.analyzer_key)
+        check_unaltered(self.plan)
         self.plan.check_sending()
         self._mark_verified(False)
         if verify_guarantee:
@@ -110,10 +111,9 @@ class Task:
             raise PlanError("no-guarantee", "this task's plan claims no privacy (accountant 'none'); nothing is sent")
 
     def verify(self) -> None:
-        """Compute the plan's guarantee again, unless that was done, and refuse a claim that does not hold."""
-        if not self.verified:
-            self._verify_plan()
-            self._mark_verified(True)
+        """Compute the plan's guarantee again, unless that was done for this plan; refuse a claim that does not hold."""
+        self._verify_plan()
+        self._mark_verified(True)
 
     @property
     def verified(self) -> bool:

@@ -122,7 +122,7 @@ def test_words_are_reported_in_their_bucket_of_a_uniform_function() -> None:
 
 
 def plan_of(domain: Categories) -> Plan:
-    return Plan(domain, MECHANISM, Guarantee(1.0, 1e-6, users=3))
+    return Plan(domain, MECHANISM, no_guarantee(users=3))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64])

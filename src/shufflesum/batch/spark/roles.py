@@ -76,6 +76,7 @@ def shuffle(frame: DataFrame) -> DataFrame:
 def count(frame: DataFrame, plan: Plan) -> Counts:
     """The table of counts of shuffled reports: one for each partition, then their sum."""
     identity = identity_of(frame, "shuffled")
+    counts = Counts(plan, identity.round_number)  # refuses here a plan that no task verifies again
     PlainTarget(plan).check(identity)
     with spark_job(frame.sparkSession):
         add_up = partial(tasks.count_partition, plan=plan, round_number=identity.round_number)
@@ -83,7 +84,6 @@ def count(frame: DataFrame, plan: Plan) -> Counts:
         if cells.rdd.getNumPartitions() * plan.cells > _COLLECTED_CELLS:
             cells = cells.groupBy("cell").agg(F.sum("count").alias("count"))
         found = cells.toArrow()
-    counts = Counts(plan, identity.round_number)
     cell, number = (found.column(name).to_numpy() for name in ("cell", "count"))
     np.add.at(counts.table, cell[cell >= 0], number[cell >= 0])
     counts.blanks = int(number[cell == tasks.BLANKS].sum())

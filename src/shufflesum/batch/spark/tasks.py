@@ -1,7 +1,7 @@
 """What runs inside Spark's tasks, on the executors: record batches in, record batches out.
 
 Each function takes one partition. Those that draw make their own secure source, here, so that no key ever travels and
-no two tasks share one. None of them is given anything but public parameters.
+no two tasks share one. None of them is given anything but public parameters. The driver has verified the plan.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from shufflesum.batch.targets import PlainTarget, count_records, randomize_rows
 from shufflesum.domain import Domain, Groups, Missing
 from shufflesum.errors import DataError, FileError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
-from shufflesum.protocol import Randomizer
+from shufflesum.protocol import UnverifiedRandomizer
 from shufflesum.randomness import SecureSource
-from shufflesum.reports import Counts
+from shufflesum.reports import UnverifiedCounts
 
 __all__ = [
     "BLANKS",
@@ -84,7 +84,7 @@ def randomize_partition(
     with _marked_errors():
         number = identity.round_number
         target = PlainTarget(plan, number)
-        randomizer = Randomizer(plan, clip=clip, missing=missing, round_number=number)
+        randomizer = UnverifiedRandomizer(plan, clip=clip, missing=missing, round_number=number)
         rows_at_once = max(1, _RANDOMIZED_AT_ONCE // plan.reports)
         row = 0
         for users in partition:
@@ -201,7 +201,7 @@ def _packed_items(column: Any, kind: np.dtype[Any]) -> Items:
 def count_partition(partition: RecordBatches, *, plan: Plan, round_number: int) -> RecordBatches:
     """Reports to the filled cells of one table of counts, and how many were blank or rejected."""
     with _marked_errors():
-        counts, target = Counts(plan, round_number), PlainTarget(plan, round_number)
+        counts, target = UnverifiedCounts(plan, round_number), PlainTarget(plan, round_number)
         for records in partition:
             count_records(records, counts, target.open)
         cells = np.flatnonzero(counts.table)

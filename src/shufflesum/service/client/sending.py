@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._compiled import can_compile
 from shufflesum.errors import ParameterError, ShufflesumError
-from shufflesum.protocol import Randomizer
+from shufflesum.protocol import Randomizer, UnverifiedRandomizer
 from shufflesum.service.client.contributions import Contributions, default_contributions
 from shufflesum.service.client.fitting import Fitting
 from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
@@ -237,7 +237,8 @@ class Client:
     def _randomizer_for(self, round_number: int, *, compiled: bool) -> Randomizer:
         last = self._randomizer
         if last is None or last.round_number != round_number or (compiled and not last.compiled):
-            self._randomizer = last = Randomizer(
+            kind = Randomizer if self.task.verified else UnverifiedRandomizer
+            self._randomizer = last = kind(
                 self.task.plan,
                 clip=self._fitting.clip,
                 missing=self._fitting.missing,
