@@ -22,7 +22,7 @@ from shufflesum.errors import PrivacyError
 from shufflesum.plans import Plan
 from shufflesum.privacy.engine.filters import Charge, Filter
 
-PLAN = Plan(ss.Categories(2), ss.AddSlots(1, 0.5), ss.Guarantee(0.5, 1e-4, 200))  # whatever it guarantees
+PLAN = Plan(ss.Categories(2), ss.AddSlots(1, 0.5), ss.Guarantee(0.5, 1e-3, 200))
 EPSILON, DELTA = 2.0, 1e-3
 TIMES = 40  # so often does the plan fit, by the charge below
 

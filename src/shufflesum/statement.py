@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from shufflesum._rounding import upwards
 from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
 from shufflesum.errors import PlanError
-from shufflesum.plans import Plan
+from shufflesum.plans import Plan, check_plan
 
 __all__ = [
     "assumed",
@@ -35,7 +35,7 @@ def statement(plan: Plan) -> str:
         raise PlanError(
             "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); there is nothing to state"
         )
-    plan.verify()
+    check_plan(plan)
     rounds = _rounds(plan)
     return f"""# Privacy statement
 

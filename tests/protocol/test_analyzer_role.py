@@ -10,6 +10,7 @@ from tests.replaced import reports_of
 
 from shufflesum import Analyzer, Randomizer, shuffle
 from shufflesum.errors import ReportsError
+from shufflesum.reports import Counts
 from shufflesum.testing import SeededSource, unprotected_plan
 
 
@@ -33,6 +34,25 @@ def test_a_released_batch_is_closed() -> None:
     with refusal("batch-closed", error=ReportsError):
         analyzer.merge(late)
     assert analyzer.estimate().mean.tolist() == first.mean.tolist()
+
+
+def test_the_table_of_an_analyzer_is_not_public_and_an_estimate_stays_what_it_was() -> None:
+    plan = unprotected_plan(users=1, shape=1)
+    analyzer = Analyzer(plan)
+    first = analyzer.analyze(reports_of(plan, [(0, 0)]))
+    assert not [name for name, value in vars(analyzer).items() if isinstance(value, Counts) and name[0] != "_"]
+    analyzer._counts.add(reports_of(plan, [(0, 1)]))  # as nobody should
+    assert analyzer.estimate() is first
+
+
+def test_who_insisted_once_does_not_insist_for_others() -> None:
+    plan = unprotected_plan(users=1, shape=1)
+    analyzer = Analyzer(plan)
+    analyzer.add(reports_of(plan, [(0, 0), (7, 0)]))
+    broken = analyzer.estimate(without_guarantee=True)
+    with refusal("guarantee-broken", error=ReportsError):
+        analyzer.estimate()
+    assert analyzer.estimate(without_guarantee=True) is broken
 
 
 def test_what_is_too_few_can_still_become_enough() -> None:

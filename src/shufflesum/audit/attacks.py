@@ -45,7 +45,7 @@ from shufflesum.audit.findings import Judged, Tested, judged
 from shufflesum.audit.paths import LIGHT, ONE_ROW, Drawn, Paths, Randomize
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Attack, Enclosure
-from shufflesum.plans import Plan
+from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import Randomizer, Tally
 from shufflesum.reports import Counts
 
@@ -137,6 +137,7 @@ def audit(
     about `seconds`; one row at a time, a tenth as many reports, in three tenths of the time. `progress` is called with
     the part done. This process is forked, to see whether its copies draw the same.
     """
+    check_unaltered(plan)
     plan.verify()
     if not 0 < confidence < 1:
         raise ParameterError("out-of-range", f"confidence is {confidence}; it must lie strictly between 0 and 1")

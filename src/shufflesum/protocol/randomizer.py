@@ -6,9 +6,9 @@ handed on as reports. A single client and a simulated crowd are the same code wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,9 @@ class Randomizer:
     for a few rows that is quicker than compiling, and it is what happens where numba is not installed.
     """
 
-    _check_plan: ClassVar[Callable[[Plan], object]] = staticmethod(check_plan)
+    @staticmethod
+    def _check_plan(plan: Plan) -> None:
+        check_plan(plan)
 
     def __init__(
         self,
@@ -96,4 +98,6 @@ class Randomizer:
 class UnverifiedRandomizer(Randomizer):
     """For a plan whose guarantee somebody else verified: a client's task read with verify=False, a driver's plan."""
 
-    _check_plan = staticmethod(check_unaltered)
+    @staticmethod
+    def _check_plan(plan: Plan) -> None:
+        check_unaltered(plan)

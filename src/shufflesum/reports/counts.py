@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +22,9 @@ class Counts:
 
     __slots__ = ("blanks", "plan", "rejected", "round_number", "table")
 
-    _check_plan: ClassVar[Callable[[Plan], object]] = staticmethod(check_plan)
+    @staticmethod
+    def _check_plan(plan: Plan) -> None:
+        check_plan(plan)
 
     def __init__(self, plan: Plan, round_number: int = 1) -> None:
         self._check_plan(plan)
@@ -99,4 +98,6 @@ class UnverifiedCounts(Counts):
 
     __slots__ = ()
 
-    _check_plan = staticmethod(check_unaltered)
+    @staticmethod
+    def _check_plan(plan: Plan) -> None:
+        check_unaltered(plan)

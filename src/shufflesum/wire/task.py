@@ -124,6 +124,7 @@ class Task:
         self.__dict__["_verified"] = verified
 
     def _verify_plan(self) -> None:
+        check_unaltered(self.plan)
         self.plan.verify()
 
     @property

@@ -13,10 +13,9 @@ from shufflesum.domain import Categories, Hashed
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.mechanisms import AddSlots
 from shufflesum.plans import Plan
-from shufflesum.privacy import Guarantee
 from shufflesum.protocol import Randomizer, Tally
 from shufflesum.randomness.trials import uniform_or_blank
-from shufflesum.testing import SeededSource
+from shufflesum.testing import SeededSource, no_guarantee
 
 USERS = 200_000
 SLOTS, CHANCE, CELLS = 2, 3 / 16, 3

@@ -1,0 +1,257 @@
+"""A plan altered in memory is refused by everybody who acts under it, not only by whoever loads it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.refusals import refusal
+
+import shufflesum as ss
+from shufflesum import plans
+from shufflesum.audit import audit
+from shufflesum.domain import Neighbours
+from shufflesum.errors import MissingExtraError, ParameterError, PlanError
+from shufflesum.mechanisms import Accounting
+from shufflesum.mechanisms.add_slots.accounting import SlotsAccounting
+from shufflesum.privacy import Guarantee
+from shufflesum.protocol import Tally, UnverifiedRandomizer
+from shufflesum.release import release
+from shufflesum.reports import Counts, UnverifiedCounts
+from shufflesum.rounds import RoundsUsed
+from shufflesum.statement import statement
+from shufflesum.testing import no_guarantee
+from shufflesum.wire import Task, generate_private_key
+
+PLAN = ss.plan(users=1000, shape=ss.Categories(3), epsilon=1.0, delta=1e-6, mechanism="add")
+KEY = generate_private_key().public_key().public_bytes_raw()
+
+
+class _Believed:
+    """An accounting that confirms whatever is claimed."""
+
+    local_epsilon = None
+
+    def check_claim(self, guarantee: Guarantee) -> None:
+        pass
+
+
+class _Boastful(ss.AddSlots):
+    def accounting(self, neighbours: Neighbours, guarantee: Guarantee) -> Accounting:
+        return _Believed()  # type: ignore[return-value]
+
+
+class _Renamed(ss.Plan):
+    id = PLAN.id  # type: ignore[assignment]
+
+
+class _Generous(Guarantee):
+    honest_users = 10**6  # type: ignore[assignment]
+
+
+class _Fewer(ss.Categories):
+    pass
+
+
+def _written(target: object, name: str, value: object) -> None:
+    object.__setattr__(target, name, value)
+
+
+def _few_users() -> ss.Plan:
+    return replace(PLAN, guarantee=replace(PLAN.guarantee, users=2))
+
+
+def _small_epsilon() -> ss.Plan:
+    return replace(PLAN, guarantee=replace(PLAN.guarantee, epsilon=0.001))
+
+
+def _less_noise() -> ss.Plan:
+    return replace(PLAN, mechanism=ss.AddSlots(1, 2.0**-10))
+
+
+def _own_mechanism() -> ss.Plan:
+    return ss.Plan(PLAN.domain, _Boastful(1, 2.0**-10), Guarantee(0.001, 1e-6, 2))
+
+
+def _own_accounting() -> ss.Plan:
+    plan = replace(PLAN, mechanism=ss.AddSlots(1, 2.0**-10))
+    _written(plan.mechanism, "accounting", lambda *_: _Believed())
+    return plan
+
+
+def _own_plan() -> ss.Plan:
+    return _Renamed(PLAN.domain, PLAN.mechanism, replace(PLAN.guarantee, users=2))
+
+
+def _own_guarantee() -> ss.Plan:
+    return replace(PLAN, guarantee=_Generous(1.0, 1e-6, 2))
+
+
+def _own_domain() -> ss.Plan:
+    return replace(PLAN, domain=_Fewer(3))
+
+
+def _exchanged_guarantee() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    assert plan.id
+    _written(plan, "guarantee", replace(plan.guarantee, users=2))
+    return plan
+
+
+def _users_written_over() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    _written(plan.guarantee, "users", 2)
+    return plan
+
+
+def _epsilon_that_is_no_number() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    _written(plan.guarantee, "epsilon", float("nan"))
+    return plan
+
+
+def _id_of_another() -> ss.Plan:
+    plan = _few_users()
+    vars(plan)["id"] = PLAN.id
+    return plan
+
+
+def _fewer_reports() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    vars(plan)["reports"] = 1
+    return plan
+
+
+def _own_verify() -> ss.Plan:
+    plan = _few_users()
+    vars(plan)["verify"] = lambda: None
+    return plan
+
+
+ALTERED: list[Callable[[], ss.Plan]] = [
+    _few_users,
+    _small_epsilon,
+    _less_noise,
+    _own_mechanism,
+    _own_accounting,
+    _own_plan,
+    _own_guarantee,
+    _own_domain,
+    _exchanged_guarantee,
+    _users_written_over,
+    _epsilon_that_is_no_number,
+    _id_of_another,
+    _fewer_reports,
+    _own_verify,
+]
+
+
+def _gate(plan: ss.Plan, _: Path) -> None:
+    counts = Counts(PLAN)
+    counts.blanks = 10**6
+    counts.plan = plan
+    release(counts, without_guarantee=True)
+
+
+def _task(plan: ss.Plan) -> Task:
+    expires = datetime(2099, 1, 1, tzinfo=UTC)
+    return Task(name="altered", plan=plan, analyzer_key=KEY, shuffler="https://example.org", expires=expires)
+
+
+def _task_altered_later(plan: ss.Plan, _: Path) -> None:
+    task = _task(PLAN)
+    _written(task, "plan", plan)
+    task.verify()
+
+
+def _rounds_later(plan: ss.Plan, folder: Path) -> None:
+    used = RoundsUsed(folder / "rounds.json", PLAN)
+    used.plan = plan
+    used.begin()
+
+
+ROLES: dict[str, Callable[[ss.Plan, Path], object]] = {
+    "randomizer": lambda plan, _: ss.Randomizer(plan),
+    "tally": lambda plan, _: Tally(plan),
+    "analyzer": lambda plan, _: ss.Analyzer(plan),
+    "counts": lambda plan, _: Counts(plan),
+    "gate": _gate,
+    "aggregate": lambda plan, _: ss.aggregate([0, 1] * 1000, plan=plan),
+    "rounds": lambda plan, folder: RoundsUsed(folder / "rounds.json", plan),
+    "rounds, later": _rounds_later,
+    "budget, fixed": lambda plan, _: ss.Budget(8.0, 1e-4, plans=[plan]),
+    "budget, fits": lambda plan, _: ss.Budget(8.0, 1e-4).fits(plan),
+    "budget, begin": lambda plan, _: ss.Budget(8.0, 1e-4).begin(plan),
+    "budget, enter": lambda plan, _: ss.Budget(8.0, 1e-4).enter(plan, "here"),
+    "task": lambda plan, _: _task(plan),
+    "task, later": _task_altered_later,
+    "statement": lambda plan, _: statement(plan),
+    "audit": lambda plan, _: audit(plan),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("altered", ALTERED)
+def test_a_plan_altered_in_memory_is_refused(altered: Callable[[], ss.Plan], role: str, tmp_path: Path) -> None:
+    with refusal(("changed-afterwards", "claim-not-confirmed", "wrong-type"), error=(PlanError, ParameterError)):
+        ROLES[role](altered(), tmp_path)
+    assert not list(tmp_path.glob("*.json"))
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role not in ("audit", "gate")])
+def test_the_plan_as_it_was_made_is_taken(role: str, tmp_path: Path) -> None:
+    ROLES[role](PLAN, tmp_path)
+
+
+def test_a_guarantee_is_computed_once_however_many_act_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Guarantee] = []
+    true = SlotsAccounting.check_claim
+
+    def counted(accounting: SlotsAccounting, guarantee: Guarantee) -> None:
+        computed.append(guarantee)
+        true(accounting, guarantee)
+
+    monkeypatch.setattr(SlotsAccounting, "check_claim", counted)
+    monkeypatch.setattr(plans, "_verified", set())
+    for plan in (PLAN, copy.deepcopy(PLAN), ss.Plan.from_json(PLAN.to_json())):
+        ss.Randomizer(plan), Tally(plan), ss.Analyzer(plan)
+    assert computed == [PLAN.guarantee]
+    for _ in range(2):  # a refusal is not remembered as anything else
+        with refusal("claim-not-confirmed", error=PlanError):
+            ss.Randomizer(_few_users())
+    assert len(computed) == 3
+
+
+def test_a_test_plan_claims_nothing_and_is_taken() -> None:
+    plan = ss.Plan(PLAN.domain, ss.AddSlots(1, 0.0), no_guarantee(2))
+    reports = ss.Randomizer(plan).randomize([0, 1])
+    assert ss.Analyzer(plan).analyze(reports).plan.accountant == "none"
+
+
+def test_where_nothing_can_be_computed_only_what_believes_on_purpose_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> None:
+        raise MissingExtraError("missing-extra", "no numba")
+
+    monkeypatch.setattr(SlotsAccounting, "check_claim", missing)
+    monkeypatch.setattr(plans, "_verified", set())
+    for role in (ss.Randomizer, ss.Analyzer, Counts):
+        with refusal("missing-extra", "verify=False", error=MissingExtraError):
+            role(PLAN)
+    reports = UnverifiedRandomizer(PLAN).randomize([0, 1])
+    counts = UnverifiedCounts(PLAN)
+    counts.add(reports)
+    assert counts.users == 2
+    with refusal("missing-extra", error=MissingExtraError):
+        release(counts)
+
+
+@pytest.mark.parametrize("altered", [_own_mechanism, _own_plan, _exchanged_guarantee, _id_of_another, _own_domain])
+def test_whoever_believes_a_guarantee_believes_no_forgery(altered: Callable[[], ss.Plan]) -> None:
+    for role in (UnverifiedRandomizer, UnverifiedCounts):
+        with refusal(("changed-afterwards", "wrong-type"), error=(PlanError, ParameterError)):
+            role(altered())
