@@ -17,7 +17,6 @@ from shufflesum import plans
 from shufflesum.audit import audit
 from shufflesum.domain import Neighbours
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError
-from shufflesum.mechanisms import Accounting
 from shufflesum.mechanisms.add_slots.accounting import SlotsAccounting
 from shufflesum.privacy import Guarantee
 from shufflesum.protocol import Tally, UnverifiedRandomizer
@@ -42,16 +41,16 @@ class _Believed:
 
 
 class _Boastful(ss.AddSlots):
-    def accounting(self, neighbours: Neighbours, guarantee: Guarantee) -> Accounting:
+    def accounting(self, neighbours: Neighbours, guarantee: Guarantee) -> SlotsAccounting:
         return _Believed()  # type: ignore[return-value]
 
 
 class _Renamed(ss.Plan):
-    id = PLAN.id  # type: ignore[assignment]
+    id = PLAN.id
 
 
 class _Generous(Guarantee):
-    honest_users = 10**6  # type: ignore[assignment]
+    honest_users = 10**6
 
 
 class _Fewer(ss.Categories):
