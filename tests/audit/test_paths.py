@@ -20,11 +20,12 @@ from tests.often import slow_but_for
 
 import shufflesum as ss
 from shufflesum.audit import AuditResult, audit
-from shufflesum.audit.findings import less_noise_shown, users_to_show
-from shufflesum.audit.paths import LIGHT, MANY_ROWS, ONE_PROCESS, ONE_ROW
+from shufflesum.audit.findings import judged, less_noise_shown, users_to_show
+from shufflesum.audit.paths import LIGHT, MANY_ROWS, ONE_PROCESS, ONE_ROW, Paths
 from shufflesum.mechanisms import Attack
 from shufflesum.protocol import Tally
 from shufflesum.randomness import SecureSource
+from shufflesum.reports import Counts
 from shufflesum.testing import SeededSource
 
 pytestmark = pytest.mark.usefixtures("findings_only")
@@ -145,6 +146,24 @@ def test_what_one_process_counts_is_looked_at_by_itself(
     result = audit(plan, one_row={}, samples=1_500_000, trials=0, seconds=20.0 * PATIENT)
     assert result.findings
     assert all(finding.startswith(f"{ONE_PROCESS}: ") for finding in result.findings)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", but_for("ball, narrow"))
+def test_one_seed_for_all_batches_is_caught_whichever_it_is(name: str) -> None:
+    """A few batches are enough, in no time at all: neither luck nor the clock decides."""
+    plan = planned(name)
+    for seed in range(5):
+
+        def count(rows: Any, seed: int = seed) -> Counts:
+            tally = Tally(plan, source=SeededSource(seed))
+            tally.add(rows)
+            return tally.counts()
+
+        paths = Paths(plan, attack_of(plan))
+        paths.whole_batches(count, 1, lambda _: True)
+        found, _ = judged(list(paths.sums.counts().items()), 1e-6)
+        assert any("equally often in two neighbouring batches" in finding for finding in found), seed
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Laws of counts under the plan: how likely they are odd, above their usual number, or far from their mean."""
+"""Laws of counts under the plan: how likely they are odd, equal, above their usual number, or far from their mean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from shufflesum.privacy.engine.laws import binomial_window
 
-__all__ = ["Band", "Floats", "Law", "band_of_each", "band_of_sum", "chance_above", "chance_odd", "law_of_sum", "usual"]
+__all__ = [
+    "Band",
+    "Floats",
+    "Law",
+    "band_of_each",
+    "band_of_sum",
+    "chance_above",
+    "chance_equal",
+    "chance_odd",
+    "law_of_sum",
+    "usual",
+]
 
 Floats = NDArray[np.float64]
 _CUT = 1e-15  # what is left out of a law on either side, relative to its largest term
@@ -48,6 +59,16 @@ def chance_above(trials: NDArray[np.int64], chances: Floats) -> Floats:
         return float(law.terms[max(0, limit + 1 - law.lowest) :].sum())
 
     return _each(trials, chances, above)
+
+
+def chance_equal(trials: NDArray[np.int64], chances: Floats) -> Floats:
+    """How likely two independent counts are the same number: the collision probability of their law, or a bit more."""
+
+    def equal(trial: int, chance: float) -> float:
+        law = _law(trial, chance)
+        return min(1.0, float(law.terms @ law.terms) + law.beyond)
+
+    return _each(trials, chances, equal)
 
 
 def chance_odd(trials: NDArray[np.int64], chances: Floats) -> Floats:

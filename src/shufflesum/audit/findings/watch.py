@@ -6,14 +6,22 @@ events that a mechanism adds (`Events`). An event of two users, or of two places
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.audit.findings.laws import Floats, band_of_each, band_of_sum, chance_above, chance_odd, usual
+from shufflesum.audit.findings.laws import (
+    Floats,
+    band_of_each,
+    band_of_sum,
+    chance_above,
+    chance_equal,
+    chance_odd,
+    usual,
+)
 from shufflesum.audit.findings.sums import Sums
 from shufflesum.mechanisms import Attack, Events, Places
 
@@ -65,6 +73,7 @@ class Watch:
             self._total("noise in whole batches", self._of_like(number, law), law, counts, users)
             self._batch(law, counts, users)
             self._neighbours(law.exceeding(counts, users), "neighbouring batches")
+            self._equal(law, counts, users)
 
     def held(self, variant: int, cells: NDArray[np.uint32]) -> None:
         """See reports of users who hold a variant: noise must be the same whatever is held."""
@@ -131,11 +140,17 @@ class Watch:
     def _neighbours(self, events: Events, kind: str = "neighbouring users") -> None:
         """The same of two neighbours; pairs that share nobody are independent."""
         name, happened, chances = events
-        half = len(happened) // 2
-        pairs = [(name_, *_paired(happened, start)) for start, name_ in enumerate(("even", "odd"))]
-        pairs.append(("half of all apart", happened[:half], happened[half : 2 * half]))
-        for which, one, other in pairs:
+        for which, one, other in _neighbouring(happened):
             self._add(kind, f"{name}, by both of two neighbours ({which}),", one & other, chances**2)
+
+    def _equal(self, law: _Law, counts: NDArray[np.int64], users: int) -> None:
+        """The same count in two batches of so many users each.
+
+        Repeated draws show here in a few batches: the larger these are, the less often two counts agree by chance.
+        """
+        for which, one, other in _neighbouring(counts):
+            name = f"{law.name}, equally often in two neighbouring batches ({which}),"
+            self._add("neighbouring batches", name, one == other, law.equal(users))
 
     def _within(self, events: Events) -> None:
         """Two places of one user."""
@@ -168,6 +183,7 @@ class _Law:
         self.band = cache(lambda users: band_of_each(users * places.trials, places.chances, _FAR))
         self.band_of_sum = cache(lambda users, far: band_of_sum(users * places.trials, places.chances, far))
         self.odd = cache(lambda users: chance_odd(users * places.trials, places.chances))
+        self.equal = cache(lambda users: chance_equal(users * places.trials, places.chances))
         self._above = cache(lambda users: chance_above(users * places.trials, places.chances))
 
     def same_noise(self, other: _Law) -> bool:
@@ -195,6 +211,14 @@ class _Law:
         seen, size = self.places.place >= 0, len(self.places.true)
         sums = [np.bincount(self.places.place[seen], weights=table[seen], minlength=size) for table in tables]
         return np.array(sums).astype(np.int64)
+
+
+def _neighbouring(items: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
+    """Pairs of neighbours, and of items half of all apart; those of one name share none."""
+    half = len(items) // 2
+    for start, which in enumerate(("even", "odd")):
+        yield which, *_paired(items, start)
+    yield "half of all apart", items[:half], items[half : 2 * half]
 
 
 def _paired(items: NDArray[Any], start: int) -> tuple[NDArray[Any], NDArray[Any]]:
