@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -11,10 +12,22 @@ from numpy.typing import NDArray
 import shufflesum as ss
 from shufflesum.cells import BLANK
 from shufflesum.mechanisms.replace_bits.encode import Rotation
-from shufflesum.randomness import Words
+from shufflesum.randomness import SecureSource, Words
 from shufflesum.testing import SeededSource
 
-__all__ = ["BitsClient", "Client", "ReplaceClient", "SeededPerProcess", "SlotsClient", "Wrapped", "client_of"]
+__all__ = [
+    "BitsClient",
+    "Client",
+    "ReplaceClient",
+    "SeededPerProcess",
+    "SilentFor",
+    "SlotsClient",
+    "Wrapped",
+    "client_of",
+    "with_noise",
+]
+
+KNOBS = {"replace": "noise_probability", "add-slots": "chance", "add": "probabilities", "replace-bits": "amplitude"}
 
 
 class SeededPerProcess(SeededSource):
@@ -60,9 +73,14 @@ class ReplaceClient(Client):
         if isinstance(self.plan.domain, ss.Categories):
             held = np.asarray(prepared)[:, None].astype(np.int64)
         else:
-            held = np.rint(prepared * mechanism.levels).astype(np.int64)
+            held = self.rounded(prepared * float(mechanism.levels))
         replaced, fresh = self.replaced(held, mechanism.noise_probability), self.fresh(held, mechanism.values)
         return np.asarray(np.arange(held.shape[1]) * mechanism.values + np.where(replaced, fresh, held))
+
+    def rounded(self, positions: NDArray[Any]) -> NDArray[Any]:
+        near = np.rint(positions)
+        positions = np.where(np.abs(positions - near) < 1e-9, near, positions)
+        return np.floor(positions + self.rng.random(positions.shape)).astype(np.int64)
 
     def replaced(self, held: NDArray[Any], gamma: float) -> NDArray[Any]:
         return self.rng.random(held.shape) < gamma
@@ -129,6 +147,37 @@ class Wrapped(Client):
 
     def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
         return cells
+
+
+def with_noise(plan: ss.Plan, part: float) -> Any:
+    """The plan's mechanism with so much of its noise; what is not amplitude is replaced."""
+    knob = KNOBS[plan.mechanism.kind]
+    planned = np.array(getattr(plan.mechanism, knob))
+    changed = 1 - part * (1 - planned) if knob == "amplitude" else part * planned
+    on_grid = np.minimum(np.floor(changed * 2.0**31) / 2.0**31, 1 - 2.0**-31) if part else changed
+    value = tuple(on_grid.tolist()) if knob == "probabilities" else float(on_grid)
+    whole: Any = plan.mechanism
+    mechanism: Any = object.__new__(type(whole))  # not checked: no mechanism is without noise
+    for field in dataclasses.fields(whole):
+        object.__setattr__(mechanism, field.name, value if field.name == knob else getattr(whole, field.name))
+    return mechanism
+
+
+class SilentFor(Wrapped):
+    """No noise for users whose numbers are `bare`; the others are honest."""
+
+    def __init__(self, plan: ss.Plan) -> None:
+        super().__init__(plan)
+        self.silent = ss.Randomizer(plan)
+        self.silent._encoder = with_noise(plan, 0.0).encoder(plan.domain, SecureSource())
+
+    def spoilt(self, cells: NDArray[np.uint32], rows: Any) -> NDArray[np.uint32]:
+        values = np.asarray(rows[1] if isinstance(self.plan.domain, ss.Groups) else rows).reshape(len(cells), -1)
+        silent = self.silent.randomize(rows).cells.reshape(cells.shape)
+        return np.where(self.bare(values)[:, None], silent, cells)
+
+    def bare(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        raise NotImplementedError
 
 
 def client_of(plan: ss.Plan) -> type[Client]:

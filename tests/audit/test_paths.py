@@ -7,7 +7,6 @@ in a million audits.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from functools import cache
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.audit.clients import with_noise
 from tests.audit.settings import planned
 from tests.often import slow_but_for
 
@@ -31,7 +31,6 @@ from shufflesum.testing import SeededSource
 pytestmark = pytest.mark.usefixtures("findings_only")
 
 NAMES = ("replace", "labels", "add", "ball, narrow")
-KNOBS = {"replace": "noise_probability", "add-slots": "chance", "add": "probabilities", "replace-bits": "amplitude"}
 
 
 @pytest.fixture(autouse=True)
@@ -43,20 +42,6 @@ def processor_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def attack_of(plan: ss.Plan) -> Attack:
     return plan.mechanism.attack(plan.domain, plan.guarantee, lambda row: np.zeros(plan.cells, dtype=np.int64))
-
-
-def with_noise(plan: ss.Plan, part: float) -> Any:
-    """The plan's mechanism with so much of its noise; what is not amplitude is replaced."""
-    knob = KNOBS[plan.mechanism.kind]
-    planned = np.array(getattr(plan.mechanism, knob))
-    changed = 1 - part * (1 - planned) if knob == "amplitude" else part * planned
-    on_grid = np.minimum(np.floor(changed * 2.0**31) / 2.0**31, 1 - 2.0**-31) if part else changed
-    value = tuple(on_grid.tolist()) if knob == "probabilities" else float(on_grid)
-    whole: Any = plan.mechanism
-    mechanism: Any = object.__new__(type(whole))  # not checked: no mechanism is without noise
-    for field in dataclasses.fields(whole):
-        object.__setattr__(mechanism, field.name, value if field.name == knob else getattr(whole, field.name))
-    return mechanism
 
 
 def light(plan: ss.Plan, part: float = 1.0, **options: Any) -> ss.Randomizer:
@@ -114,7 +99,8 @@ def test_something_held_without_noise_one_row_at_a_time_is_caught(name: str) -> 
     plan = planned(name)
     honest, silent = light(plan), light(plan, 0.0)
     attack = attack_of(plan)
-    (bare, *_) = [row for row in attack.variants[1:] if not any(np.array_equal(row, held) for held in attack.crowds)]
+    rows = [row for _, row in attack.variants[1:]]
+    (bare, *_) = [row for row in rows if not any(np.array_equal(row, held) for held in attack.crowds)]
 
     def device(rows: Any) -> ss.Reports:
         return (silent if np.array_equal(rows[0], bare) else honest).randomize(rows)

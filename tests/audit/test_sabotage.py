@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.audit.clients import BitsClient, Client, ReplaceClient, SlotsClient, Wrapped, client_of
+from tests.audit.clients import BitsClient, Client, ReplaceClient, SilentFor, SlotsClient, Wrapped, client_of
 from tests.audit.settings import SETTINGS, planned
 
 import shufflesum as ss
@@ -23,6 +23,7 @@ from shufflesum.cells import BLANK
 pytestmark = pytest.mark.usefixtures("findings_only")
 
 NAMES = tuple(name for name in SETTINGS if name != "ball, narrow")
+NUMBERS = ("replace", "replace, wide", "replace, blocks", "replace, subsets", "add", "groups")
 
 
 def audited(plan: ss.Plan, client: Any, samples: int = 200_000, **paths: Any) -> AuditResult:
@@ -224,6 +225,42 @@ class RoundsToTheNearest(BitsClient):
         return np.where(levels >= 0, 2**15, -(2**15))
 
 
+class RoundsToTheNearestLevel(ReplaceClient):
+    """Replaced as often as planned, but no coin rounds."""
+
+    def rounded(self, positions: NDArray[Any]) -> NDArray[Any]:
+        return np.rint(positions).astype(np.int64)
+
+
+class SilentBetweenLevels(SilentFor):
+    """Bounds are 0 and 1 here: levels are multiples of one part of that."""
+
+    def bare(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        mechanism: Any = self.plan.mechanism
+        positions = values * mechanism.levels
+        return np.asarray((np.abs(positions - np.rint(positions)) > 1e-9).any(axis=1))
+
+
+class SilentForASingleEntry(SilentFor):
+    """Unless it is the first one: an audit's other rows have that."""
+
+    def bare(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.asarray((np.count_nonzero(values, axis=1) == 1) & (values[:, 0] == 0))
+
+
+class SilentForASingleEntryWithinBounds(SilentFor):
+    def bare(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.asarray((np.count_nonzero(values, axis=1) == 1) & (values.max(axis=1) < 1))
+
+
+class SilentInside(SilentFor):
+    """A vector that is not clipped goes without noise."""
+
+    def bare(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        domain: Any = self.plan.domain
+        return np.asarray(np.linalg.norm(values, axis=1) < 0.999 * domain.radius)
+
+
 class SlotsNeverUsed(SlotsClient):
     def used(self, shape: tuple[int, int], chance: float) -> NDArray[Any]:
         return np.zeros(shape, dtype=bool)
@@ -286,6 +323,11 @@ RARE = (FewAtFullAmplitude, FewNeverReplaced, TenthMoreAmplitude)
         ((NeverReplaced,), ("replace", "replace, labels"), "hold variant"),
         ((NoNoiseForOneLabel,), ("labels",), "hold variant"),
         ((FixedCoin, RoundsToTheNearest), ("ball", "ball, wide"), ""),
+        ((SilentBetweenLevels,), NUMBERS, "where users hold"),
+        ((SilentForASingleEntry,), (*NUMBERS, "ball", "ball, wide"), "where users hold"),
+        ((SilentForASingleEntryWithinBounds,), NUMBERS, "where users hold"),
+        ((SilentInside,), ("ball", "ball, wide"), "where users hold"),
+        ((RoundsToTheNearestLevel,), ("replace", "replace, wide"), "where users hold"),
         ((SlotsNeverUsed, LastSlotNeverUsed), ("labels", "words"), ""),
         ((IgnoresTheKey,), ("words",), "no report that may be the own one"),
         ((FewNeverReplaced,), ("replace, wide",), "6 deviations"),

@@ -74,11 +74,16 @@ class Paths:
             done += 2 * len(rows) * users
             if over():
                 break
-        variants = self._attack.variants
-        each = -(-users // len(variants))
-        cells = self._cells(client, in_turn(self._plan.domain, variants, each * len(variants)), each * len(variants))
-        for variant in range(len(variants)):
-            watch.held(variant, cells[variant :: len(variants)])
+        variants = [variant.row for variant in self._attack.variants]
+        wanted = users_to_show(self._attack.places(0)[0], self._attack.silent, _CLOSE_OF_VARIANTS)
+        enough = min(wanted, reports / self._plan.reports / len(variants))
+        each, at_once = 0, -(-users // len(variants))
+        held = in_turn(self._plan.domain, variants, at_once * len(variants))
+        while each == 0 or (each < enough and not over()):
+            cells = self._cells(client, held, at_once * len(variants))
+            for variant in range(len(variants)):
+                watch.held(variant, cells[variant :: len(variants)])
+            each += at_once
         forked = users_at_once(self._plan, _FORKED_REPORTS)
         held = alike(self._plan.domain, self._attack.crowds[0], forked)
         self._forks(watch, lambda: self._cells(client, held, forked), forked)
@@ -105,8 +110,8 @@ class Paths:
         for kind in attack.expected(tables, users):
             self.tables.append([counts._replace(name=f"{path}: {counts.name}") for counts in kind])
         each = int(min(_LEAST_USERS, 1 + users_to_show(attack.places(0)[0], attack.silent, _CLOSE_OF_VARIANTS)))
-        order = list(range(len(attack.variants)))
-        varied = self._one_by_one(client, attack.variants, order, 0, each, lambda: over(_VARIANTS_PART))
+        rows = [variant.row for variant in attack.variants]
+        varied = self._one_by_one(client, rows, range(len(rows)), 0, each, lambda: over(_VARIANTS_PART))
         for variant, cells in enumerate(varied):
             if cells:
                 watch.held(variant, np.stack(cells))
@@ -141,7 +146,7 @@ class Paths:
             if number == len(users) - 1 and (sum(users) * self._plan.reports >= reports or over(_CROWDS_PART)):
                 break
         few = max(1, size // 8)
-        for variant, row in enumerate(attack.variants):
+        for variant, (_, row) in enumerate(attack.variants):
             watch.held_by_all(variant, [count(alike(self._plan.domain, row, few)).table], few)
             done[variant] = few
             if over(1.0):

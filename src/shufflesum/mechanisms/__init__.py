@@ -28,6 +28,7 @@ from shufflesum.mechanisms.mechanism import (
     Revealed,
     Tally,
     Target,
+    Variant,
 )
 from shufflesum.mechanisms.replace import Replace, Sampling
 from shufflesum.mechanisms.replace_bits import ReplaceBits
@@ -53,6 +54,7 @@ __all__ = [
     "Sampling",
     "Tally",
     "Target",
+    "Variant",
     "mechanism_from_json",
     "mechanism_to_json",
 ]

@@ -233,6 +233,13 @@ class Events(NamedTuple):
     chances: Floats
 
 
+class Variant(NamedTuple):
+    """A row that users can hold beside those of crowds, and what kind of row it is, for findings."""
+
+    kind: str
+    row: Any
+
+
 class Attack(Protocol):
     """What an audit attacks: the worst pair of neighbours, and the law that reports must follow.
 
@@ -246,8 +253,12 @@ class Attack(Protocol):
         ...
 
     @property
-    def variants(self) -> tuple[Any, ...]:
-        """What else users can hold: everything, or as much of it as fits, spread evenly."""
+    def variants(self) -> tuple[Variant, ...]:
+        """What else users can hold.
+
+        Every value or label, or as many as fit, spread evenly; of numbers also values between levels, and rows with a
+        single entry, chosen at random.
+        """
         ...
 
     @property
@@ -295,7 +306,11 @@ class Attack(Protocol):
         ...
 
     def places(self, number: int) -> list[Places]:
-        """Counts that the plan makes independent, where users hold what the crowd or variant of this number does."""
+        """Counts that the plan makes independent, where users hold what the crowd or variant of this number does.
+
+        Of a variant only the sum over all places is looked at. Where rounding, or which coordinates are sampled, makes
+        its terms unequal, chances are means: the sum strays no more than one of equal terms (docs/privacy.md).
+        """
         ...
 
     def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:

@@ -98,8 +98,11 @@ class Watch:
         return f"{law.name}, by crowd {self._like(number, law)} and those like it,"
 
     def _of_variant(self, variant: int) -> list[tuple[str, _Law]]:
+        """By itself, and with all variants of its kind, which few users of each are enough for."""
+        kind = self._attack.variants[variant].kind
+        names = f"where users hold variant {variant} ({kind}),", f"where users hold {kind},"
         laws = self._laws(len(self._attack.crowds) + variant)
-        return [(f"{law.name}, where users hold variant {variant},", law) for law in laws]
+        return [(f"{law.name}, {name}", law) for law in laws for name in names]
 
     def _total(self, kind: str, name: str, law: _Law, counts: NDArray[np.int64], users: int) -> None:
         """All counts of all places, over so many users each, as one number."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from shufflesum.cells import BLANK
 from shufflesum.domain import Box, Choices, Domain, Groups
-from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
-from shufflesum.mechanisms.watched import numbered, places_of, variants_of
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table, Variant
+from shufflesum.mechanisms.watched import numbered, off_levels, places_of, positions_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.randomness.draws import PROBABILITY_BITS
@@ -59,19 +59,46 @@ class AddAttack:
         raise AssertionError(self.domain)  # `Layout.of` lets no other pass
 
     @cached_property
-    def _varied(self) -> list[_Held]:
-        """Each label or group, or each value in all coordinates."""
+    def _varied(self) -> list[tuple[Variant, Floats]]:
+        """Each label or group, or each value in all coordinates, and rows off the levels; with the chances of cells.
+
+        These are the chances that a user truly reports each cell: 0, 1, or between where rounding decides it.
+        """
         match self.domain:
             case Choices():
-                return [self._choice(np.array([code])) for code in variants_of(self.domain.cells, 1)]
+                kind, held = "one label", [self._choice(np.array([c])) for c in variants_of(self.domain.cells, 1)]
+                off = list[tuple[Variant, Floats]]()
             case Groups():
                 tried = variants_of(len(self.domain.labels), self.domain.entries)
-                return [self._grouped(int(group), None) for group in tried]
+                kind, held = "one group", [self._grouped(int(group), None) for group in tried]
+                off = [self._off(self.domain, *row) for row in off_levels(self.domain.box, self.mechanism.levels)]
             case Box():
                 top = self.mechanism.levels
                 tried = variants_of(top + 1, self.domain.entries)
-                return [self._values(self.domain, level / top) for level in tried]
-        raise AssertionError(self.domain)
+                kind, held = "one value everywhere", [self._values(self.domain, level / top) for level in tried]
+                off = [self._off(self.domain, *row) for row in off_levels(self.domain, top)]
+            case _:
+                raise AssertionError(self.domain)
+        return [*((Variant(kind, row), true.astype(np.float64)) for row, true in held), *off]
+
+    def _off(self, domain: Box | Groups, kind: str, values: Floats) -> tuple[Variant, Floats]:
+        """A row off the levels, in the last group where there are some."""
+        box = domain.box if isinstance(domain, Groups) else domain
+        positions = positions_of(box, values, self.mechanism.levels)
+        below = np.floor(positions).astype(np.int64)
+        part = (positions - below)[:, None]
+        low, high = (self._digits(levels) for levels in (below, np.minimum(below + 1, self.mechanism.levels)))
+        chances = np.where(low == high, low, np.where(low < high, part, 1 - part))
+        array = box.structure.restore(values)
+        if isinstance(domain, Box):
+            return Variant(kind, array), chances.reshape(-1)
+        true = np.zeros((len(domain.labels), chances.size + 1))
+        true[-1] = [*chances.reshape(-1), 1]
+        return Variant(kind, (domain.labels.values[-1], array)), true.reshape(-1)
+
+    def _digits(self, levels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(coordinates, digits) of whole numbers."""
+        return (levels[:, None] >> np.arange(self.mechanism.digits)) & 1
 
     def _choice(self, codes: NDArray[np.int64]) -> _Held:
         true = np.zeros(self.domain.dimension, dtype=np.int64)
@@ -86,8 +113,7 @@ class AddAttack:
         held = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, round(part * top))
         lower, upper = box.lower, box.upper
         values = np.clip(lower + (upper - lower) * (held / top), lower, upper)
-        digits = (held[:, None] >> np.arange(self.mechanism.digits)) & 1
-        return box.structure.restore(values), digits.reshape(-1)
+        return box.structure.restore(values), self._digits(held).reshape(-1)
 
     def _grouped(self, group: int, part: float | None) -> _Held:
         assert isinstance(self.domain, Groups)
@@ -102,9 +128,9 @@ class AddAttack:
         return tuple(row for row, _ in self._held)
 
     @property
-    def variants(self) -> tuple[Any, ...]:
-        """Rows with each value, label or group."""
-        return tuple(row for row, _ in self._varied)
+    def variants(self) -> tuple[Variant, ...]:
+        """Rows with each value, label or group, and of numbers rows off the levels."""
+        return tuple(variant for variant, _ in self._varied)
 
     @property
     def victims(self) -> tuple[Any, Any]:
@@ -192,21 +218,32 @@ class AddAttack:
         return [classes, coordinates, every]
 
     def places(self, number: int) -> list[Places]:
-        """Noise in every cell.
+        """Noise in every cell, and the lowest digits of values between levels, whose rounding is one trial more.
 
-        That a user whose noise exceeds the cap draws again makes no outcome likelier than by 1/(1 - P[noise > cap]).
+        Other digits that this rounding decides depend on those, and are left out. That a user whose noise exceeds the
+        cap draws again makes no outcome likelier than by 1/(1 - P[noise > cap]).
         """
-        true = [*self._held, *self._varied][number][1]
-        chosen = places_of(len(true))
-        trials, chances = np.zeros(len(true), dtype=np.int64), np.zeros(len(true))
+        known = number < len(self._held)
+        held = self._held[number][1] if known else self._varied[number - len(self._held)][1]
+        true, size = np.floor(held).astype(np.int64), len(held)
+        trials, chances = np.zeros(size, dtype=np.int64), np.zeros(size)
         for cells, q, p in zip(self._classes, self.mechanism.trials, self.mechanism.probabilities, strict=True):
             trials[cells], chances[cells] = q, p
-        place = numbered(len(true), chosen)
-        return [Places("noise in a cell", place, true[chosen], trials[chosen], chances[chosen])]
+        certain = places_of(size)
+        certain = certain[held[certain] == true[certain]]
+        found = [Places("noise in a cell", numbered(size, certain), true[certain], trials[certain], chances[certain])]
+        lowest = self._classes[0][held[self._classes[0]] > true[self._classes[0]]]
+        if lowest.size:
+            lowest = lowest[places_of(len(lowest))]
+            more = trials[lowest] + 1
+            means = (trials[lowest] * chances[lowest] + held[lowest]) / more
+            name = "the lowest digit of a value between levels, or noise there"
+            found.append(Places(name, numbered(size, lowest), true[lowest], more, means))
+        return found
 
     def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
         """That nobody leaves out what is true."""
-        true = [*self._held, *self._varied][number][1]
+        true = self._held[number][1]
         few = np.count_nonzero(cells != BLANK, axis=1) < int(true.sum())
         return [Events("fewer reports than are true", few[:, None], np.zeros(1))]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from shufflesum.cells import BLANK
 from shufflesum.domain import Categories, Hashed
-from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Places, Revealed, Table, Variant
 from shufflesum.mechanisms.watched import places_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.composition import LEAST_DELTA
@@ -89,9 +89,9 @@ class SlotsAttack:
         return tuple(self._labels)
 
     @property
-    def variants(self) -> tuple[Any, ...]:
+    def variants(self) -> tuple[Variant, ...]:
         """Other labels."""
-        return tuple(self._varied)
+        return tuple(Variant("one label", label) for label in self._varied)
 
     @property
     def victims(self) -> tuple[Any, Any]:

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._search import bisect
 from shufflesum.domain import Box, Categories, Domain
-from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
-from shufflesum.mechanisms.watched import numbered, places_of, variants_of
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table, Variant
+from shufflesum.mechanisms.watched import numbered, off_levels, places_of, positions_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.replace.composed import Blocks
@@ -74,15 +74,24 @@ class ReplaceAttack:
         return tuple(_row(self.domain, levels, self.mechanism.levels) for levels in self._held)
 
     @cached_property
-    def _varied(self) -> list[_Levels]:
-        """One value everywhere, for each value."""
-        values = variants_of(self.mechanism.values, self.domain.entries)
-        return [np.full(self.mechanism.places(self.domain), value) for value in values]
+    def _varied(self) -> list[tuple[Variant, Floats]]:
+        """Each value everywhere, and rows off the levels; with the position of each coordinate among the levels."""
+        domain, top = self.domain, self.mechanism.levels
+        everywhere = [
+            np.full(self.mechanism.places(domain), float(value))
+            for value in variants_of(self.mechanism.values, domain.entries)
+        ]
+        found = [(Variant("one value everywhere", _row(domain, levels, top)), levels) for levels in everywhere]
+        if isinstance(domain, Box):
+            for kind, values in off_levels(domain, top):
+                row = Variant(kind, domain.structure.restore(values))
+                found.append((row, positions_of(domain, values, top)))
+        return found
 
     @property
-    def variants(self) -> tuple[Any, ...]:
-        """Each value everywhere."""
-        return tuple(_row(self.domain, levels, self.mechanism.levels) for levels in self._varied)
+    def variants(self) -> tuple[Variant, ...]:
+        """Each value everywhere, and of numbers rows off the levels."""
+        return tuple(variant for variant, _ in self._varied)
 
     @property
     def victims(self) -> tuple[Any, Any]:
@@ -172,8 +181,13 @@ class ReplaceAttack:
         return [values, coordinates, cells, [sent]]
 
     def places(self, number: int) -> list[Places]:
-        """Noise, one value of it, and the first coordinates of each block; of subsets that overlap, the first one."""
-        mechanism, held = self.mechanism, [*self._held, *self._varied][number]
+        """Noise, one value of it, and the first coordinates of each block; of subsets that overlap, the first one.
+
+        A value between levels is rounded to either of them: both are no noise, and the farther one comes out with the
+        chance gamma/K + (1 - gamma) r where r is how far it is from the nearer one.
+        """
+        mechanism = self.mechanism
+        held = self._held[number] if number < len(self._held) else self._varied[number - len(self._held)][1]
         dimension, values, gamma = len(held), mechanism.values, mechanism.noise_probability
         sampled = mechanism.coordinates
         subsets = mechanism.sampling == "uniform" and sampled < dimension
@@ -187,11 +201,25 @@ class ReplaceAttack:
             place = np.where(cells, block[:, None], -1).reshape(-1)
             return Places(name, place, nothing, trials, np.broadcast_to(np.asarray(chances), len(chosen)))
 
-        reported = np.arange(values)[None, :]
-        found = [where("another value than the one held", reported != held[:, None], gamma * (1 - 1 / values))]
-        if values > 2:
-            after = (held[:, None] + 1) % values
-            found.append(where("the value after the one held", reported == after, gamma / values))
+        def in_blocks(chances: Floats) -> Floats:
+            """Of the coordinate that is sampled from each block."""
+            return (np.add.reduceat(chances, starts) / sizes)[chosen]
+
+        reported, below = np.arange(values)[None, :], np.floor(held).astype(np.int64)
+        above = (below + 1) % values
+        if np.array_equal(held, below):
+            found = [where("another value than the one held", reported != below[:, None], gamma * (1 - 1 / values))]
+            if values > 2:
+                found.append(where("the value after the one held", reported == above[:, None], gamma / values))
+        else:
+            between, part = held > below, held - below
+            given = (reported == below[:, None]) | between[:, None] & (reported == above[:, None])
+            farther = np.where(part < 0.5, above, below)  # on a level: the one after it
+            chances = gamma / values + (1 - gamma) * np.minimum(part, 1 - part)
+            found = [
+                where("a value that rounding does not give", ~given, in_blocks(gamma * (1 - (1 + between) / values))),
+                where("the farther of two levels", reported == farther[:, None], in_blocks(chances)),
+            ]
         if sampled == dimension:
             return found
         within, every = np.arange(dimension) - np.repeat(starts, sizes), np.ones((dimension, values), dtype=np.bool_)

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domain import Ball
-from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table
+from shufflesum.mechanisms.mechanism import Enclosure, Events, ExpectedCounts, Floats, Places, Revealed, Table, Variant
 from shufflesum.mechanisms.replace_bits.coin import AMPLITUDE_BITS, chances_of
 from shufflesum.mechanisms.replace_bits.encode import Rotation
-from shufflesum.mechanisms.watched import numbered, places_of, variants_of
+from shufflesum.mechanisms.watched import SINGLE, few_of, numbered, places_of, variants_of
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.ball import Certificate
 from shufflesum.privacy.engine.composition import LEAST_DELTA
@@ -55,11 +55,24 @@ class BitsAttack:
         return [end, -end, mixed * (inside / float(np.linalg.norm(mixed))), np.zeros(size)]
 
     @cached_property
-    def _varied(self) -> list[Floats]:
-        """Waves of several lengths: vectors of full norm, in directions all over the ball."""
+    def _varied(self) -> list[tuple[str, Floats]]:
+        """Waves of several lengths, which have full norm; and of at least half that, random vectors and single entries.
+
+        A short vector shows nothing: its bits are fair coins, with noise or without.
+        """
         size, inside = self.domain.dimension, self.domain.radius * (1.0 - 2.0**-20)
         waves = [np.cos(number * np.arange(1, size + 1)) for number in 2 + variants_of(1 << 20, size)]
-        return [wave * (inside / float(np.linalg.norm(wave))) for wave in waves]
+        random, few = np.random.default_rng(), few_of(size)
+        norms = inside * random.uniform(0.5, 1.0, (2, few))
+        entries = np.zeros((few, size))
+        entries[np.arange(few), np.resize(random.permutation(size), few)] = random.choice([-1.0, 1.0], few) * norms[0]
+        vectors = random.normal(size=(few, size))
+        vectors *= (norms[1] / np.linalg.norm(vectors, axis=1))[:, None]
+        return [
+            *(("a wave", wave * (inside / float(np.linalg.norm(wave)))) for wave in waves),
+            *(("a random vector", vector) for vector in vectors),
+            *((SINGLE, vector) for vector in entries),
+        ]
 
     def _rotated(self, vectors: list[Floats]) -> list[NDArray[np.int64]]:
         """What vectors are after the rotation."""
@@ -72,7 +85,7 @@ class BitsAttack:
 
     @cached_property
     def _levels_of_all(self) -> list[NDArray[np.int64]]:
-        return [*self._levels, *self._rotated(self._varied)]
+        return [*self._levels, *self._rotated([vector for _, vector in self._varied])]
 
     def _rows(self, vectors: list[Floats]) -> tuple[Any, ...]:
         center = 0.0 if self.domain.center is None else self.domain.center
@@ -84,9 +97,10 @@ class BitsAttack:
         return self._rows(self._vectors)
 
     @property
-    def variants(self) -> tuple[Any, ...]:
+    def variants(self) -> tuple[Variant, ...]:
         """Other vectors."""
-        return self._rows(self._varied)
+        kinds, vectors = zip(*self._varied, strict=True)
+        return tuple(map(Variant, kinds, self._rows(list(vectors))))
 
     @property
     def victims(self) -> tuple[Any, Any]:
