@@ -12,9 +12,10 @@ that batches are independent, and like each other where their data are. This see
 
 *Findings* are counts of events that the plan makes independent and gives chances: every cell of every crowd's table;
 what single users report beyond the truth, in each place and in all; the same of two neighbours, and two places of one
-user together; how far counts over 8, 64, n users and a whole call lie from their means, and how often they are odd; the
-same rows in two calls, and in forked processes; and users who hold something else. Of many places 1,024 are looked at,
-of many values 64. Last, where users need noise of their own, one in a thousand without any is looked for among as many
+user together; how far counts over 8, 64, n users and a whole call lie from their means, and how often they are odd; how
+often two batches have the same count; the same rows in two calls, and in forked processes; and users who hold something
+else: each value, random values between levels, or a single entry. Of many places 1,024 are looked at, of many values
+64. Last, where users need noise of their own, one in a thousand without any is looked for among as many
 as that takes, if they can be had in time.
 
 Both attacks, and the search for one in a thousand, are for many rows in one call. The findings are for every path: many
@@ -23,8 +24,9 @@ where tables of counts are all there is. One row at a time takes long: such path
 `AuditResult.paths` says how many users that was, how many rows they held, and how much less noise for all of them would
 have shown.
 
-Not seen: what happens less often than these events can tell, dependence on anything else (the time, the machine, three
-users together), and draws that look random but can be predicted. What passes is not proved private.
+Not seen: rows unlike all that are tried, and noise that one entry of a wide row lacks where no crowd holds it; what
+happens less often than these events can tell; dependence on anything else (the time, the machine, three users
+together); draws that look random but can be predicted. What passes is not proved private.
 """
 
 from __future__ import annotations
