@@ -229,7 +229,7 @@ class RoundsToTheNearestLevel(ReplaceClient):
     """Replaced as often as planned, but no coin rounds."""
 
     def rounded(self, positions: NDArray[Any]) -> NDArray[Any]:
-        return np.rint(positions).astype(np.int64)
+        return np.asarray(np.rint(positions), dtype=np.int64)
 
 
 class SilentBetweenLevels(SilentFor):

@@ -234,11 +234,11 @@ class AddAttack:
         found = [Places("noise in a cell", numbered(size, certain), true[certain], trials[certain], chances[certain])]
         lowest = self._classes[0][held[self._classes[0]] > true[self._classes[0]]]
         if lowest.size:
-            lowest = lowest[places_of(len(lowest))]
-            more = trials[lowest] + 1
-            means = (trials[lowest] * chances[lowest] + held[lowest]) / more
+            chosen = lowest[places_of(len(lowest))].astype(np.int64)
+            more = trials[chosen] + 1
+            means = (trials[chosen] * chances[chosen] + held[chosen]) / more
             name = "the lowest digit of a value between levels, or noise there"
-            found.append(Places(name, numbered(size, lowest), true[lowest], more, means))
+            found.append(Places(name, numbered(size, chosen), true[chosen], more, means))
         return found
 
     def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
