@@ -21,7 +21,8 @@ _REKEY_BYTES = 1 << 30
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
 
-# A forked child inherits a copy of every keystream. Counting forks makes each source notice that it is such a copy.
+# A forked child inherits a copy of every keystream. Counting forks makes each source notice that it is such a copy, even
+# where the process id of an ancestor is used again; the process id tells of forks that Python does not see (libc's own).
 _forks = 0
 
 
@@ -49,7 +50,7 @@ class SecureSource:
     a seeded source for tests and experiments is `shufflesum.testing.SeededSource`, another class in another module.
     """
 
-    __slots__ = ("_forks", "_keystream", "_left", "_lock")
+    __slots__ = ("_forks", "_keystream", "_left", "_lock", "_process")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,11 +62,11 @@ class SecureSource:
         cipher = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(os.urandom(16)))
         self._keystream = cipher.encryptor()
         self._left = _REKEY_BYTES
-        self._forks = _forks
+        self._forks, self._process = _forks, os.getpid()
 
     def fill(self, out: Words) -> None:
         """Overwrite `out` with keystream; a new key is drawn after a fork and after every gibibyte."""
-        if self._forks != _forks:
+        if self._forks != _forks or self._process != os.getpid():
             # A lock held by another thread at the moment of the fork would never be released in the child.
             self._lock = threading.Lock()
             self._rekey()
