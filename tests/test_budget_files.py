@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.budgets import DELTA, EPSILON, SMALL
+from tests.budgets import DELTA, EPSILON, SMALL, THRICE
 from tests.damage import damaged_bytes
 from tests.refusals import refusal
 
 from shufflesum._documents import encode_checked
 from shufflesum.budget import Budget
+from shufflesum.domain import Categories
 from shufflesum.errors import FileError
 
 
@@ -58,14 +59,15 @@ CONTENT = {
     "closed": False,
     "limits": {"apart": 0.5, "order": 3.0},
     "entries": [ENTRY],
+    "changes": ["00c0ffee"],
 }
 
 
 def test_what_the_next_test_damages_is_whole(path: Path) -> None:
     for limits in ({"apart": 0.5, "order": 3.0}, {"apart": 0.25, "order": None}):
-        path.write_text(encode_checked("shufflesum-budget-2", CONTENT | {"limits": limits}))
+        path.write_text(encode_checked("shufflesum-budget-3", CONTENT | {"limits": limits}))
         assert Budget.open(path).entries[0].plan == "x"
-    path.write_text(encode_checked("shufflesum-budget-2", CONTENT | {"limits": None, "entries": []}))
+    path.write_text(encode_checked("shufflesum-budget-3", CONTENT | {"limits": None, "entries": []}))
     assert Budget.open(path).spent == 0
 
 
@@ -87,13 +89,65 @@ def test_what_the_next_test_damages_is_whole(path: Path) -> None:
         {"entries": [ENTRY | {"begun": 2, "runs": ["a", "a"]}]},
         {"entries": [ENTRY | {"apart": -1e-9}]},
         {"closed": "no"},
+        {"changes": []},
+        {"changes": [1]},
         {"more": 1},
     ],
 )
 def test_what_no_budget_can_say_is_damage_too(path: Path, change: dict[str, Any]) -> None:
-    path.write_text(encode_checked("shufflesum-budget-2", CONTENT | change))
+    path.write_text(encode_checked("shufflesum-budget-3", CONTENT | change))
     with refusal("damaged"):
         Budget.open(path)
+
+
+def test_an_open_budget_refuses_an_older_copy_of_its_file(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    older = path.read_bytes()
+    budget.begin(SMALL)
+    newest = path.read_bytes()
+    path.write_bytes(older)
+    for act in (
+        lambda: budget.begin(SMALL),
+        lambda: budget.enter(SMALL, "task"),
+        lambda: budget.ask(users=500, shape=Categories(3)),
+        lambda: budget.fits(SMALL),
+        lambda: budget.entries,
+        lambda: str(budget),
+    ):
+        with refusal("rolled-back", "budget.json", error=FileError):
+            act()
+    assert path.read_bytes() == older
+    path.write_bytes(newest)
+    assert len(budget.entries) == 1
+
+
+def test_what_others_entered_since_does_not_hide_that_a_copy_was_older(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    budget.begin(THRICE)
+    older = path.read_bytes()
+    budget.begin(THRICE)
+    path.write_bytes(older)
+    Budget.open(path).begin(THRICE)  # as many rounds as before, but another one
+    with refusal("rolled-back", error=FileError):
+        budget.begin(THRICE)
+
+
+def test_a_budget_made_anew_in_the_same_place_is_refused(path: Path) -> None:
+    budget = Budget.create(path, EPSILON, DELTA)
+    path.unlink()
+    Budget.create(path, EPSILON, DELTA)
+    with refusal("rolled-back", error=FileError):
+        budget.begin(SMALL)
+
+
+def test_an_older_copy_is_refused_by_whoever_only_read_the_newer_one(path: Path) -> None:
+    reader, writer = Budget.create(path, EPSILON, DELTA), Budget.open(path)
+    older = path.read_bytes()
+    writer.begin(SMALL)
+    assert len(reader.entries) == 1
+    path.write_bytes(older)
+    with refusal("rolled-back", error=FileError):
+        reader.fits(SMALL)
 
 
 def test_a_disk_that_fails_enters_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,8 @@ class Budget(OnlyOnce):
 
     `begin` is for whoever draws anything about these people, `enter` for what will be begun later, such as a task. Both
     return once the entry is on the disk: whatever happens afterwards, it is spent. A file that is missing or damaged
-    refuses everything. It must not be deleted, nor an older copy put in its place.
+    refuses everything. It must not be deleted, nor an older copy put in its place: an open budget refuses such a file,
+    one that is opened afterwards cannot notice.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Budget(OnlyOnce):
         with locked(file, clock):
             if os.path.lexists(file):
                 raise FileError("exists", f"{file}: exists, and a budget is never begun anew; choose another file")
-            write_budget(file, budget._content)
+            budget._content = write_budget(file, budget._content)
         budget.path = file
         return budget
 
@@ -280,7 +281,20 @@ class Budget(OnlyOnce):
         return "this budget" if self.path is None else str(self.path)
 
     def _now(self) -> Content:
-        return self._content if self.path is None else read_budget(self.path)
+        """What the file says now; refused unless it continues what this process read or wrote last."""
+        if self.path is None:
+            return self._content
+        last = self._content  # taken before reading, because other threads may write in between
+        found = read_budget(self.path)
+        if not found.follows(last):
+            raise FileError(
+                "rolled-back",
+                f"{self.path}: was replaced by an older copy or by another budget, and lacks changes that this process "
+                "has seen; put the latest file back, or take all of the budget for spent",
+            )
+        if len(found.changes) > len(self._content.changes):
+            self._content = found
+        return found
 
     def _change(self, plan: Plan, change: Callable[[Content, Cost | None], tuple[Content, Entry]]) -> Entry:
         """Read, change and write as one step that no other process or thread comes between.
@@ -299,9 +313,7 @@ class Budget(OnlyOnce):
                     continue  # another plan was the first, and chose other limits
                 changed, entry = change(content, cost)
                 if changed is not content:
-                    if self.path is not None:
-                        write_budget(self.path, changed)
-                    self._content = changed
+                    self._content = changed if self.path is None else write_budget(self.path, changed)
                 return entry
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ from shufflesum.privacy.engine.filters import Charge, Filter, Gaussian, Moments,
 
 __all__ = ["Content", "Cost", "Entry", "Limits", "percent", "read_budget", "write_budget"]
 
-_FORMAT = "shufflesum-budget-2"
+_FORMAT = "shufflesum-budget-3"
+_MARK_BYTES = 4
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +74,8 @@ class Cost(NamedTuple):
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A budget as it is written down. `closed`: its plans were fixed in advance, and composed exactly.
 
-    Else the first plan that is entered chooses the limits for all, since no result is known then.
+    Else the first plan that is entered chooses the limits for all, since no result is known then. `changes` has a
+    random mark for each time the file was written: an older copy lacks the last ones.
     """
 
     epsilon: float
@@ -80,6 +83,7 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     closed: bool
     limits: Limits | None
     entries: tuple[Entry, ...]
+    changes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """What is spent, and by which plans."""
@@ -132,6 +136,10 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether so much more may be spent."""
         return cost.within.admits([*self.charges, cost.charge])
 
+    def follows(self, earlier: Content) -> bool:
+        """Whether this is the earlier content, or was made from it by further changes."""
+        return self.changes[: len(earlier.changes)] == earlier.changes
+
     def changed(self, place: int, **changes: Any) -> tuple[Content, Entry]:
         """With one entry changed, and that entry."""
         entry = msgspec.structs.replace(self.entries[place], **changes)
@@ -144,16 +152,18 @@ def percent(part: float) -> str:
     return upwards(100 * part) if part else "0"
 
 
-def write_budget(path: Path, content: Content) -> None:
-    """Put this in the place of what there was; whoever returns from it has it on the disk."""
+def write_budget(path: Path, content: Content) -> Content:
+    """Replace the file, and return what is in it: the content with one more mark. It is then on the disk."""
+    marked = msgspec.structs.replace(content, changes=(*content.changes, secrets.token_hex(_MARK_BYTES)))
     try:
-        replace_file(path.resolve(), encode_checked(_FORMAT, msgspec.to_builtins(content)))
+        replace_file(path.resolve(), encode_checked(_FORMAT, msgspec.to_builtins(marked)))
     except OSError as error:
         raise FileError(
             "unwritable",
             f"{path}: the entry could not be made ({error.strerror or error}); nothing of it may be released: mend the "
             "disk, and begin again",
         ) from error
+    return marked
 
 
 def read_budget(path: Path) -> Content:
@@ -177,6 +187,8 @@ def read_budget(path: Path) -> Content:
         _ = content.filter  # refuses limits that are none
         if (content.limits is None) != (content.closed or not content.entries):
             raise ValueError("limits are there from the first plan on, unless plans were fixed in advance")
+        if not content.changes:
+            raise ValueError("every file was written at least once")
         if not all(
             len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
             and entry.noise >= 0

@@ -98,6 +98,7 @@ Problem = Literal[
     "other-format",
     "other-measurements",
     "other-work",
+    "rolled-back",
     "spark-failed",
     "unreadable",
     "unwritable",
