@@ -62,7 +62,7 @@ export async function encode(plan, held, round) {
       return [coin(mechanism.noise_probability) ? below(cells) : own];
     }
     case "add-slots": {
-      const own = domain.kind === "hashed" ? await hashedCell(domain, held) : categoryOf(domain, held);
+      const own = domain.kind === "hashed" ? await hashedCell(domain, held, round) : categoryOf(domain, held);
       return [own, ...Array.from({ length: mechanism.slots }, () => (coin(mechanism.chance) ? below(cells) : BLANK))];
     }
     case "add":
@@ -162,12 +162,12 @@ function categoryOf({ labels, bins, other }, held) {
   return other ? last : refuse("missing-value", "the number is missing");
 }
 
-/** The bucket of a word under a function drawn at random. @param {Domain} domain @param {unknown} held */
-async function hashedCell({ buckets, functions, key }, held) {
+/** The bucket of a word under one of the round's functions, drawn at random. @param {Domain} domain @param {unknown} held @param {number} round */
+async function hashedCell({ buckets, functions, key }, held, round) {
   const text = textOf(held);
   if (text === "") refuse("missing-value", `the word is missing (${shown(held)})`);
   if (/\p{Surrogate}/u.test(text)) refuse("wrong-type", "half of a surrogate pair has no UTF-8");
   const chosen = below(functions);
-  const digest = await (await keyed(key))([chosen >> 4], new TextEncoder().encode(text));
+  const digest = await (await keyed(key))([round, chosen >> 4], new TextEncoder().encode(text));
   return chosen * buckets + Number((BigInt(digest.getUint32(4 * (chosen % 16))) * BigInt(buckets)) >> 32n);
 }

@@ -30,9 +30,9 @@ from shufflesum.tables import table_selection
 LABELS = ["a", "b", "c"]
 
 
-def silent(domain: Domain, users: int = 5) -> Plan:
+def silent(domain: Domain, users: int = 5, rounds: int = 1) -> Plan:
     """A plan whose slots are always blank: reports are the labels, and nothing is guaranteed."""
-    return Plan(domain, AddSlots(2, 0.0), Guarantee(float("inf"), 1.0, users, accountant="none"))
+    return Plan(domain, AddSlots(2, 0.0), Guarantee(float("inf"), 1.0, users, rounds=rounds, accountant="none"))
 
 
 def users_in(path: Path, domain: Domain, column: str | None = None, **options: Any) -> Users:
@@ -40,8 +40,8 @@ def users_in(path: Path, domain: Domain, column: str | None = None, **options: A
     return open_users(path, **table_selection(domain, column=column, columns=columns), **options)
 
 
-def table_of(path: Path, plan: Plan, work: Path) -> Any:
-    counts, _ = count(open_dataset(shuffle_folder(path, work), stage="shuffled"), PlainTarget(plan))
+def table_of(path: Path, plan: Plan, work: Path, round_number: int = 1) -> Any:
+    counts, _ = count(open_dataset(shuffle_folder(path, work), stage="shuffled"), PlainTarget(plan, round_number))
     assert counts.rejected == 0
     return counts.table
 
@@ -115,14 +115,16 @@ def test_a_user_is_refused_in_whichever_file(tmp_path: Path) -> None:
         users_in(tmp_path, Categories(LABELS), "label", user_column="who")
 
 
-def test_words_reach_one_of_their_own_cells(tmp_path: Path) -> None:
-    plan = silent(Hashed(50, 4, bytes(range(16))))
+@pytest.mark.parametrize("round_number", [1, 2])
+def test_words_reach_one_of_their_own_cells(tmp_path: Path, round_number: int) -> None:
+    plan = silent(Hashed(50, 4, bytes(range(16))), rounds=2)
     words = ["tea"] * 30 + ["maté"] * 20
     (tmp_path / "w.csv").write_text("word\n" + "\n".join(words) + "\n")
-    randomize(users_in(tmp_path / "w.csv", plan.domain, "word"), tmp_path / "r", PlainTarget(plan))
-    table = table_of(tmp_path / "r", plan, tmp_path / "s").reshape(4, 50)
-    assert isinstance(plan.domain, Hashed)
-    tea, mate = plan.domain.bucket_table(plan.domain.prepare(["tea", "mate\u0301"]))
+    randomize(users_in(tmp_path / "w.csv", plan.domain, "word"), tmp_path / "r", PlainTarget(plan, round_number))
+    table = table_of(tmp_path / "r", plan, tmp_path / "s", round_number).reshape(4, 50)
+    domain = plan.domain.of_round(round_number)
+    assert isinstance(domain, Hashed)
+    tea, mate = domain.bucket_table(domain.prepare(["tea", "mate\u0301"]))
     assert table[np.arange(4), tea].sum() == 30
     assert table[np.arange(4), mate].sum() == 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -178,6 +179,18 @@ def test_what_it_seals_python_opens(name: str, node: Node) -> None:
         own = golden.get("own_cells", golden.get("digit_cells"))
         assert set(own or ()) <= set(reports.cells.tolist())
     assert node.ask("upload", task=document, held=held, round=1, script=None) != plain
+
+
+def test_words_reach_the_golden_buckets_of_every_function_and_round(node: Node) -> None:
+    golden = vector("golden_hash")
+    domain = {"kind": "hashed", "key": golden["key"], "buckets": golden["buckets"], "functions": golden["functions"]}
+    plan = {"domain": domain, "mechanism": {"kind": "add-slots", "slots": 1, "chance": 0.5}}
+    for label, function in itertools.product(golden["labels"], (0, 15, 16, 19)):
+        for found in label["rounds"]:
+            cells = node.ask(
+                "scripted_cells", plan=plan, held=label["given"], round=found["round"], words=[function, NO]
+            )
+            assert cells == [function * golden["buckets"] + found["buckets"][function], BLANK]
 
 
 def test_the_golden_vector_of_the_ball_becomes_the_golden_cells(node: Node) -> None:

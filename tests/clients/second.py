@@ -182,14 +182,14 @@ class Cells:
             case "replace":
                 return self._replaced(held)
             case "add":
-                own = self.own(held)
+                own = self.own(held, round_number)
                 noise = self._noise()
                 while len(noise) > self.cap:
                     noise = self._noise()
                 return [*own, *noise, *[BLANK] * (self.reports - len(own) - len(noise))]
             case "add-slots":
                 chance, slots = self.mechanism["chance"], range(self.mechanism["slots"])
-                return self.own(held) + [secrets.randbelow(self.cells) if happens(chance) else BLANK for _ in slots]
+                return self.own(held, round_number) + [secrets.randbelow(self.cells) if happens(chance) else BLANK for _ in slots]
         amplitude, levels = int(self.mechanism["amplitude"] * 2**31), self.levels(held, round_number)
         return [
             2 * place + (secrets.randbits(47) < 2**46 + amplitude * level)
@@ -197,7 +197,7 @@ class Cells:
             for _ in range(self.mechanism["bits"])
         ]
 
-    def own(self, held: Any) -> list[int]:
+    def own(self, held: Any, round_number: int) -> list[int]:
         """A user's own reports where noise is added."""
         match self.domain["kind"]:
             case "categories":
@@ -208,7 +208,7 @@ class Cells:
                 return secrets.SystemRandom().sample(chosen, most)
             case "hashed":
                 function = secrets.randbelow(self.domain["functions"])
-                return [function * self.domain["buckets"] + self.bucket(held, function)]
+                return [function * self.domain["buckets"] + self.bucket(held, function, round_number)]
             case "groups":
                 first = known_code(self.domain["labels"], held[0]) * (self.dimension * self.digits + 1)
                 return [*self._ones(self.domain["box"], held[1], first), first + self.dimension * self.digits]
@@ -246,12 +246,12 @@ class Cells:
             for place in chosen
         ]
 
-    def bucket(self, word: Any, function: int) -> int:
+    def bucket(self, word: Any, function: int, round_number: int) -> int:
         """The hash."""
         text = text_of(word)
         if not text:
             raise RefusedError("no word")
-        message = struct.pack(">I", function // 16) + text.encode()
+        message = struct.pack(">II", round_number, function // 16) + text.encode()
         digest = hmac.digest(bytes.fromhex(self.domain["key"]), message, "sha512")
         return int(struct.unpack(">16I", digest)[function % 16]) * int(self.domain["buckets"]) >> 32
 

@@ -96,10 +96,10 @@ def test_own_cells_are_the_golden_ones() -> None:
     for name in ("slots", "choices", "groups"):
         cells = Cells(vector(f"golden_{name}_task")["plan"])
         golden = vector(f"golden_{name}_upload")
-        assert sorted(cells.own(golden["held"])) == golden["own_cells"]
+        assert sorted(cells.own(golden["held"], golden["round"])) == golden["own_cells"]
     cells = Cells(vector("golden_hashed_task")["plan"])
     golden = vector("golden_hashed_upload")
-    assert cells.bucket(golden["held"], golden["function"]) == golden["bucket"]
+    assert cells.bucket(golden["held"], golden["function"], golden["round"]) == golden["bucket"]
 
 
 def test_hashes_are_the_golden_ones() -> None:
@@ -108,7 +108,9 @@ def test_hashes_are_the_golden_ones() -> None:
     cells = Cells({"domain": domain, "mechanism": {"kind": "add-slots", "slots": 1, "chance": 0.5}})
     for label in golden["labels"]:
         assert text_of(label["given"]).encode().hex() == label["utf8"]
-        assert [cells.bucket(label["given"], s) for s in range(golden["functions"])] == label["buckets"]
+        for found in label["rounds"]:
+            buckets = [cells.bucket(label["given"], s, found["round"]) for s in range(golden["functions"])]
+            assert buckets == found["buckets"]
 
 
 def test_levels_of_the_ball_are_the_golden_ones() -> None:

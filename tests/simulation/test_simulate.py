@@ -10,8 +10,9 @@ from tests.often import slow_among
 from tests.refusals import refusal
 
 import shufflesum as ss
+from shufflesum.aggregation import aggregate_batches
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.simulation import LAWS, Simulation, found, simulate
+from shufflesum.simulation import LAWS, Simulation, found, simulate, tries
 from shufflesum.simulation.laws import made_up
 
 REPEATS = 60
@@ -98,6 +99,20 @@ def test_public_data_of_ones_own_is_judged_by_its_own_truth() -> None:
     labels, numbers = ["x", "y"] * 300, np.tile([[1.0, 2.0], [3.0, 4.0]], (300, 1))
     tried = simulate(planned(DOMAINS["groups"]), (labels, numbers), repeats=2)
     assert tried.truth.tolist() == [[1, 2], [3, 4]]
+
+
+def test_words_are_hashed_with_another_key_in_each_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, plan = list[Any](), planned(ss.Hashed(64, 4))
+
+    def noted(batches: Any, tried: Any, **options: Any) -> Any:
+        keys.append(tried.domain.key)
+        return aggregate_batches(batches, tried, **options)
+
+    monkeypatch.setattr(tries, "aggregate_batches", noted)
+    simulate(plan, ["a", "b"] * 300, words=["a"], repeats=3)
+    assert isinstance(plan.domain, ss.Hashed)
+    assert keys[0] == plan.domain.key
+    assert len(set(keys)) == 3
 
 
 def test_clipped_data_is_judged_by_the_truth_after_clipping() -> None:

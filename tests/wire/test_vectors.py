@@ -173,11 +173,14 @@ def test_the_golden_upload_of_add_is_digits_noise_and_blanks() -> None:
     assert [report["cell"] for report in golden["reports"]] == sent
 
 
-def reference_bucket(key: bytes, label: bytes, function: int, buckets: int) -> int:
+def reference_digest(key: bytes, label: bytes, block: int, round_number: int) -> bytes:
+    return hmac.digest(key, struct.pack(">II", round_number, block) + label, "sha512")
+
+
+def reference_bucket(key: bytes, label: bytes, function: int, buckets: int, round_number: int) -> int:
     """The 32-bit word of the function, out of the digest of its block of sixteen, scaled down."""
     block, place = divmod(function, 16)
-    digest = hmac.digest(key, struct.pack(">I", block) + label, "sha512")
-    (word,) = struct.unpack_from(">I", digest, 4 * place)
+    (word,) = struct.unpack_from(">I", reference_digest(key, label, block, round_number), 4 * place)
     return int(word) * buckets // 2**32
 
 
@@ -191,7 +194,7 @@ def own_cells(golden: dict[str, Any], domain: dict[str, Any], digits: int) -> li
             return sorted(range(domain["labels"]).index(label) for label in held)
         case "hashed":
             key, function = bytes.fromhex(domain["key"]), golden["function"]
-            bucket = reference_bucket(key, held.encode(), function, domain["buckets"])
+            bucket = reference_bucket(key, held.encode(), function, domain["buckets"], golden["round"])
             assert bucket == golden["bucket"]
             return [function * domain["buckets"] + bucket]
     values = golden["rounded_values"]
@@ -223,17 +226,20 @@ def test_the_library_reports_what_the_golden_uploads_hold(name: str) -> None:
 
 def test_the_golden_hashes_are_hmac_sha_512() -> None:
     golden = vector("golden_hash")
-    domain = Hashed(golden["buckets"], golden["functions"], bytes.fromhex(golden["key"]))
+    key, functions = bytes.fromhex(golden["key"]), range(golden["functions"])
+    domain = Hashed(golden["buckets"], golden["functions"], key)
     labels = domain.prepare(domain.rows([row["given"] for row in golden["labels"]]))
     for row, label in zip(golden["labels"], labels, strict=True):
         assert label.hex() == row["utf8"]
-        for block, digest in enumerate(row["digests"]):
-            assert hmac.digest(domain.key or b"", struct.pack(">I", block) + label, "sha512").hex() == digest
-        functions = range(golden["functions"])
-        found = [reference_bucket(domain.key or b"", label, function, golden["buckets"]) for function in functions]
-        assert found == row["buckets"]
-        assert domain.buckets_of([label] * len(functions), np.array(functions)).tolist() == row["buckets"]
-    assert domain.bucket_table(labels).tolist() == [row["buckets"] for row in golden["labels"]]
+        assert [found["round"] for found in row["rounds"]] == [1, 2]
+        for found in row["rounds"]:
+            number = found["round"]
+            for block, digest in enumerate(found["digests"]):
+                assert reference_digest(key, label, block, number).hex() == digest
+            assert [reference_bucket(key, label, s, golden["buckets"], number) for s in functions] == found["buckets"]
+            hashes = domain.of_round(number)
+            assert hashes.buckets_of([label] * len(functions), np.array(functions)).tolist() == found["buckets"]
+            assert hashes.bucket_table([label]).tolist() == [found["buckets"]]
 
 
 @pytest.mark.parametrize("name", names("bad_upload_*"))

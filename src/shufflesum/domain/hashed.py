@@ -1,7 +1,8 @@
 """Any text for each user, out of no list: words, addresses, names of programs, counted by hash.
 
 The hash is HMAC-SHA-512 (RFC 2104 over FIPS 180-4), because every standard library and every browser has it, so that
-all clients agree, and because nobody can look for labels that collide before the key is drawn with the plan.
+all clients agree, and because nobody can look for labels that collide before the key is drawn with the plan. Every
+round has other functions: labels that collide in one round do not in the next.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -40,6 +41,7 @@ MOST_BUCKETS = 2**24
 MOST_FUNCTIONS = 4096
 KEY_BYTES = 16
 _Part = TypeVar("_Part", int, bytes)
+_MOST_ROUND = 2**32 - 1
 _WORDS = 16  # 32-bit words in one digest
 
 
@@ -47,9 +49,10 @@ _WORDS = 16  # 32-bit words in one digest
 class Hashed:
     """Any text each, hashed into `buckets` by each of `functions` public functions, all drawn with one public `key`.
 
-    What is None is chosen by the planner, the key when the plan is made. With block = s // 16, function s takes the
-    (s % 16)-th 32-bit word w, first byte highest, of HMAC-SHA-512(key, block as four bytes, highest first, followed
-    by the label in UTF-8); the bucket is w x buckets / 2^32, rounded down.
+    What is None is chosen by the planner, the key when the plan is made. With block = s // 16, function s of a round
+    takes the (s % 16)-th 32-bit word w, first byte highest, of HMAC-SHA-512(key, message), where the message is the
+    round and the block as four bytes each, highest first, followed by the label in UTF-8; the bucket is
+    w x buckets / 2^32, rounded down.
     """
 
     buckets: int | None = None
@@ -57,10 +60,12 @@ class Hashed:
     key: bytes | None = None
     column: str | None = None
     """What the column of words is called, for tables that must have it."""
+    round_number: int = 1
 
     def __post_init__(self) -> None:
         """Check the numbers, the key and the name."""
         checked_column(self.column)
+        check_size("round_number", self.round_number, 1, _MOST_ROUND)
         if self.buckets is not None:
             check_size("buckets", self.buckets, 2, MOST_BUCKETS)
             object.__setattr__(self, "buckets", int(self.buckets))
@@ -150,7 +155,7 @@ class Hashed:
         """The bucket of each label under its own function, (m,); `labels` came from `prepare`."""
         buckets, key = _chosen(self.buckets), _chosen(self.key)
         blocks, words = np.divmod(np.asarray(functions, dtype=np.int64), _WORDS)
-        keyed = _Keyed(key, int(blocks.max(initial=0)) + 1)
+        keyed = _Keyed(key, self.round_number, int(blocks.max(initial=0)) + 1)
         digests = [keyed(label, block) for label, block in zip(labels, blocks.tolist(), strict=True)]
         table = np.frombuffer(b"".join(digests), ">u4").reshape(-1, _WORDS)
         return _bucket(table[np.arange(len(table)), words], buckets)
@@ -159,14 +164,14 @@ class Hashed:
         """The bucket of each label under every function, (m, functions); `labels` came from `prepare`."""
         buckets, functions, key = _chosen(self.buckets), _chosen(self.functions), _chosen(self.key)
         blocks = range(-(-functions // _WORDS))
-        keyed = _Keyed(key, len(blocks))
+        keyed = _Keyed(key, self.round_number, len(blocks))
         digests = b"".join([keyed(label, block) for label in labels for block in blocks])
         words = np.frombuffer(digests, ">u4").reshape(-1, _WORDS * len(blocks))
         return _bucket(words[:, :functions], buckets)
 
     def of_round(self, number: int) -> Hashed:
-        """The same: nothing changes from round to round."""
-        return self
+        """The same domain with the functions of another round."""
+        return replace(self, round_number=number)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal domain; the key in hexadecimal."""
@@ -211,11 +216,11 @@ def _key_from_hex(text: str) -> bytes:
 
 
 class _Keyed:
-    """HMAC-SHA-512 of a block number and a label, all but the label hashed once: half the time of `hmac.digest`."""
+    """HMAC-SHA-512 of round, block and label, all but the label hashed once: half the time of `hmac.digest`."""
 
-    def __init__(self, key: bytes, blocks: int) -> None:
+    def __init__(self, key: bytes, round_number: int, blocks: int) -> None:
         padded = key.ljust(128, b"\0")
-        inner = bytes(byte ^ 0x36 for byte in padded)
+        inner = bytes(byte ^ 0x36 for byte in padded) + round_number.to_bytes(4, "big")
         self._inner = [hashlib.sha512(inner + block.to_bytes(4, "big")) for block in range(blocks)]
         self._outer = hashlib.sha512(bytes(byte ^ 0x5C for byte in padded))
 

@@ -87,7 +87,8 @@ class WordCounts(Released):
     def count_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
         """Ends that hold each word's count, or with `simultaneous` all of them, with at least this probability.
 
-        Over noise, the users' choice of a function, and the hash key. What collides in a cell only adds to it, so the
+        Over noise, the users' choice of a function, and the hash functions, which are new in every round: under the
+        same functions a given word's collisions would be the same each time. What collides in a cell only adds to it, so the
         lower end is the farther one. With few functions or buckets the upper one is farther than the table shows: the
         word's own reports fill cells that would be among the emptiest (`ResidualLaw.filled`).
         """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_size
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domain import Ball, Box, Domain, Groups, Hashed, Missing, numbers_of
+from shufflesum.domain.hashed import KEY_BYTES
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import CountEstimate, Estimate, HashedEstimate, Released, WordCounts
 from shufflesum.estimate.base import tail_of
@@ -140,7 +142,10 @@ def simulate_batches(
     missing: Missing = "refuse",
     progress: Callable[[int], None] | None = None,
 ) -> Simulation:
-    """The same for public data that comes in batches, the same ones at each call."""
+    """The same for public data that comes in batches, the same ones at each call.
+
+    An open vocabulary is hashed with a new key each time, over which its intervals are meant to hold.
+    """
     check_size("repeats", repeats, 1, 1 << 20)
     tail_of(level)
     if isinstance(plan.domain, Hashed) and not words:
@@ -150,7 +155,8 @@ def simulate_batches(
     truth, users, done = np.empty(0), 0, 0
     errors, claims, holds = [], [], []
     for _ in range(repeats):
-        whole = aggregate_batches(batches(), plan, clip=clip, missing=missing, progress=partial(_further, told, done))
+        tried = plan if first is None else _with_new_key(plan)
+        whole = aggregate_batches(batches(), tried, clip=clip, missing=missing, progress=partial(_further, told, done))
         found = whole.counts_of(words or []) if isinstance(whole, HashedEstimate) else whole
         if first is None:  # bad rows were refused by now
             first = found
@@ -187,6 +193,12 @@ def simulate_batches(
         np.sqrt(_means(squares)),
         _means(held),
     )
+
+
+def _with_new_key(plan: Plan) -> Plan:
+    if not isinstance(plan.domain, Hashed):
+        return plan
+    return replace(plan, domain=replace(plan.domain, key=secrets.token_bytes(KEY_BYTES)))
 
 
 def _further(progress: Callable[[int], None], before: int, rows: int) -> None:
