@@ -116,6 +116,31 @@ def test_a_hash_that_does_not_depend_on_the_function_is_caught() -> None:
     assert not run(plan, first_function_only).passed
 
 
+@pytest.mark.parametrize(("buckets", "functions", "crowds"), [(2, 8, 2), (2, 64, 2), (3, 64, 3), (200, 8, 3)])
+def test_words_that_share_the_fewest_buckets_are_attacked_even_where_none_share_none(
+    buckets: int, functions: int, crowds: int
+) -> None:
+    """Under 64 functions into two or three buckets nobody finds words that share none. Of two buckets all hold x."""
+    domain = ss.Hashed(buckets, functions, bytes(16))
+    plan = ss.plan(users=300, shape=domain, epsilon=1.0, delta=1e-3)
+    attack = plan.mechanism.attack(domain, plan.guarantee, lambda _: np.zeros(plan.cells, dtype=np.int64))
+    assert len(attack.crowds) == crowds
+    assert attack.others == attack.crowds[2 % crowds]
+    x, second = domain.bucket_table([str(word).encode() for word in attack.victims])
+    # chosen among 4,095 words, of which one shares as many as expected or fewer, but for a chance below 1e-9
+    assert (x == second).sum() < functions / buckets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("functions", [8, 64])
+def test_words_of_two_buckets_are_audited(functions: int) -> None:
+    plan = ss.plan(users=300, shape=ss.Hashed(2, functions, bytes(16)), epsilon=1.0, delta=1e-3)
+    result = run(plan, Randomizer(plan).randomize)
+    assert result.passed, result.findings
+    assert 0.9 * result.epsilon_upper < result.epsilon_lower <= result.epsilon_upper <= plan.epsilon
+    assert not run(plan, LessNoise(plan)).passed
+
+
 def test_a_finding_says_which_label_it_is_about_whatever_is_written_in_it() -> None:
     labels = ["{0}", "{colour}", "{}", "}{"]
     plan = ss.plan(users=3000, shape=ss.Categories(labels), epsilon=1.0, delta=1e-6, mechanism="add")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +31,7 @@ __all__ = ["SlotsAttack"]
 _NOISY_REPORTS = 400_000  # then the chance is known within one per cent
 _MOST_CROWDS = 6  # a label of each; in all of them every cell's noise is looked at
 _EASY_USERS = 50_000_000
+_WORDS = 4096  # among which words are looked for that share few buckets
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,15 @@ class SlotsAttack:
 
     @cached_property
     def _labels(self) -> list[Any]:
-        """x, x', v, and a few others; of words, such as never share a bucket with x."""
+        """x, x', v, and a few others; of words, those that share the fewest buckets. Of two buckets there is no v."""
         if isinstance(self.domain, Categories):
             return [self.domain.example(int(place)) for place in places_of(self.domain.cells, _MOST_CROWDS)]
-        found = ["0"]
-        for number in count(1):
-            if len(found) == 3:
-                break
-            buckets = self._buckets([str(number), *found])
-            if not (buckets[0] == buckets[1:]).any():
-                found.append(str(number))
-        return found
+        words = [str(number) for number in range(_WORDS)]
+        buckets, shared, found = self._buckets(words), np.zeros(_WORDS, dtype=np.int64), [0]
+        for _ in range(min(2, self.domain.layout[1] - 1)):
+            shared += (buckets == buckets[found[-1]]).sum(axis=1)  # a word shares all with itself
+            found.append(int(shared.argmin()))
+        return [words[number] for number in found]
 
     @cached_property
     def _own(self) -> list[NDArray[np.int64]]:
