@@ -189,7 +189,8 @@ class Cells:
                 return [*own, *noise, *[BLANK] * (self.reports - len(own) - len(noise))]
             case "add-slots":
                 chance, slots = self.mechanism["chance"], range(self.mechanism["slots"])
-                return self.own(held, round_number) + [secrets.randbelow(self.cells) if happens(chance) else BLANK for _ in slots]
+                noise = [secrets.randbelow(self.cells) if happens(chance) else BLANK for _ in slots]
+                return self.own(held, round_number) + noise
         amplitude, levels = int(self.mechanism["amplitude"] * 2**31), self.levels(held, round_number)
         return [
             2 * place + (secrets.randbits(47) < 2**46 + amplitude * level)

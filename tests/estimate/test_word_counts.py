@@ -214,9 +214,9 @@ def test_intervals_hold_with_few_functions_or_buckets(buckets: int, functions: i
 
 
 def test_an_interval_holds_over_the_rounds_of_one_plan_and_would_not_under_one_set_of_functions() -> None:
-    """Of a word that shares buckets with an unnamed heavy one in round 1, over 200 rounds with and without new functions.
+    """A word that shares buckets with an unnamed heavy one in round 1: 200 rounds, with and without new functions.
 
-    Where it holds in each round with 90 %, fewer held are seen once in 10^6.
+    If the interval holds in each round with probability 90 %, it falls so far short once in 10^6.
     """
     domain, rounds, users = Hashed(20, 8, KEY), 200, 1000
     plan = Plan(domain, AddSlots(1, 0.25), Guarantee(float("inf"), 1.0, users, rounds=rounds, accountant="none"))

@@ -88,9 +88,9 @@ class WordCounts(Released):
         """Ends that hold each word's count, or with `simultaneous` all of them, with at least this probability.
 
         Over noise, the users' choice of a function, and the hash functions, which are new in every round: under the
-        same functions a given word's collisions would be the same each time. What collides in a cell only adds to it, so the
-        lower end is the farther one. With few functions or buckets the upper one is farther than the table shows: the
-        word's own reports fill cells that would be among the emptiest (`ResidualLaw.filled`).
+        same functions a given word's collisions would be the same each time. What collides in a cell only adds to it,
+        so the lower end is the farther one. With few functions or buckets the upper one is farther than the table
+        shows: the word's own reports fill cells that would be among the emptiest (`ResidualLaw.filled`).
         """
         tail = tail_of(level, len(self.counts) if simultaneous else 1)
         less, more = self.law.ends(0.9 * tail)

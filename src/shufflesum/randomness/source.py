@@ -21,8 +21,8 @@ _REKEY_BYTES = 1 << 30
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
 
-# A forked child inherits a copy of every keystream. Counting forks makes each source notice that it is such a copy, even
-# where the process id of an ancestor is used again; the process id tells of forks that Python does not see (libc's own).
+# A forked child inherits a copy of every keystream. The process id tells each source that it is such a copy, even after
+# a fork that Python does not see (the C library's own). Counting forks helps where an ancestor's id is used again.
 _forks = 0
 
 
