@@ -37,11 +37,11 @@ test test-fast test-slow test-mutants coverage: export NUMBA_CACHE_DIR := $(CURD
 
 test: .venv/.dev-installed        ## lint, strict types, layering, tests
 	$(MAKE) --no-print-directory lint & linting=$$!; \
-	$(BIN)/python -m tests.compiled && $(BIN)/pytest -n 3 --dist worksteal && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
+	$(BIN)/python -m tests.compile_kernels && $(BIN)/pytest -n 3 --dist worksteal && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
 
 test-fast: .venv/.dev-installed   ## the same without servers, clusters, processes and long statistics
 	$(MAKE) --no-print-directory lint & linting=$$!; \
-	$(BIN)/python -m tests.compiled && $(BIN)/pytest -n 2 --dist worksteal -m "$(FAST)" && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
+	$(BIN)/python -m tests.compile_kernels && $(BIN)/pytest -n 2 --dist worksteal -m "$(FAST)" && { wait $$linting || { echo "lint failed, see above"; exit 1; }; }
 
 coverage: .venv/.dev-installed    ## which lines the tests in one process reach (not those inside compiled kernels)
 	$(BIN)/pytest -n 2 -m "$(IN_PROCESS)" --cov --cov-report=term-missing:skip-covered

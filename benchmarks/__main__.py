@@ -7,14 +7,14 @@ import sys
 
 from benchmarks import (
     accounting,
-    added,
-    ball,
     batch,
     batch_shuffle,
     batch_spark,
     commands,
+    l2_ball,
     labels,
     light,
+    noisy_counts,
     protocol,
     service,
 )
@@ -22,7 +22,19 @@ from benchmarks.timing import markdown
 
 
 def main() -> int:
-    parts = (protocol, added, labels, ball, accounting, commands, batch, batch_shuffle, batch_spark, service, light)
+    parts = (
+        protocol,
+        noisy_counts,
+        labels,
+        l2_ball,
+        accounting,
+        commands,
+        batch,
+        batch_shuffle,
+        batch_spark,
+        service,
+        light,
+    )
     table = [row for part in parts for row in part.rows()]
     print(f"Python {platform.python_version()}, {platform.machine()}\n")
     print(markdown(table))

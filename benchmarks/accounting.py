@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import shufflesum as ss
 from benchmarks.timing import Row
-from shufflesum.privacy.replace import Blocks, blanket
-from shufflesum.privacy.replace.setting import forget
+from shufflesum.privacy.randomized_response import Blocks, blanket
+from shufflesum.privacy.randomized_response.accountant import forget
 
 
 def _seconds(job: Callable[[], object], repeats: int = 3) -> float:

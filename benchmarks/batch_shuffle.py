@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
-from shufflesum.batch.files import write_part
-from shufflesum.batch.files.report_file import parquet_settings
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.kinds import PLAIN
+from shufflesum.batch.files import parquet_settings, write_part
+from shufflesum.batch.identity import PLAIN, Identity
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.testing import unprotected_plan
 

@@ -12,8 +12,8 @@ import shufflesum as ss
 from benchmarks.accounting import seconds_row
 from benchmarks.timing import Row, at_most, best_times
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.domain import Hashed
-from shufflesum.estimate import HashedEstimate
+from shufflesum.domains import OpenVocabulary
+from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 
 ROWS, LABELS = 10_000_000, 1_000
 USERS, WORDS, BUCKETS, FUNCTIONS = 1_000_000, 1_000_000, 50_000, 64
@@ -21,7 +21,7 @@ USERS, WORDS, BUCKETS, FUNCTIONS = 1_000_000, 1_000_000, 50_000, 64
 
 def categories() -> Row:
     labels = np.random.default_rng(0).integers(0, LABELS, ROWS)
-    plan = ss.plan(users=ROWS, shape=ss.Categories(LABELS), epsilon=1.0, delta=1e-6, one_process=True)
+    plan = ss.plan(users=ROWS, domain=ss.Categories(LABELS), epsilon=1.0, delta=1e-6, noise_by="curator")
     ours, bare = best_times(
         lambda: aggregate_batches([labels], plan, workers=1), lambda: np.bincount(labels, minlength=LABELS)
     )
@@ -40,7 +40,7 @@ def texts() -> Row:
 
     names = [f"label {i}" for i in range(LABELS)]
     labels = pd.Series(pd.Categorical.from_codes(np.random.default_rng(0).integers(0, LABELS, ROWS), names))
-    plan = ss.plan(users=ROWS, shape=ss.Categories(names), epsilon=1.0, delta=1e-6, one_process=True)
+    plan = ss.plan(users=ROWS, domain=ss.Categories(names), epsilon=1.0, delta=1e-6, noise_by="curator")
     codes = labels.cat.codes.to_numpy()
     ours, bare = best_times(
         lambda: aggregate_batches([labels], plan, workers=1), lambda: np.bincount(codes, minlength=LABELS), repeats=3
@@ -56,15 +56,15 @@ def texts() -> Row:
 
 def words() -> list[Row]:
     """Users hold them by Zipf's law, so that many are found and subtracted from the others' cells."""
-    plan = ss.plan(users=USERS, shape=ss.Hashed(BUCKETS, FUNCTIONS), epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=USERS, domain=ss.OpenVocabulary(BUCKETS, FUNCTIONS), epsilon=1.0, delta=1e-6)
     asked = [f"word {i}" for i in range(WORDS)]
     weights = 1 / np.arange(1, WORDS + 1)
     held = np.random.default_rng(0).choice(WORDS, USERS, p=weights / weights.sum())
-    estimate = cast("HashedEstimate", aggregate_batches([[asked[i] for i in held.tolist()]], plan))
-    domain = cast("Hashed", plan.domain)
+    estimate = cast("VocabularyEstimate", aggregate_batches([[asked[i] for i in held.tolist()]], plan))
+    domain = cast("OpenVocabulary", plan.domain)
 
     def hashing() -> None:
-        labels = domain.prepare(domain.rows(asked))
+        labels = domain.texts(asked)
         for first in range(0, WORDS, 1 << 16):
             domain.bucket_table(labels[first : first + (1 << 16)])
 
@@ -91,6 +91,6 @@ def rows() -> list[Row]:
 
     def plan() -> object:
         """Not one that is remembered."""
-        return ss.plan(users=50_000 + next(slots), shape=ss.Categories(LABELS), epsilon=1.0, delta=1e-6)
+        return ss.plan(users=50_000 + next(slots), domain=ss.Categories(LABELS), epsilon=1.0, delta=1e-6)
 
     return [categories(), texts(), *words(), seconds_row(f"a full automatic plan of {LABELS:,} categories", 10.0, plan)]

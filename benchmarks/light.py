@@ -52,7 +52,7 @@ def _task(folder: Path) -> Iterator[Path]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         task = Task(
             name="first upload",
-            plan=ss.plan(users=50_000, shape=100, epsilon=1.0, delta=1e-6, mechanism="replace"),
+            plan=ss.plan(users=50_000, shape=100, epsilon=1.0, delta=1e-6, mechanism="randomized-response"),
             analyzer_key=generate_private_key().public_key().public_bytes_raw(),
             shuffler=f"http://127.0.0.1:{server.server_port}",
             expires=datetime.now(UTC).replace(microsecond=0) + timedelta(days=1),

@@ -27,14 +27,14 @@ import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, fake_upload
 
 from benchmarks.timing import Row
 from shufflesum._machine import cores as machine_cores
 from shufflesum.protocol import Randomizer
-from shufflesum.service.stores.store import NewUpload, open_store
+from shufflesum.service.stores.store import ArrivingUpload, open_store
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import SEALED_BYTES, encode_reports, seal_info, seal_many
 
@@ -129,7 +129,7 @@ def memory() -> list[Row]:
         store = open_store(f"sqlite:{name}/shuffler.db", deployment.task)
         for _ in range(STORED // 10_000):
             store.take(
-                [NewUpload(1, secrets.token_bytes(16), secrets.token_bytes(SEALED_BYTES)) for _ in range(10_000)]
+                [ArrivingUpload(1, secrets.token_bytes(16), secrets.token_bytes(SEALED_BYTES)) for _ in range(10_000)]
             )
         store.close()
         with deployment.analyzer(fresh=True) as analyzer, deployment.shuffler(analyzer.url, fresh=True) as shuffler:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.bounds import plan_bounds
-from shufflesum.domain import Box, Categories
-from shufflesum.estimate import CountEstimate
+from shufflesum.domains import Arrays, Categories
+from shufflesum.domains.counts import CountEstimate
 from shufflesum.moments import Moments, Squares
-from shufflesum.privacy.curator import curator_error
+from shufflesum.privacy.engine.gaussian import curator_error
 
 USERS, EPSILON, DELTA, BINS = 20_000, 1.0, 1e-6, 50
 Law = Callable[[np.random.Generator, int], NDArray[np.float64]]
@@ -57,13 +57,13 @@ def main(runs: int) -> None:
     first = plan_bounds(users=USERS, shape=(), epsilon=EPSILON, delta=DELTA)
     for number, (name, (law, bounds)) in enumerate(LAWS.items()):
         edges = np.linspace(*bounds, BINS + 1)
-        counting = ss.plan(users=USERS, shape=Categories(bins=edges.tolist()), epsilon=EPSILON, delta=DELTA)
-        squares = Squares(Box.of((), bounds))
+        counting = ss.plan(users=USERS, domain=Categories(bins=edges.tolist()), epsilon=EPSILON, delta=DELTA)
+        squares = Squares(Arrays((), bounds))
         box = squares.domain
         twice = ss.plan(
-            users=USERS, shape=2, bounds=(box.lower, box.upper), epsilon=EPSILON, delta=DELTA, one_process=True
+            users=USERS, shape=2, bounds=(box.lower, box.upper), epsilon=EPSILON, delta=DELTA, noise_by="curator"
         )
-        noise = np.sqrt(curator_error(USERS, Box.of(2, (0, 1)).curator_weights, EPSILON, DELTA, 1) / 2) * np.array(
+        noise = np.sqrt(curator_error(USERS, Arrays(2, (0, 1)).central_sensitivity, EPSILON, DELTA, 1) / 2) * np.array(
             [2.0, 1.0]
         )
         errors = []

@@ -53,7 +53,8 @@ autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True, "inherited-members": "object, BaseException, Exception, tuple"}
 python_maximum_signature_line_length = 88
-# An object has several names, as shufflesum.Ball and shufflesum.domain.Ball: an annotation may link to any of them.
+# An object has several names, as shufflesum.L2Ball and shufflesum.domains.L2Ball: an annotation may link to any of
+# them.
 suppress_warnings = ["ref.python"]
 smartquotes = False  # options begin with two hyphens
 nb_render_markdown_format = "gfm"

@@ -13,8 +13,8 @@ from shufflesum._search import bisect, geometric_mean
 from shufflesum.plots import save_chart
 from shufflesum.plots.look import BLACK, BLUE, GREEN, RED, WIDTH, as_data, config, heading
 from shufflesum.privacy import local_epsilon
-from shufflesum.privacy.replace import blanket
-from shufflesum.privacy.replace.published import improved_noise_probability
+from shufflesum.privacy.randomized_response import blanket
+from shufflesum.privacy.randomized_response.published import improved_noise_probability
 
 SETTING: dict[str, Any] = {"levels": 3, "epsilon": 0.95, "delta": 1e-6}
 DIMENSION = 100  # only the published formula depends on it

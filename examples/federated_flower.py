@@ -24,8 +24,8 @@ pictures = blobs(users=USERS, each=EACH)
 clients = clients_of(pictures, users=USERS, each=EACH, seed=0)
 model = Softmax(pictures.pixels)
 # Server and clients must have the very same plan, seed of the rotation included: in earnest, from one file.
-ball = ss.Ball(model.layers, radius=0.5)
-plan = ss.plan(users=USERS, shape=ball, epsilon=8.0, delta=1e-6, rounds=ROUNDS)
+ball = ss.L2Ball(model.layers, clipping_norm=0.5)
+plan = ss.plan(users=USERS, domain=ball, epsilon=8.0, delta=1e-6, rounds=ROUNDS)
 
 
 def flat(arrays: ArrayRecord) -> NDArray[np.float32]:

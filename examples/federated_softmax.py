@@ -29,8 +29,8 @@ clients = clients_of(pictures, users=users, each=each, seed=0)
 model: Classifier = Network(pictures.pixels) if chosen.network else Softmax(pictures.pixels)
 
 # The plan is public: what an update looks like, how long it may be, and how many rounds epsilon and delta cover.
-ball = ss.Ball(model.layers, radius=0.5)
-plan = ss.plan(users=users, shape=ball, epsilon=2.0, delta=1e-6, rounds=rounds)
+ball = ss.L2Ball(model.layers, clipping_norm=0.5)
+plan = ss.plan(users=users, domain=ball, epsilon=2.0, delta=1e-6, rounds=rounds)
 print(f"{users} clients with {each} pictures each, {model.dimension} parameters, {rounds} rounds")
 print(f"unit of privacy: one client in all rounds; epsilon {plan.epsilon}, delta {plan.delta}")
 print(f"a client sends {plan.reports} bits a round, {plan.bytes_per_user['raw']} bytes as reports")

@@ -15,7 +15,7 @@ GROUPS = ["weak", "usual", "strong"]
 group = np.array(GROUPS)[np.digitize(beats.std(axis=1), [0.075, 0.1])]
 levels = beats.reshape(-1, 20, 5).mean(axis=2)
 
-estimate = ss.aggregate(levels, group_by=group, shape=ss.Groups(GROUPS, 20), epsilon=1.0, delta=1e-6)
+estimate = ss.aggregate(levels, group_by=group, domain=ss.GroupBy(GROUPS, 20), epsilon=1.0, delta=1e-6)
 assert isinstance(estimate, ss.GroupEstimate)
 plan = estimate.plan
 print(

@@ -15,7 +15,7 @@ bins = np.linspace(0, 0.5, 26).round(2).tolist()
 
 # Every user reports their own bin and a few slots, most of them blank. The noise in a count is the same whatever the
 # number of bins: labels (ss.Categories(["yes", "no"])) and numbers in bins pay for two of them, not for all.
-estimate = ss.aggregate(strength, shape=ss.Categories(bins=bins), epsilon=1.0, delta=1e-6)
+estimate = ss.aggregate(strength, domain=ss.Categories(bins=bins), epsilon=1.0, delta=1e-6)
 assert isinstance(estimate, ss.CountEstimate)
 plan = estimate.plan
 print(f"{estimate.users} users, one of {len(estimate.labels)} bins each; unit of privacy: one row, here one beat")

@@ -26,7 +26,9 @@ classes = classes_of(beats)
 tensors = np.zeros((len(beats), 5, 4, 25), dtype=np.float32)
 tensors[np.arange(len(beats)), classes] = beats.reshape(-1, 4, 25)
 
-estimate = ss.aggregate(tensors, bounds=(0.0, 1.0), coordinates=500, epsilon=1.0, delta=1e-6)
+estimate = ss.aggregate(
+    tensors, bounds=(0.0, 1.0), mechanism=ss.RandomizedResponse.Options(coordinates=500), epsilon=1.0, delta=1e-6
+)
 plan = estimate.plan
 print(f"{estimate.users} users, a tensor of shape {plan.shape} each; unit of privacy: one row, here one beat")
 print(f"guarantee: epsilon {plan.epsilon}, delta {plan.delta}\n")

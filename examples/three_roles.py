@@ -46,12 +46,14 @@ def analyzer(plan_json: str, shards: list[bytes]) -> ss.Estimate:
         part = ss.Analyzer(plan)
         part.add(unpack(plan.id, shard))
         total.merge(part)
-    return total.estimate()
+    found: ss.Estimate = total.estimate()
+    return found
 
 
 beats = load()
-# Reports go to the shuffler in the open here, so noise must be in each: with mechanism "add" they have to be sealed.
-plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6, mechanism="replace")
+# Reports go to the shuffler in the open here, so noise must be in each: with mechanism "noisy-counts" they have to be
+# sealed.
+plan = ss.plan(users=len(beats), shape=100, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6, mechanism="randomized-response")
 plan_json = plan.to_json()  # public: everybody has it
 print(f"{plan.users} users, {plan.reports} reports of {REPORT.itemsize} bytes each")
 print("unit of privacy: one row, here one beat")

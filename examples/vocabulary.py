@@ -17,8 +17,8 @@ words = ["".join(row) for row in letters]
 
 # Every user reports one of 64 hashes of the word, and a few slots of noise. The hash is public and keyed; its key is
 # drawn with the plan.
-estimate = ss.aggregate(words, shape=ss.Hashed(functions=64), epsilon=1.0, delta=1e-6)
-assert isinstance(estimate, ss.HashedEstimate)
+estimate = ss.aggregate(words, domain=ss.OpenVocabulary(depth=64), epsilon=1.0, delta=1e-6)
+assert isinstance(estimate, ss.VocabularyEstimate)
 plan = estimate.plan
 print(f"{estimate.users} users, one word of any kind each; unit of privacy: one row, here one beat")
 print(f"guarantee: epsilon {plan.epsilon}, delta {plan.delta}\n")

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.plots._altair import alt
-from shufflesum.plots.key import FIGURE_WIDTH, KeyEntry, figure, plot
+from shufflesum.plots.costs import PART_COLOURS, stacked_parts
 from shufflesum.plots.look import (
     BLACK,
     BLUE,
     ERROR,
+    FIGURE_WIDTH,
     GREEN,
     GREY,
     ORANGE,
@@ -22,15 +22,18 @@ from shufflesum.plots.look import (
     RED,
     SKY,
     TEXT_SIZE,
+    KeyEntry,
     Rows,
+    alt,
     as_data,
     drawable,
     error_axis,
+    figure,
     line,
+    plot,
     point,
     value_axis,
 )
-from shufflesum.plots.parts import PART_COLOURS, stacked_parts
 
 _PANEL_HEIGHT = 340
 _CURVE_LOOKS = ((BLUE, (2, 3)), (GREEN, (10, 4)), (GREY, (10, 4)))

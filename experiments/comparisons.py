@@ -18,20 +18,20 @@ from experiments.panels import Defaults
 from experiments.trials import AddTrial, AnyTrial, Trial
 from shufflesum._search import bisect, geometric_mean
 from shufflesum.cautions import UninformativePlanWarning
-from shufflesum.domain import Box
+from shufflesum.domains import Arrays
 from shufflesum.errors import PrivacyError
-from shufflesum.mechanisms import Add, Replace
-from shufflesum.mechanisms.replace import on_grid
-from shufflesum.mechanisms.replace.error import coordinate_error
+from shufflesum.mechanisms import NoisyCounts, RandomizedResponse
+from shufflesum.mechanisms.randomized_response.decode import coordinate_error
+from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.privacy.curator import curator_error
+from shufflesum.privacy.engine.gaussian import curator_error
 
 CERTIFIED_DELTA = 1e-6
 _ONE_REPORT_LEVELS = 10  # more levels cost little noise at one report, and real values are rarely at the worst place
 
-PAPER, ONE_REPORT, PLANNED = "paper's formula, t = 1", "certified replace, t = 1", "certified replace, planned t"
-ADDED, CURATOR = "certified add, planned digits", "trusted curator"
+PAPER, ONE_REPORT, PLANNED = "paper's formula, t = 1", "randomized response, t = 1", "randomized response, planned t"
+ADDED, CURATOR = "noisy counts, planned digits", "trusted curator"
 LOCAL, NO_PRIVACY = "local model (no shuffler)", "no privacy: S²/n, see caption"
 LINES = (LOCAL, PAPER, ONE_REPORT, PLANNED, ADDED, CURATOR, NO_PRIVACY)
 _SHORT = (PAPER, PLANNED, ADDED, CURATOR)
@@ -58,7 +58,9 @@ class Sweep:
 def published_plan(setting: Defaults, delta: float, levels: int | None = None) -> Plan | None:
     """The paper's choice, with its own number of levels unless given; None where its noise probability reaches 1."""
     try:
-        return _plan(setting, delta, coordinates=1, levels=levels, accountant="paper")
+        return _plan(
+            setting, delta, mechanism=RandomizedResponse.Options(coordinates=1, levels=levels), accountant="paper"
+        )
     except PrivacyError:
         return None
 
@@ -66,13 +68,16 @@ def published_plan(setting: Defaults, delta: float, levels: int | None = None) -
 def certified_plan(setting: Defaults, *, coordinates: int | None = None, levels: int | None = None) -> Plan:
     """The paper's protocol with the certified guarantee at delta = 1e-6; what is not given the planner chooses."""
     return _plan(
-        setting, CERTIFIED_DELTA, mechanism="replace", coordinates=coordinates, levels=levels, accountant="exact"
+        setting,
+        CERTIFIED_DELTA,
+        mechanism=RandomizedResponse.Options(coordinates=coordinates, levels=levels),
+        accountant="exact",
     )
 
 
 def added_plan(setting: Defaults) -> Plan:
     """The same guarantee with noise as further reports, the digits chosen by the planner."""
-    return _plan(setting, CERTIFIED_DELTA, mechanism="add")
+    return _plan(setting, CERTIFIED_DELTA, mechanism="noisy-counts")
 
 
 @cache  # several figures show the default setting
@@ -143,7 +148,7 @@ def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
     rows: list[Row] = []
     for value, setting, trials in zip(sweep.values, sweep.settings, sweep.trials, strict=True):
         curator = curator_error(
-            setting.users, Box.of(setting.dimension, (0, 1)).curator_weights, setting.epsilon, CERTIFIED_DELTA
+            setting.users, Arrays(setting.dimension, (0, 1)).central_sensitivity, setting.epsilon, CERTIFIED_DELTA
         )
         for line in sweep.lines:
             row: Row = {sweep.symbol: value, "line": line}
@@ -168,7 +173,7 @@ def sweep_table(sweep: Sweep, experiment: Experiment) -> list[Row]:
 
 def _parameters(trial: AnyTrial) -> Row:
     used, reports = trial.mechanism, trial.plan.reports
-    if isinstance(used, Add):
+    if isinstance(used, NoisyCounts):
         return {"J": used.digits, "k": used.levels, "reports": reports}
     return {"t": used.coordinates, "k": used.levels, "gamma": used.noise_probability, "reports": reports}
 
@@ -195,7 +200,11 @@ def parts_table(trials: Sequence[Trial], experiment: Experiment) -> list[Row]:
         measured = experiment.measured(trial)
         parts = measured.prediction.parts
         about = _parameters(trial)
-        split: Row = {"sampling": parts.sampling, "rounding": parts.rounding, "noise": parts.noise}
+        split: Row = {
+            "sampling": parts.sampling,
+            "rounding": parts.rounding,
+            "noise": parts.noise,
+        }
         rows.append(about | split | measured.row)
     return rows
 
@@ -227,13 +236,17 @@ def local_noise_probability(levels: int, coordinates: int, epsilon: float, delta
     return bisect(enough, 1e-9, 1.0, tolerance=1e-12, middle=geometric_mean)[1]
 
 
-def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> Replace:
+def local_choice(users: int, dimension: int, epsilon: float, delta: float) -> RandomizedResponse:
     """The mechanism with the least worst-case error without a shuffler."""
 
-    def error(choice: Replace) -> float:
+    def error(choice: RandomizedResponse) -> float:
         sampled = choice.coordinates / dimension
         return coordinate_error(users, sampled, choice.levels, choice.noise_probability).total
 
     counts = sorted({max(1, round(dimension / divisor)) for divisor in (1, 2, 5, 10, 20, 50, dimension)})
-    choices = (Replace(t, k, on_grid(local_noise_probability(k, t, epsilon, delta))) for t in counts for k in (1, 2, 3))
+    choices = (
+        RandomizedResponse(t, k, on_grid(local_noise_probability(k, t, epsilon, delta)))
+        for t in counts
+        for k in (1, 2, 3)
+    )
     return min(choices, key=error)

@@ -22,7 +22,7 @@ from experiments.experiment import Experiment, Row, least, number
 from experiments.panels import Defaults, Fit, Panel, Point, curves, fit_power, table
 from experiments.portraits import OURS, PAPER, ClassContrast
 from experiments.trials import Trial
-from shufflesum._rounding import upwards
+from shufflesum._checks import upwards
 
 if TYPE_CHECKING:
     import altair as alt
@@ -148,10 +148,10 @@ def _comparison(
     caption = (
         f"Squared error of the mean, summed over the coordinates, at {about}: lines are predicted from the data, "
         f"points measured ({experiment.repeats} runs). At {sweep.symbol} = {sweep.values[-1]:,} each user sends "
-        f"{replaced['reports']:,} reports with replace (k = {replaced['k']}) and {added['reports']:,}, with blanks, "
-        f"with add ({added['J']} digits); the errors are {times['predicted']} times the curator's as predicted, "
-        f"{times['measured']} times as measured. The trusted curator sees all data and adds noise once, Gaussian or "
-        f"Laplace, whichever is better (its line is exact, not measured). {caption}"
+        f"{replaced['reports']:,} reports with randomized response (k = {replaced['k']}) and {added['reports']:,}, "
+        f"with blanks, with noisy counts ({added['J']} digits); the errors are {times['predicted']} times the "
+        f"curator's as predicted, {times['measured']} times as measured. The trusted curator sees all data and adds "
+        f"noise once, Gaussian or Laplace, whichever is better (its line is exact, not measured). {caption}"
     )
     subtitle = [f"{about}; lines predicted, points measured", experiment.data.note]
     chart = sweep_chart(

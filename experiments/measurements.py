@@ -108,7 +108,7 @@ class Measurements:
         ):
             if found != expected:
                 raise FileError(
-                    "other-measurements",
+                    "measurements-mismatch",
                     f"{path}: holds measurements of another {what} ({content.data}; now: {data.name}); they were kept: "
                     "choose another folder with -o",
                 )

@@ -11,8 +11,8 @@ import numpy as np
 
 from experiments.experiment import Experiment, Row, number
 from experiments.trials import Encoding, Trial
-from shufflesum.mechanisms import Replace
-from shufflesum.mechanisms.replace import on_grid
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 from shufflesum.privacy import published
 
 
@@ -130,7 +130,7 @@ def _point(value: float, setting: Defaults, encoding: Encoding) -> Point:
         bound = published.theorem_mse(
             users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta, noise_probability=gamma
         )
-    return Point(value, gamma, bound, Trial(n, d, Replace(t, k, on_grid(gamma), "uniform"), encoding))
+    return Point(value, gamma, bound, Trial(n, d, RandomizedResponse(t, k, on_grid(gamma), "uniform"), encoding))
 
 
 def fit_power(values: Sequence[float], errors: Sequence[float]) -> Fit | None:

@@ -14,7 +14,7 @@ from experiments.experiment import Row
 from experiments.panels import Defaults
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cautions import LargeDeltaWarning
-from shufflesum.estimate import Estimate
+from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
 
@@ -92,7 +92,8 @@ def _plans(setting: Defaults, levels: int | None) -> dict[str, Plan | None]:
 def _estimate(beats: NDArray[np.float32], plan: Plan, seed: int) -> Estimate:
     with warnings.catch_warnings():  # the report itself says what the paper's delta is worth
         warnings.simplefilter("ignore", LargeDeltaWarning)
-        return aggregate_batches([beats], plan, source=SeededSource(seed))
+        found: Estimate = aggregate_batches([beats], plan, source=SeededSource(seed))
+        return found
 
 
 def _band(estimate: Estimate, *, simultaneous: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

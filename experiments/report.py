@@ -12,7 +12,7 @@ from pathlib import Path
 from experiments.experiment import Row, columns
 from experiments.figures import Figure
 from experiments.measurements import writing
-from shufflesum.pages import Column, Table, picture, render, table_html
+from shufflesum.pages import Column, Table, html_table, picture, render
 from shufflesum.pages import page as whole_page
 from shufflesum.plots import rendered
 from shufflesum.tables import StagedOutputs
@@ -84,13 +84,13 @@ def page(
                 {
                     "picture": picture(pictures[figure.name], figure.title, figure.caption, id=figure.name),
                     "rows": len(figure.rows),
-                    "table": table_html(_table(figure.rows), tall=True),
+                    "table": html_table(_table(figure.rows), tall=True),
                 }
                 for figure in figures
             ]
             for name, figures in sections.items()
         },
-        made=table_html(Table([Column("what", words=True), Column("value", words=True)], list(made.items()))),
+        made=html_table(Table([Column("what", words=True), Column("value", words=True)], list(made.items()))),
     )
     return whole_page(f"shufflesum: {heading.title[0].lower() + heading.title[1:]}", body)
 

@@ -15,11 +15,11 @@ from experiments.figures import Figure
 from experiments.measurements import Measurements
 from experiments.report import About, write_report
 from experiments.trials import Encoding
+from shufflesum._checks import upwards
 from shufflesum._machine import cores
-from shufflesum._rounding import upwards
 from shufflesum.errors import DataError
 from shufflesum.plots import require_plots
-from shufflesum.privacy import Setting
+from shufflesum.privacy import RandomizedResponseAccountant
 
 LEAST_ROWS = 10_000  # the smallest crowd of the paper's panels
 
@@ -140,7 +140,8 @@ def _in_short(
     standard = levels.get(defaults.levels)
     if standard is not None:
         gamma, own = number(standard, "gamma"), number(standard, "measured, paper's metric")
-        epsilon = Setting(defaults.users, defaults.levels).epsilon(gamma, comparisons.CERTIFIED_DELTA).upper
+        accountant = RandomizedResponseAccountant(defaults.users, defaults.levels, gamma)
+        epsilon = accountant.epsilon_upper(comparisons.CERTIFIED_DELTA)
         lines.append(
             f"At the paper's defaults the squared error of the mean is {standard['measured']:.4f} (predicted from "
             f"the data: {standard['predicted']:.4f}; in the paper's own metric {own:.4f})."
@@ -173,7 +174,7 @@ def _in_short(
             f"would have to trust."
         )
         lines.append(
-            f"With noise as further reports (mechanism add) and the same guarantee it is {added:.3g}, {expected:.3g} "
+            f"With noise as further reports (noisy counts) and the same guarantee it is {added:.3g}, {expected:.3g} "
             f"as predicted, which is {expected / curator:.2f} times the curator's {curator:.3g}."
         )
     if contrast is not None:

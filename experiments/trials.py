@@ -1,4 +1,5 @@
-"""One setting of the paper's protocol, or of `add`: its error measured by running it and predicted from the data.
+"""One setting of the paper's protocol, or of `noisy-counts`: its error measured by running it and predicted from the
+data.
 
 The predictions are those of docs/accuracy.md. Two errors are kept. `mean_error` compares with the true mean of the
 users, summed over coordinates. `paper_error` is the paper's: the debiased sums against the sums of the values that
@@ -16,13 +17,13 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Box, as_box
+from shufflesum.domains import Arrays
+from shufflesum.encodings import Levels
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms import Add, ExpectedError, Replace
-from shufflesum.mechanisms.replace.error import expected_inverse_count, rounding_variance
+from shufflesum.mechanisms import ExpectedError, NoisyCounts, RandomizedResponse
+from shufflesum.mechanisms.randomized_response.decode import expected_inverse_count, rounding_variance
 from shufflesum.plans import Plan
-from shufflesum.protocol.randomizer import Randomizer
-from shufflesum.protocol.tally import Tally
+from shufflesum.protocol import Randomizer, Tally
 from shufflesum.reports import Counts
 from shufflesum.testing import SeededSource, no_guarantee
 
@@ -48,7 +49,7 @@ class Trial:
 
     users: int
     dimension: int
-    mechanism: Replace
+    mechanism: RandomizedResponse
     encoding: Encoding = "paper"
 
     @property
@@ -68,19 +69,19 @@ class Trial:
     @staticmethod
     def of(plan: Plan) -> Trial:
         """What a plan would do, with the paper's encoding."""
-        if not isinstance(plan.mechanism, Replace):
-            raise ParameterError("wrong-type", f"a trial is of the mechanism replace, not {plan.mechanism.kind}")
+        if not isinstance(plan.mechanism, RandomizedResponse):
+            raise ParameterError("wrong-type", f"a trial is of randomized-response, not {plan.mechanism.kind}")
         return Trial(plan.users, plan.dimension, plan.mechanism)
 
     @property
-    def one_pass(self) -> Replace:
+    def one_pass(self) -> RandomizedResponse:
         """The mechanism of one pass over the crowd."""
         return replace(self.mechanism, coordinates=self.mechanism.coordinates // self.passes)
 
     @property
     def plan(self) -> Plan:
         """The plan of one pass; the authors' encoding is that of bounds (-1, 1)."""
-        box = Box.of(self.dimension, (-1.0, 1.0) if self.encoding == "authors" else (0.0, 1.0))
+        box = Arrays(self.dimension, (-1.0, 1.0) if self.encoding == "authors" else (0.0, 1.0))
         return Plan(box, self.one_pass, no_guarantee(self.users))
 
 
@@ -90,7 +91,7 @@ class AddTrial:
 
     users: int
     dimension: int
-    mechanism: Add
+    mechanism: NoisyCounts
 
     @property
     def key(self) -> str:
@@ -102,12 +103,12 @@ class AddTrial:
     @property
     def plan(self) -> Plan:
         """What is run."""
-        return Plan(Box.of(self.dimension, (0.0, 1.0)), self.mechanism, no_guarantee(self.users))
+        return Plan(Arrays(self.dimension, (0.0, 1.0)), self.mechanism, no_guarantee(self.users))
 
     @staticmethod
     def of(plan: Plan) -> AddTrial:
         """What a plan would do, but for the cap: hardly any user's noise ever reaches it."""
-        if not isinstance(plan.mechanism, Add):
+        if not isinstance(plan.mechanism, NoisyCounts):
             raise ParameterError("wrong-type", f"this trial is of the mechanism add, not {plan.mechanism.kind}")
         return AddTrial(plan.users, plan.dimension, plan.mechanism)
 
@@ -142,7 +143,7 @@ def measure(beats: _Beats, trial: AnyTrial, seed: int, repeat: int) -> Errors:
     table = counts.table.reshape(plan.dimension, mechanism.values)
     gamma, reported = mechanism.noise_probability, table.sum(axis=1)
     total = table @ np.arange(mechanism.values) / mechanism.levels
-    box = as_box(plan.domain)
+    box = plan.domain.numbers
     debiased = box.lower * reported + box.width * (total - gamma / 2 * reported) / (1 - gamma)
     truth = rows.mean(axis=0, dtype=np.float64)
     scale = trial.users / trial.dimension
@@ -157,7 +158,7 @@ def _measure_add(beats: _Beats, trial: AddTrial, seed: int, repeat: int) -> Erro
     tally = Tally(trial.plan, source=source_of(seed, trial.key, repeat))
     rows = np.ascontiguousarray(beats[: trial.users, : trial.dimension])
     tally.add(rows)
-    mean = trial.mechanism.decode(trial.plan.domain, tally.counts().table, tally.users).mean
+    mean = trial.plan.mechanism.decode(trial.plan.encoding, tally.counts().table, tally.users).mean
     error = float(np.sum((mean - rows.mean(axis=0, dtype=np.float64)) ** 2))
     return Errors(error, error * trial.dimension**2)
 
@@ -211,14 +212,14 @@ def predict(moments: Moments, trial: AnyTrial) -> Prediction:
         return _predict_add(moments, trial)
     plan, here = trial.plan, slice(trial.dimension)
     draws = trial.users * trial.passes
-    sampled, mechanism = trial.one_pass.sampling_probabilities(plan.domain), trial.mechanism
+    sampled, mechanism = trial.one_pass.sampling_probabilities(Levels(trial.dimension)), trial.mechanism
     inverse_counts = {p: expected_inverse_count(draws, p) for p in np.unique(sampled)}
     inverse = np.array([inverse_counts[p] for p in sampled])
     variance = moments.report_variance(mechanism.levels, mechanism.noise_probability)[here]
     spread, rounding = moments.spread[here], moments.rounding[here]
     # Asked t times, a user is t entries in the urn that the c reports are drawn from.
     sampling = spread * (inverse - 1 / draws)
-    unit = as_box(plan.domain).width ** 2
+    unit = plan.domain.numbers.width**2
     parts = ExpectedError(
         float(np.sum(unit * sampling)),
         float(np.sum(unit * rounding * inverse)),

@@ -7,7 +7,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from shufflesum._clock import SystemClock
+from shufflesum._machine import SystemClock
 
 __all__ = ["FakeClock", "ServerClock"]
 

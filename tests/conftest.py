@@ -19,7 +19,7 @@ settings.load_profile("patient")
 TIERS = {
     "long": ("audit",),
     "servers": (
-        "batch/test_remote_places.py",
+        "batch/test_remote_paths.py",
         "clients",
         "deploy/test_pair.py",
         "service",

@@ -38,10 +38,8 @@ def test_the_plan_is_that_of_plan_with_the_same_words(crowd: Any) -> None:
         "epsilon": 1.5,
         "delta": 1e-5,
         "bounds": (-1.0, 2.0),
-        "coordinates": 2,
+        "mechanism": ss.RandomizedResponse.Options(coordinates=2, levels=3, sampling="uniform"),
         "max_reports": 4,
-        "levels": 3,
-        "sampling": "uniform",
         "accountant": "exact",
         "honest_fraction": 0.9,
         "rounds": 2,
@@ -51,7 +49,13 @@ def test_the_plan_is_that_of_plan_with_the_same_words(crowd: Any) -> None:
 
 def test_seeded_runs_repeat_and_default_runs_do_not(crowd: Any) -> None:
     def run(source: Any = None) -> Any:
-        return ss.aggregate(crowd, epsilon=1.0, delta=1e-6, coordinates=1, levels=2, source=source).table.tolist()
+        return ss.aggregate(
+            crowd,
+            epsilon=1.0,
+            delta=1e-6,
+            mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=2),
+            source=source,
+        ).table.tolist()
 
     assert run(SeededSource(1)) == run(SeededSource(1))
     assert run(SeededSource(1)) != run(SeededSource(2))
@@ -175,14 +179,14 @@ def test_a_plan_made_before_takes_the_place_of_all_that_it_fixes(crowd: Any) -> 
     assert estimate.plan is plan
     assert (estimate.users, estimate.round_number) == (4000, 2)
     assert (np.abs(estimate.mean - crowd.mean(axis=0)) < 7 * estimate.standard_error).all()
-    groups = ss.plan(users=600, shape=ss.Groups(["a", "b"], ()), epsilon=4.0, delta=1e-4)
+    groups = ss.plan(users=600, domain=ss.GroupBy(["a", "b"], ()), epsilon=4.0, delta=1e-4)
     grouped = ss.aggregate(np.full(600, 0.5), group_by=["a", "b"] * 300, plan=groups)
     assert isinstance(grouped, ss.GroupEstimate)
 
 
 @pytest.mark.parametrize(
     "given",
-    [{"epsilon": 1.0}, {"delta": 1e-6}, {"shape": (2, 3)}, {"bounds": (0, 1)}, {"rounds": 2}, {"one_process": False}],
+    [{"epsilon": 1.0}, {"delta": 1e-6}, {"shape": (2, 3)}, {"bounds": (0, 1)}, {"rounds": 2}, {"noise_by": "users"}],
 )
 def test_what_a_plan_fixes_is_refused_beside_it(crowd: Any, given: dict[str, Any]) -> None:
     plan = ss.plan(users=3000, shape=(2, 3), epsilon=1.0, delta=1e-6)
@@ -218,5 +222,5 @@ def test_a_value_outside_of_bounds_that_nobody_gave_is_told_that_they_are_the_de
             ask(np.full(500, 2.0), epsilon=1.0, delta=1e-6, **({} if bounds is None else {"bounds": bounds}))
         assert ("is the default" in str(caught.value)) == told
     with refusal("out-of-bounds") as caught:
-        ss.aggregate(np.full(500, 2.0), shape=ss.Categories(bins=[0, 0.5, 1]), epsilon=1.0, delta=1e-6)
+        ss.aggregate(np.full(500, 2.0), domain=ss.Categories(bins=[0, 0.5, 1]), epsilon=1.0, delta=1e-6)
     assert "is the default" not in str(caught.value)

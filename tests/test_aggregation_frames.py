@@ -14,11 +14,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.often import slow_but_for
+from tests.plan_builders import held
 from tests.refusals import refusal
+from tests.slow_params import slow_but_for
 
 import shufflesum as ss
-from shufflesum.domain import as_box
 from shufflesum.errors import DataError
 from shufflesum.testing import SeededSource, unprotected_plan
 
@@ -48,20 +48,27 @@ def tables(values: np.ndarray) -> dict[str, Any]:
 TABLES = tables(VALUES)
 
 
-def run(arrays: Any, **words: Any) -> ss.Estimate:
-    return ss.aggregate(arrays, epsilon=1.0, delta=1e-6, coordinates=12, levels=2, source=SeededSource(1), **words)
+def run(arrays: Any, **words: Any) -> Any:
+    return ss.aggregate(
+        arrays,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism=ss.RandomizedResponse.Options(coordinates=12, levels=2),
+        source=SeededSource(1),
+        **words,
+    )
 
 
 @pytest.fixture(scope="module")
-def bare() -> ss.Estimate:
+def bare() -> Any:
     return run(VALUES)
 
 
 @pytest.mark.parametrize("kind", sorted(TABLES))
 def test_a_table_gives_just_what_its_array_gives(kind: str, bare: ss.Estimate) -> None:
     estimate = run(TABLES[kind])
-    plan, domain = estimate.plan, as_box(estimate.plan.domain)
-    assert replace(plan, domain=replace(domain, columns=None)) == bare.plan
+    plan, domain = estimate.plan, estimate.plan.domain.numbers
+    assert replace(plan, domain=ss.Arrays(domain.structure, domain.bounds)) == bare.plan
     assert domain.columns is None or len(domain.columns) == 12
     assert estimate.table.tolist() == bare.table.tolist()
 
@@ -94,15 +101,21 @@ def test_structures_take_tables() -> None:
     assert estimate.table.tolist() == run_with(spanned, ss.Span(vectors)).table.tolist()
 
 
-def run_with(arrays: Any, shape: Any) -> ss.Estimate:
+def run_with(arrays: Any, shape: Any) -> Any:
     return ss.aggregate(
-        arrays, epsilon=1.0, delta=1e-6, shape=shape, coordinates=2, levels=2, source=SeededSource(1), clip=True
+        arrays,
+        epsilon=1.0,
+        delta=1e-6,
+        shape=shape,
+        mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=2),
+        source=SeededSource(1),
+        clip=True,
     )
 
 
 def test_a_column_by_itself_is_one_number_for_each_user() -> None:
     column = VALUES[:, 0]
-    words: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "levels": 2}
+    words: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "mechanism": ss.RandomizedResponse.Options(levels=2)}
     expected = ss.aggregate(column, **words, source=SeededSource(1))
     for series in (pd.Series(column), pl.Series(column), pa.array(column)):
         estimate = ss.aggregate(series, **words, source=SeededSource(1))
@@ -126,14 +139,22 @@ def test_workers_share_a_table_of_several_batches_and_name_the_row_in_the_whole(
     rng = np.random.default_rng(4)
     values = rng.integers(0, 2, (600_000, 20)).astype(np.float32)  # three batches
     table = pa.table({str(j): values[:, j] for j in range(20)})
-    estimate = ss.aggregate(table, epsilon=1.0, delta=1e-6, coordinates=1, levels=1, workers=3)
+    estimate = ss.aggregate(
+        table, epsilon=1.0, delta=1e-6, mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=1), workers=3
+    )
     assert estimate.users == 600_000
     # 20 normal errors within 7 standard errors: missed less than once in 10^10
     assert (np.abs(estimate.mean - values.mean(axis=0, dtype=np.float64)) < 7 * estimate.standard_error).all()
     values = values.copy()
     values[555_555, 2] = 9
     with refusal("out-of-bounds", "row 555555", "column_2", "9.0", error=DataError):
-        ss.aggregate(pl.DataFrame(values), epsilon=1.0, delta=1e-6, coordinates=1, levels=1, workers=3)
+        ss.aggregate(
+            pl.DataFrame(values),
+            epsilon=1.0,
+            delta=1e-6,
+            mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=1),
+            workers=3,
+        )
 
 
 @pytest.mark.parametrize(
@@ -157,8 +178,8 @@ AGGREGATE = """
 import sys
 import numpy as np
 import shufflesum as ss
-estimate = ss.aggregate(np.full((3000, 2), 0.5), epsilon=1.0, delta=1e-6, coordinates=1, levels=1)
-estimate = ss.aggregate([[0.5, 0.5]] * 3000, epsilon=1.0, delta=1e-6, coordinates=1, levels=1)
+estimate = ss.aggregate(np.full((3000, 2), 0.5), epsilon=1.0, delta=1e-6, mechanism=ss.RandomizedResponse.Options(1, 1))
+estimate = ss.aggregate([[0.5, 0.5]] * 3000, epsilon=1.0, delta=1e-6, mechanism=ss.RandomizedResponse.Options(1, 1))
 reports = ss.Randomizer(estimate.plan).randomize(np.full((3000, 2), 0.5))
 assert estimate.users == 3000
 """
@@ -199,25 +220,26 @@ def test_arrays_are_aggregated_where_no_library_of_tables_is_installed() -> None
 def test_tables_of_each_library_need_no_other(library: str) -> None:
     python(
         f"{BLOCKER.format(blocked={*ONE_ALONE} - {library})}\n{ONE_ALONE[library]}\nimport shufflesum as ss\n"
-        "estimate = ss.aggregate(table, epsilon=1.0, delta=1e-6, coordinates=1, levels=1, missing='midpoint')\n"
+        "one = ss.RandomizedResponse.Options(coordinates=1, levels=1)\n"
+        "estimate = ss.aggregate(table, epsilon=1.0, delta=1e-6, mechanism=one, missing='midpoint')\n"
         "assert (estimate.users, estimate.mean.shape) == (3000, (2,))"
     )
 
 
-@pytest.mark.parametrize("shape", [None, 2, (2,), [2], ss.Groups(["x", "y"], 2)], ids=str)
+@pytest.mark.parametrize("shape", [None, 2, (2,), [2], ss.GroupBy(["x", "y"], 2)], ids=str)
 def test_an_estimate_says_the_columns_of_its_table(shape: Any) -> None:
     frame = pd.DataFrame({"age": [0.5] * 500, "income": [0.25] * 500})
-    groups = ["x", "y"] * 250 if isinstance(shape, ss.Groups) else None
-    estimate = ss.aggregate(frame, shape=shape, group_by=groups, epsilon=1, delta=1e-5)
+    groups = ["x", "y"] * 250 if isinstance(shape, ss.GroupBy) else None
+    estimate = ss.aggregate(frame, **held(shape), group_by=groups, epsilon=1, delta=1e-5)
     assert estimate.columns == ("age", "income")
-    assert ss.aggregate(frame.to_numpy(), shape=shape, group_by=groups, epsilon=1, delta=1e-5).columns is None
+    assert ss.aggregate(frame.to_numpy(), **held(shape), group_by=groups, epsilon=1, delta=1e-5).columns is None
 
 
 def test_what_has_no_columns_of_numbers_says_none() -> None:
     frame = pd.DataFrame({"a": [0.5] * 500, "b": [0.25] * 500, "c": [0.25] * 500, "d": [0.25] * 500})
-    for shape in ((2, 2), ss.Ball(4, 2.0), ss.Symmetric(2)):
-        assert ss.aggregate(frame, shape=shape, epsilon=1, delta=1e-5).columns is None
-    counts = ss.aggregate(["x", "y"] * 250, shape=ss.Categories(["x", "y"]), epsilon=1, delta=1e-5)
+    for domain in (ss.Arrays((2, 2)), ss.L2Ball(4, 2.0), ss.Arrays(ss.Symmetric(2))):
+        assert ss.aggregate(frame, domain=domain, epsilon=1, delta=1e-5).columns is None
+    counts = ss.aggregate(["x", "y"] * 250, domain=ss.Categories(["x", "y"]), epsilon=1, delta=1e-5)
     assert counts.columns is None
     assert ss.aggregate(frame["a"], epsilon=1, delta=1e-5).columns == ("a",)
 

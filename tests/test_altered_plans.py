@@ -15,24 +15,23 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import plans
 from shufflesum.audit import audit
-from shufflesum.domain import Neighbours
+from shufflesum.encodings import OneHot
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError
-from shufflesum.mechanisms.add_slots.accounting import SlotsAccounting
-from shufflesum.privacy import Guarantee
+from shufflesum.privacy import Guarantee, NoisySlotsAccountant
 from shufflesum.protocol import Tally, UnverifiedRandomizer
 from shufflesum.release import release
 from shufflesum.reports import Counts, UnverifiedCounts
-from shufflesum.rounds import RoundsUsed
+from shufflesum.rounds import RoundCounter
 from shufflesum.statement import statement
 from shufflesum.testing import no_guarantee
 from shufflesum.wire import Task, generate_private_key
 
-PLAN = ss.plan(users=1000, shape=ss.Categories(3), epsilon=1.0, delta=1e-6, mechanism="add")
+PLAN = ss.plan(users=1000, domain=ss.Categories(3), epsilon=1.0, delta=1e-6, mechanism="noisy-counts")
 KEY = generate_private_key().public_key().public_bytes_raw()
 
 
 class _Believed:
-    """An accounting that confirms whatever is claimed."""
+    """An accountant that confirms whatever is claimed."""
 
     local_epsilon = None
 
@@ -40,8 +39,8 @@ class _Believed:
         pass
 
 
-class _Boastful(ss.AddSlots):
-    def accounting(self, neighbours: Neighbours, guarantee: Guarantee) -> SlotsAccounting:
+class _Boastful(ss.NoisySlots):
+    def accountant(self, encoding: OneHot, guarantee: Guarantee) -> NoisySlotsAccountant:
         return _Believed()  # type: ignore[return-value]
 
 
@@ -70,16 +69,16 @@ def _small_epsilon() -> ss.Plan:
 
 
 def _less_noise() -> ss.Plan:
-    return replace(PLAN, mechanism=ss.AddSlots(1, 2.0**-10))
+    return replace(PLAN, mechanism=ss.NoisySlots(1, 2.0**-10))
 
 
 def _own_mechanism() -> ss.Plan:
     return ss.Plan(PLAN.domain, _Boastful(1, 2.0**-10), Guarantee(0.001, 1e-6, 2))
 
 
-def _own_accounting() -> ss.Plan:
-    plan = replace(PLAN, mechanism=ss.AddSlots(1, 2.0**-10))
-    _written(plan.mechanism, "accounting", lambda *_: _Believed())
+def _own_accountant() -> ss.Plan:
+    plan = replace(PLAN, mechanism=ss.NoisySlots(1, 2.0**-10))
+    _written(plan.mechanism, "accountant", lambda *_: _Believed())
     return plan
 
 
@@ -137,7 +136,7 @@ ALTERED: list[Callable[[], ss.Plan]] = [
     _small_epsilon,
     _less_noise,
     _own_mechanism,
-    _own_accounting,
+    _own_accountant,
     _own_plan,
     _own_guarantee,
     _own_domain,
@@ -169,7 +168,7 @@ def _task_altered_later(plan: ss.Plan, _: Path) -> None:
 
 
 def _rounds_later(plan: ss.Plan, folder: Path) -> None:
-    used = RoundsUsed(folder / "rounds.json", PLAN)
+    used = RoundCounter(folder / "rounds.json", PLAN)
     used.plan = plan
     used.begin()
 
@@ -181,7 +180,7 @@ ROLES: dict[str, Callable[[ss.Plan, Path], object]] = {
     "counts": lambda plan, _: Counts(plan),
     "gate": _gate,
     "aggregate": lambda plan, _: ss.aggregate([0, 1] * 1000, plan=plan),
-    "rounds": lambda plan, folder: RoundsUsed(folder / "rounds.json", plan),
+    "rounds": lambda plan, folder: RoundCounter(folder / "rounds.json", plan),
     "rounds, later": _rounds_later,
     "budget, fixed": lambda plan, _: ss.Budget(8.0, 1e-4, plans=[plan]),
     "budget, fits": lambda plan, _: ss.Budget(8.0, 1e-4).fits(plan),
@@ -209,13 +208,13 @@ def test_the_plan_as_it_was_made_is_taken(role: str, tmp_path: Path) -> None:
 
 def test_a_guarantee_is_computed_once_however_many_act_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[Guarantee] = []
-    true = SlotsAccounting.check_claim
+    true = NoisySlotsAccountant.check_claim
 
-    def counted(accounting: SlotsAccounting, guarantee: Guarantee) -> None:
+    def counted(accountant: NoisySlotsAccountant, guarantee: Guarantee) -> None:
         computed.append(guarantee)
-        true(accounting, guarantee)
+        true(accountant, guarantee)
 
-    monkeypatch.setattr(SlotsAccounting, "check_claim", counted)
+    monkeypatch.setattr(NoisySlotsAccountant, "check_claim", counted)
     monkeypatch.setattr(plans, "_verified", set())
     for plan in (PLAN, copy.deepcopy(PLAN), ss.Plan.from_json(PLAN.to_json())):
         ss.Randomizer(plan), Tally(plan), ss.Analyzer(plan)
@@ -227,7 +226,7 @@ def test_a_guarantee_is_computed_once_however_many_act_under_it(monkeypatch: pyt
 
 
 def test_a_test_plan_claims_nothing_and_is_taken() -> None:
-    plan = ss.Plan(PLAN.domain, ss.AddSlots(1, 0.0), no_guarantee(2))
+    plan = ss.Plan(PLAN.domain, ss.NoisySlots(1, 0.0), no_guarantee(2))
     reports = ss.Randomizer(plan).randomize([0, 1])
     assert ss.Analyzer(plan).analyze(reports).plan.accountant == "none"
 
@@ -236,7 +235,7 @@ def test_where_nothing_can_be_computed_only_what_believes_on_purpose_works(monke
     def missing(*_: Any) -> None:
         raise MissingExtraError("missing-extra", "no numba")
 
-    monkeypatch.setattr(SlotsAccounting, "check_claim", missing)
+    monkeypatch.setattr(NoisySlotsAccountant, "check_claim", missing)
     monkeypatch.setattr(plans, "_verified", set())
     for role in (ss.Randomizer, ss.Analyzer, Counts):
         with refusal("missing-extra", "verify=False", error=MissingExtraError):

@@ -16,13 +16,13 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import budget as budget_module
 from shufflesum.budget import Budget
-from shufflesum.budget_file import Content, Cost
+from shufflesum.budget_file import Content, PlanCost
 from shufflesum.cautions import EnteredAgainWarning
-from shufflesum.compositions import charges_of, compose
+from shufflesum.compositions import compose, costs_of
 from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.filters import Gaussian, Moments
-from shufflesum.protocol.tally import Tally
+from shufflesum.privacy.engine.filters import GaussianFilter, RenyiFilter
+from shufflesum.protocol import Tally
 from shufflesum.testing import unprotected_plan
 
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def within_limits(budget: Budget) -> bool:
-    return limits_of(budget).admits(entry.charge for entry in budget.entries) and budget.spent <= 1
+    return limits_of(budget).admits(entry.cost for entry in budget.entries) and budget.spent <= 1
 
 
 def fill(budget: Budget, plan: Plan) -> int:
@@ -74,8 +74,8 @@ def test_two_continuations_that_each_fit_exactly_are_not_both_had(path: Path) ->
     budget = Budget.create(path, EPSILON, DELTA)
     budget.begin(SMALL)
     limits = limits_of(budget)
-    ways = [charges_of(plan)(limits) for plan in (LARGE, NUMBERS)]
-    while limits.admits([*(entry.charge for entry in budget.entries), *ways]):
+    ways = [costs_of(plan)(limits) for plan in (LARGE, NUMBERS)]
+    while limits.admits([*(entry.cost for entry in budget.entries), *ways]):
         budget.begin(SMALL)
     assert budget.fits(LARGE)
     assert budget.fits(NUMBERS)
@@ -92,11 +92,11 @@ def test_a_plan_that_was_entered_before_costs_as_much_again_without_being_comput
     """Others wait for the lock meanwhile."""
     budget = Budget.create(path, EPSILON, DELTA)
     budget.begin(SMALL)
-    monkeypatch.setattr(budget_module, "charges_of", None)
+    monkeypatch.setattr(budget_module, "costs_of", None)
     budget.begin(SMALL)
     budget.enter(SMALL, "task")
     first, *others = budget.entries
-    assert [entry.charge for entry in others] == [first.charge] * 2
+    assert [entry.cost for entry in others] == [first.cost] * 2
 
 
 def test_a_forked_process_cannot_spend_what_is_in_memory_once_more() -> None:
@@ -148,7 +148,7 @@ def test_a_collection_is_entered_once_however_often_it_is_asked(path: Path) -> N
     assert Budget.open(path).enter(LARGE, "task 1") == entered
     assert len(budget.entries) == 1
     for act in (budget.enter, lambda plan, name: budget.begin(plan, collection=name)):
-        with refusal("other-plan", "task 1"):
+        with refusal("plan-mismatch", "task 1"):
             act(SMALL, "task 1")
     budget.enter(LARGE, "task 2")
     assert len(budget.entries) == 2
@@ -233,19 +233,19 @@ def test_the_first_plan_chooses_how_noise_is_measured_for_all(path: Path) -> Non
     budget.begin(NUMBERS)
     budget.enter(LARGE, "task")
     assert limits_of(budget) == limits_of(Budget.open(path)) == limits
-    assert [entry.charge for entry in budget.entries] == [charges_of(plan)(limits) for plan in (SMALL, NUMBERS, LARGE)]
+    assert [entry.cost for entry in budget.entries] == [costs_of(plan)(limits) for plan in (SMALL, NUMBERS, LARGE)]
 
 
 def test_who_was_first_meanwhile_has_chosen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both computed their charges for limits of their own; the second one's would mean something else."""
     budget, other, compute = Budget.create(path, EPSILON, DELTA), Budget.open(path), budget_module._cost
-    monkeypatch.setattr(budget_module, "filter_for", lambda *_: Gaussian(EPSILON, DELTA, 0.5))
+    monkeypatch.setattr(budget_module, "filter_for", lambda *_: GaussianFilter(EPSILON, DELTA, 0.5))
 
-    def slowly(content: Content, plan: Plan) -> Cost | None:
+    def slowly(content: Content, plan: Plan) -> PlanCost | None:
         found = compute(content, plan)
         if not other.entries:
             monkeypatch.setattr(
-                budget_module, "filter_for", lambda epsilon, delta, _: Moments(epsilon, delta, 0.5, 9.0)
+                budget_module, "filter_for", lambda epsilon, delta, _: RenyiFilter(epsilon, delta, 0.5, 9.0)
             )
             monkeypatch.setattr(budget_module, "_cost", compute)
             other.begin(LARGE)
@@ -254,8 +254,8 @@ def test_who_was_first_meanwhile_has_chosen(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(budget_module, "_cost", slowly)
     budget.begin(SMALL)
     limits = limits_of(budget)
-    assert limits == Moments(EPSILON, DELTA, 0.5, 9.0)
-    assert [entry.charge for entry in budget.entries] == [charges_of(plan)(limits) for plan in (LARGE, SMALL)]
+    assert limits == RenyiFilter(EPSILON, DELTA, 0.5, 9.0)
+    assert [entry.cost for entry in budget.entries] == [costs_of(plan)(limits) for plan in (LARGE, SMALL)]
 
 
 def test_a_second_name_of_the_file_is_no_second_budget(path: Path) -> None:
@@ -326,7 +326,8 @@ REFUSED: dict[str, tuple[str, Any]] = {
 
 
 def mean_of(rows: Any, budget: Budget, **choices: Any) -> ss.Estimate:
-    return ss.aggregate(rows, epsilon=0.9, delta=1e-5, budget=budget, **choices)
+    found: ss.Estimate = ss.aggregate(rows, epsilon=0.9, delta=1e-5, budget=budget, **choices)
+    return found
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -348,7 +349,7 @@ def test_the_round_of_an_estimate_is_the_budgets_unless_it_is_given() -> None:
 
 @pytest.mark.parametrize("accountant", ["none", "paper"])
 def test_only_certified_plans_can_be_entered(accountant: str) -> None:
-    paper = {"accountant": "paper", "sampling": "uniform", "coordinates": 1}
+    paper = {"accountant": "paper", "mechanism": ss.RandomizedResponse.Options(coordinates=1, sampling="uniform")}
     plan = (
         unprotected_plan(users=10, shape=1)
         if accountant == "none"

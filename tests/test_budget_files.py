@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from tests.budgets import DELTA, EPSILON, SMALL, THRICE
-from tests.damage import damaged_bytes
+from tests.damaged_bytes import damaged_bytes
 from tests.refusals import refusal
 
 from shufflesum._documents import encode_checked
 from shufflesum.budget import Budget
-from shufflesum.domain import Categories
+from shufflesum.domains import Categories
 from shufflesum.errors import FileError
 
 
@@ -44,7 +44,7 @@ def test_a_damaged_file_refuses_everything(path: Path) -> None:
     for damaged in [*(damaged_bytes(source, whole) for _ in range(60)), b"", whole[:-1], whole + b" "]:
         path.write_bytes(damaged)
         for act in (lambda: budget.begin(SMALL), lambda: Budget.open(path), lambda: budget.spent):
-            with refusal(("damaged", "other-format"), error=FileError):
+            with refusal(("damaged", "format-mismatch"), error=FileError):
                 act()
         assert path.read_bytes() == damaged
     path.write_bytes(whole)
@@ -52,22 +52,22 @@ def test_a_damaged_file_refuses_everything(path: Path) -> None:
 
 
 ENTRY = {"plan": "x", "epsilon": 1.0, "delta": 0.1, "users": 9, "rounds": 2, "begun": 1, "runs": [], "entered": ""}
-ENTRY |= {"collection": None, "noise": 0.1, "apart": 0.0}
+ENTRY |= {"collection": None, "loss_cost": 0.1, "delta_cost": 0.0}
 CONTENT = {
     "epsilon": EPSILON,
     "delta": DELTA,
     "closed": False,
-    "limits": {"apart": 0.5, "order": 3.0},
+    "limits": {"delta_share": 0.5, "order": 3.0},
     "entries": [ENTRY],
     "changes": ["00c0ffee"],
 }
 
 
 def test_what_the_next_test_damages_is_whole(path: Path) -> None:
-    for limits in ({"apart": 0.5, "order": 3.0}, {"apart": 0.25, "order": None}):
-        path.write_text(encode_checked("shufflesum-budget-3", CONTENT | {"limits": limits}))
+    for limits in ({"delta_share": 0.5, "order": 3.0}, {"delta_share": 0.25, "order": None}):
+        path.write_text(encode_checked("shufflesum-budget-4", CONTENT | {"limits": limits}))
         assert Budget.open(path).entries[0].plan == "x"
-    path.write_text(encode_checked("shufflesum-budget-3", CONTENT | {"limits": None, "entries": []}))
+    path.write_text(encode_checked("shufflesum-budget-4", CONTENT | {"limits": None, "entries": []}))
     assert Budget.open(path).spent == 0
 
 
@@ -76,9 +76,9 @@ def test_what_the_next_test_damages_is_whole(path: Path) -> None:
     [
         {"epsilon": -1.0},
         {"epsilon": -1.0, "limits": None, "entries": []},
-        {"limits": {"apart": 0.5, "order": 1.0}},
-        {"limits": {"apart": 1.0, "order": 3.0}},
-        {"limits": {"apart": 0.0, "order": None}},
+        {"limits": {"delta_share": 0.5, "order": 1.0}},
+        {"limits": {"delta_share": 1.0, "order": 3.0}},
+        {"limits": {"delta_share": 0.0, "order": None}},
         {"limits": None},
         {"closed": True},
         {"entries": []},
@@ -87,7 +87,7 @@ def test_what_the_next_test_damages_is_whole(path: Path) -> None:
         {"entries": [ENTRY | {"begun": 3}]},
         {"entries": [ENTRY | {"runs": ["a", "b"]}]},
         {"entries": [ENTRY | {"begun": 2, "runs": ["a", "a"]}]},
-        {"entries": [ENTRY | {"apart": -1e-9}]},
+        {"entries": [ENTRY | {"delta_cost": -1e-9}]},
         {"closed": "no"},
         {"changes": []},
         {"changes": [1]},
@@ -95,7 +95,7 @@ def test_what_the_next_test_damages_is_whole(path: Path) -> None:
     ],
 )
 def test_what_no_budget_can_say_is_damage_too(path: Path, change: dict[str, Any]) -> None:
-    path.write_text(encode_checked("shufflesum-budget-3", CONTENT | change))
+    path.write_text(encode_checked("shufflesum-budget-4", CONTENT | change))
     with refusal("damaged"):
         Budget.open(path)
 
@@ -109,7 +109,7 @@ def test_an_open_budget_refuses_an_older_copy_of_its_file(path: Path) -> None:
     for act in (
         lambda: budget.begin(SMALL),
         lambda: budget.enter(SMALL, "task"),
-        lambda: budget.ask(users=500, shape=Categories(3)),
+        lambda: budget.ask(users=500, domain=Categories(3)),
         lambda: budget.fits(SMALL),
         lambda: budget.entries,
         lambda: str(budget),

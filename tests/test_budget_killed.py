@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forks import forked, killed_at, killed_everywhere, start_forked
+from tests.forked_processes import forked, killed_at, killed_everywhere, start_forked
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -20,15 +20,15 @@ from shufflesum._machine import replace_file
 from shufflesum.budget import Budget
 from shufflesum.errors import PrivacyError
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.filters import Charge, Filter
+from shufflesum.privacy.engine.filters import PrivacyCost, PrivacyFilter
 
-PLAN = Plan(ss.Categories(2), ss.AddSlots(1, 0.5), ss.Guarantee(0.5, 1e-3, 200))
+PLAN = Plan(ss.Categories(2), ss.NoisySlots(1, 0.5), ss.Guarantee(0.5, 1e-3, 200))
 EPSILON, DELTA = 2.0, 1e-3
 TIMES = 40  # so often does the plan fit, by the charge below
 
 
-def cheap(_: Plan) -> Callable[[Filter], Charge]:
-    return lambda within: Charge(within.noise_limit / (TIMES + 0.5), 0.0)
+def cheap(_: Plan) -> Callable[[PrivacyFilter], PrivacyCost]:
+    return lambda within: PrivacyCost(within.loss_limit / (TIMES + 0.5), 0.0)
 
 
 def release(path: Path) -> None:
@@ -43,7 +43,7 @@ def released(path: Path) -> int:
 
 
 def enter_first(path: Path, call: int) -> None:
-    vars(budget_module).update(charges_of=cheap)
+    vars(budget_module).update(costs_of=cheap)
     budget = Budget.open(path)
     killed_at(call)
     budget.begin(PLAN)
@@ -52,7 +52,7 @@ def enter_first(path: Path, call: int) -> None:
 
 def release_first(path: Path, call: int) -> None:
     """As it must not be done."""
-    vars(budget_module).update(charges_of=cheap)
+    vars(budget_module).update(costs_of=cheap)
     budget = Budget.open(path)
     killed_at(call)
     release(path)
@@ -81,7 +81,7 @@ def prepare(locked: bool) -> None:
         replace_file(*given)
 
     vars(budget_file).update(replace_file=slowly)
-    vars(budget_module).update(charges_of=cheap)
+    vars(budget_module).update(costs_of=cheap)
     if not locked:
         vars(machine_module).update(try_lock=lambda *_: True)
         # an open budget would notice that another process has written over its entry
@@ -128,7 +128,7 @@ def all_at_once(path: Path, *, locked: bool, work: Any = take_all) -> int:
 def test_processes_never_spend_the_same_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "budget.json"
     assert all_at_once(path, locked=True) == TIMES == len(Budget.open(path).entries)
-    monkeypatch.setattr(budget_module, "charges_of", cheap)
+    monkeypatch.setattr(budget_module, "costs_of", cheap)
     with refusal("budget-spent"):
         Budget.open(path).begin(PLAN)
 

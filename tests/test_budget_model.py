@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from contextlib import nullcontext
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,11 +16,11 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import budget as budget_module
 from shufflesum.budget import Budget
-from shufflesum.compositions import charges_of, filter_for
-from shufflesum.domain import Domain
+from shufflesum.compositions import costs_of, filter_for
+from shufflesum.domains import DOMAINS
 from shufflesum.mechanisms import MECHANISMS
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.filters import Charge, Filter, total
+from shufflesum.privacy.engine.filters import PrivacyCost, PrivacyFilter, total
 
 
 @cache
@@ -28,13 +28,13 @@ def plans() -> tuple[Plan, ...]:
     """Of every mechanism and of every kind of domain, with epsilons all over, in one round or in several."""
     key = bytes(range(16))
     wanted: tuple[dict[str, Any], ...] = (
-        {"shape": ss.Ball(20, radius=1.0), "epsilon": 0.4},
-        {"shape": ss.Choices(4, most=2), "epsilon": 0.6},
-        {"shape": ss.Hashed(50, 8, key), "epsilon": 0.35, "rounds": 2},
-        {"shape": ss.Groups(["a", "b"], 1), "epsilon": 0.7},
-        {"shape": 3, "epsilon": 0.25, "mechanism": "replace"},
-        {"shape": ss.Categories(3), "epsilon": 0.8, "mechanism": "replace", "rounds": 2},
-        {"shape": 2, "epsilon": 0.45, "mechanism": "add"},
+        {"domain": ss.L2Ball(20, clipping_norm=1.0), "epsilon": 0.4},
+        {"domain": ss.MultiChoice(4, max_choices=2), "epsilon": 0.6},
+        {"domain": ss.OpenVocabulary(50, 8, key), "epsilon": 0.35, "rounds": 2},
+        {"domain": ss.GroupBy(["a", "b"], 1), "epsilon": 0.7},
+        {"shape": 3, "epsilon": 0.25, "mechanism": "randomized-response"},
+        {"domain": ss.Categories(3), "epsilon": 0.8, "mechanism": "randomized-response", "rounds": 2},
+        {"shape": 2, "epsilon": 0.45, "mechanism": "noisy-counts"},
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ss.ShufflesumWarning)  # some are too noisy to be of use
@@ -44,26 +44,26 @@ def plans() -> tuple[Plan, ...]:
 @pytest.mark.long
 def test_the_plans_that_are_drawn_from_are_of_every_mechanism_and_domain() -> None:
     assert {plan.mechanism.kind for plan in plans()} == set(MECHANISMS)
-    assert {type(plan.domain) for plan in plans()} == set(get_args(Domain))
+    assert {type(plan.domain) for plan in plans()} == set(DOMAINS.values())
 
 
 @cache
-def filter_of(which: int) -> Filter:
+def filter_of(which: int) -> PrivacyFilter:
     """What a plan chooses, where it is the first."""
-    return filter_for(EPSILON, DELTA, charges_of(plans()[which]))
+    return filter_for(EPSILON, DELTA, costs_of(plans()[which]))
 
 
 @cache
-def cost_of(plan: Plan, within: Filter) -> Charge:
-    return charges_of(plan)(within)
+def cost_of(plan: Plan, within: PrivacyFilter) -> PrivacyCost:
+    return costs_of(plan)(within)
 
 
 class Model:
     """What must be: nothing is drawn that no charge covers, and as little as that is charged."""
 
     def __init__(self) -> None:
-        self.limits: Filter | None = None
-        self.spent = list[Charge]()
+        self.limits: PrivacyFilter | None = None
+        self.spent = list[PrivacyCost]()
         self.tasks = dict[str, int]()  # the plan of each
         self.left = dict[tuple[int, str | None], list[int]]()  # rounds of each entry that nobody has begun
         self.runs = set[tuple[int, str | None, str]]()
@@ -78,7 +78,7 @@ class Model:
         key = which, collection
         left = self.left.get(key, [])
         if collection is not None and self.tasks.get(collection, which) != which:
-            return "other-plan"
+            return "plan-mismatch"
         known = bool(left) if rounds == 0 else run is not None and (*key, run) in self.runs
         room = [place for place, free in enumerate(left) if free >= rounds]
         if not known and not room:
@@ -119,7 +119,7 @@ def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
     path = tmp_path_factory.mktemp("budget") / "budget.json"
     model, handles = Model(), [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
     # computed once
-    monkeypatch.setattr(budget_module, "charges_of", lambda plan: lambda within: cost_of(plan, within))
+    monkeypatch.setattr(budget_module, "costs_of", lambda plan: lambda within: cost_of(plan, within))
     for number, (which, act, collection, run) in enumerate(steps):
         budget, plan = handles[number % 2], plans()[which]
         if act == "look":
@@ -133,7 +133,7 @@ def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
                 plan, collection=collection, run=run, rounds=rounds
             )
     entries = Budget.open(path).entries
-    assert total(entry.charge for entry in entries) == total(model.spent)
+    assert total(entry.cost for entry in entries) == total(model.spent)
     assert model.limits is None or model.limits.admits(model.spent)
     left = sorted(free for each in model.left.values() for free in each)
     assert sorted(entry.rounds - entry.begun for entry in entries) == left

@@ -16,15 +16,15 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.batch.files.users import open_users
-from shufflesum.domain import as_box
+from shufflesum.batch.users import open_users
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.service.client.fitting import Fitting
 from shufflesum.tables import open_table, rows_of, table_selection
 
 BOUNDS = {"age": (0, 120), "income": (0, 500_000)}
-PLAN = ss.plan(users=500, shape=2, columns=list(BOUNDS), bounds=BOUNDS, epsilon=1, delta=1e-5, mechanism="replace")
-GROUPS = ss.Groups(["a", "b"], 2, BOUNDS, list(BOUNDS))
+PLAN = ss.plan(
+    users=500, shape=2, columns=list(BOUNDS), bounds=BOUNDS, epsilon=1, delta=1e-5, mechanism="randomized-response"
+)
+GROUPS = ss.GroupBy(["a", "b"], ss.Arrays(2, BOUNDS, list(BOUNDS)))
 FRAME = pd.DataFrame({"age": [30.0] * 500, "income": [1000.0] * 500})
 OTHERS = {
     "another order": FRAME[["income", "age"]],
@@ -44,8 +44,8 @@ WAYS: dict[str, Callable[[pd.DataFrame], object]] = {
     "randomizer, rows of pandas": lambda frame: randomized([frame.iloc[i] for i in range(3)]),
     "randomizer, named tuples": lambda frame: randomized(list(frame.head(3).itertuples(index=False))),
     "batches": lambda frame: aggregate_batches([frame], PLAN, clip=True),
-    "client": lambda frame: Fitting.of(PLAN.domain).only(frame.iloc[0]),
-    "client, groups": lambda frame: Fitting.of(GROUPS).only(("a", frame.iloc[0])),
+    "client": lambda frame: PLAN.domain.coercion().wrap_one(frame.iloc[0]),
+    "client, groups": lambda frame: GROUPS.coercion().wrap_one(("a", frame.iloc[0])),
     "groups": lambda frame: GROUPS.rows((["a"] * len(frame), frame)),
 }
 
@@ -54,7 +54,7 @@ WAYS: dict[str, Callable[[pd.DataFrame], object]] = {
 def test_just_the_columns_of_the_plan_pass(way: str) -> None:
     WAYS[way](FRAME)
     for other in OTHERS.values():
-        with refusal("other-columns", "'age'", "'income'", error=DataError):
+        with refusal("columns-mismatch", "'age'", "'income'", error=DataError):
             WAYS[way](other)
 
 
@@ -70,14 +70,14 @@ def test_files_are_read_by_the_names_of_the_plan(tmp_path: Path, kind: str) -> N
         rows: Any = next(rows_of(table, PLAN.domain))
         assert rows[0:1].tolist() == [[30.0, 1000.0]]
     for name in ("another name", "one less"):
-        with refusal("other-columns", "'age'" if name == "another name" else "'income'", error=DataError):
+        with refusal("columns-mismatch", "'age'" if name == "another name" else "'income'", error=DataError):
             open_users(tmp_path / f"{name}.{kind}", **table_selection(PLAN.domain))
-    with refusal("other-columns", "'age', 'income'", error=DataError):
+    with refusal("columns-mismatch", "'age', 'income'", error=DataError):
         open_table(tmp_path / f"more.{kind}", **table_selection(PLAN.domain, columns=["income", "age"]))
 
 
 def test_bounds_by_name_are_in_the_columns_order() -> None:
-    box = as_box(ss.plan(users=500, shape=2, columns=["income", "age"], bounds=BOUNDS, epsilon=1, delta=1e-5).domain)
+    box = ss.plan(users=500, shape=2, columns=["income", "age"], bounds=BOUNDS, epsilon=1, delta=1e-5).domain.numbers
     assert box.bounds.upper == (500_000, 120)
     estimate = ss.aggregate(FRAME, bounds=BOUNDS, epsilon=1, delta=1e-5)
     assert estimate.columns == ("age", "income")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from tools.count import DOMAINS, SMALL, count_folder, count_module, domain_questions, report
 
-from shufflesum.domain import Domain
+from shufflesum import domains
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,21 +38,21 @@ def area(radius: float) -> float:
 
 QUESTIONS = """
 from shufflesum import domain
-from shufflesum.domain import Ball, Box, Groups
+from shufflesum.domains import L2Ball, Arrays, GroupBy
 
-_LISTED = Box | Ball
-_NAMES = {Groups: "groups"}  # a question
+_LISTED = Arrays | L2Ball
+_NAMES = {GroupBy: "groups"}  # a question
 
 
-def asks(given: Box | Ball) -> Box:
-    if isinstance(given, domain.Box) or isinstance(given, (int, Ball)):  # two questions
-        return Box.of(1)
-    if isinstance(given, _LISTED) and type(given) is not Groups:  # two questions
+def asks(given: Arrays | L2Ball) -> Arrays:
+    if isinstance(given, domain.Arrays) or isinstance(given, (int, L2Ball)):  # two questions
+        return Arrays(1)
+    if isinstance(given, _LISTED) and type(given) is not GroupBy:  # two questions
         pass
     match given:  # one question
-        case Box() | Ball():
+        case Arrays() | L2Ball():
             pass
-        case Groups():
+        case GroupBy():
             pass
     match given.shape:
         case tuple():
@@ -69,7 +68,7 @@ def tree(tmp_path: Path) -> Path:
         "src/shufflesum/__init__.py": "",
         "src/shufflesum/cli/area.py": MODULE,
         "src/shufflesum/cli/asks.py": QUESTIONS,
-        "src/shufflesum/domain/asks.py": QUESTIONS,
+        "src/shufflesum/domains/asks.py": QUESTIONS,
         "tests/test_long.py": "x = 1\n" * 801,
     }.items():
         path = tmp_path / name
@@ -103,7 +102,7 @@ def test_the_report_of_a_small_tree(tree: Path) -> None:
         ["above", "800", "lines:", "tests/test_long.py", "(801)"],
         ["code", "lines", "of", "src/shufflesum/", "by", "folder:"],
         ["29", "cli"],
-        ["18", "domain"],
+        ["18", "domains"],
         ["0", "(modules)"],
         ["questions", "for", "a", "concrete", "domain:", "6", "in", "1", "files"],
     ]
@@ -118,4 +117,14 @@ def test_the_report_of_this_tree_covers_every_module() -> None:
 
 
 def test_the_domains_that_are_asked_for_are_all_there_are() -> None:
-    assert {domain.__name__ for domain in get_args(Domain)} == DOMAINS
+    assert {domain.__name__ for domain in domains.DOMAINS.values()} == DOMAINS
+
+
+def test_hardly_anything_outside_the_domains_asks_for_a_concrete_one() -> None:
+    assert len(domain_questions(ROOT / "src/shufflesum")) <= 10
+
+
+def test_modules_are_subjects() -> None:
+    modules = count_folder(ROOT / "src")
+    assert len(modules) <= 240
+    assert max(module.lines for module in modules) <= 800

@@ -12,9 +12,9 @@ import pytest
 import shufflesum
 from shufflesum import errors
 from shufflesum.errors import Problem, ShufflesumError
-from shufflesum.service.http.problems import PROBLEMS
+from shufflesum.service.http.messages import PROBLEMS
 
-CLASSES = [getattr(errors, name) for name in errors.__all__ if isinstance(getattr(errors, name), type)]
+CLASSES = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
 
 
 def test_every_error_is_caught_by_the_root() -> None:
@@ -38,7 +38,8 @@ def test_an_error_says_its_message_and_keeps_its_problem_between_processes(kind:
 
 @cache
 def trees() -> list[tuple[str, ast.Module]]:
-    paths = Path(shufflesum.__file__).parent.rglob("*.py")
+    folders = Path(shufflesum.__file__).parent, Path(__file__).parents[1] / "experiments"
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
     return [(path.name, ast.parse(path.read_text())) for path in paths if path.name != "errors.py"]
 
 
@@ -57,7 +58,7 @@ def names_of_classes() -> set[str]:
 
 @cache
 def made_in_the_code() -> list[tuple[str, ast.Call]]:
-    """Every call in the package that makes an error of ours, and the file it stands in."""
+    """Every call in the package and its experiments that makes an error of ours, and the file it stands in."""
     names = names_of_classes()
     return [
         (f"{place}:{node.lineno}", node)

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import binom
-from tests.chances import FALSE_ALARM
-from tests.often import slow_but_for
+from tests.slow_params import slow_but_for
+from tests.stat_tests import FALSE_ALARM
 
 from shufflesum.synthetic import heartbeats
 
@@ -42,12 +42,12 @@ _OTHERS = sorted(NUMBERS.keys() - {"matrix"})  # sabotaged in the slow suite onl
 
 WRONG_ANALYZER = """
 from dataclasses import replace
-import shufflesum.estimate.hashed as h
-import shufflesum.mechanisms.add.mechanism as a
-import shufflesum.mechanisms.add_slots.mechanism as s
-import shufflesum.mechanisms.replace.mechanism as r
-replaced, added, grouped = r.ReplaceMeans, a.AddMeans, a.AddGroupSums
-slots, scores = s.noise_reports, h._Subtraction._score
+import shufflesum.domains.open_vocabulary.estimate as h
+import shufflesum.mechanisms.noisy_counts.mechanism as a
+import shufflesum.mechanisms.noisy_slots.mechanism as s
+import shufflesum.mechanisms.randomized_response.mechanism as r
+replaced, added, grouped = r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums
+slots, scores = s.surplus_reports, h._Subtraction._score
 def half_replaced(noise_probability, **rest):
     return replaced(noise_probability=noise_probability / 2, **rest)
 def half(right):
@@ -58,14 +58,14 @@ def half(right):
 def half_scores(self, block, buckets):
     counts, heavier = scores(self, block, buckets)
     return counts + (self.table.sum() - self.subtracted.sum()) / self.table.shape[1] / 2, heavier
-r.ReplaceMeans, a.AddMeans, a.AddGroupSums = half_replaced, half(added), half(grouped)
-s.noise_reports = lambda table, users: slots(table, users) // 2
+r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums = half_replaced, half(added), half(grouped)
+s.surplus_reports = lambda table, users: slots(table, users) // 2
 h._Subtraction._score = half_scores
 """
 NO_NOISE = """
-import shufflesum.mechanisms.add_slots.tally as t
-noisy = t.SlotsTally.noise
-t.SlotsTally.noise = lambda self, users: 0 * noisy(self, users)
+import shufflesum.mechanisms.noisy_slots.randomize as t
+noisy = t.NoisySlotsTally.noise
+t.NoisySlotsTally.noise = lambda self, users: 0 * noisy(self, users)
 """
 
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.laws import SIX_LAWS, too_many_misses
 from tests.refusals import refusal
+from tests.value_distributions import SIX_LAWS, too_many_misses
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.domain import Box
+from shufflesum.domains import Arrays
 from shufflesum.moments import Moments, Squares
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
 
 USERS = 1000
 BOUNDS = (-50.0, 250.0)
-SQUARES = Squares(Box.of((), BOUNDS))
+SQUARES = Squares(Arrays((), BOUNDS))
 
 
 def plan_of(**choices: object) -> Plan:
@@ -40,14 +40,14 @@ def missed(plan: Plan, runs: int, level: float, asked: float | None = None, targ
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("mechanism", ["noisy-counts", "randomized-response"])
 def test_intervals_of_variances_hold_on_six_laws(mechanism: str) -> None:
     count, trials = missed(plan_of(mechanism=mechanism), 15, 0.9)
     assert count < too_many_misses(trials, 0.9)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("mechanism", ["noisy-counts", "randomized-response"])
 def test_intervals_of_variances_hold_on_six_laws_long(mechanism: str) -> None:
     count, trials = missed(plan_of(mechanism=mechanism), 150, 0.9)
     assert count < too_many_misses(trials, 0.9)
@@ -55,12 +55,12 @@ def test_intervals_of_variances_hold_on_six_laws_long(mechanism: str) -> None:
 
 @pytest.mark.long
 def test_intervals_that_are_too_short_would_be_found_out() -> None:
-    count, trials = missed(plan_of(mechanism="add"), 25, 0.9, asked=0.3)
+    count, trials = missed(plan_of(mechanism="noisy-counts"), 25, 0.9, asked=0.3)
     assert count >= too_many_misses(trials, 0.9)
 
 
 def test_the_variance_of_a_population_is_held_too() -> None:
-    plan, count, runs = plan_of(mechanism="add"), 0, 60
+    plan, count, runs = plan_of(mechanism="noisy-counts"), 0, 60
     for seed in range(runs):
         values = np.random.default_rng(seed).normal(100, 20, USERS)
         found = Moments(SQUARES, aggregate_batches([SQUARES.rows(values)], plan, source=SeededSource(seed)))
@@ -92,7 +92,7 @@ def test_a_table_names_its_squares() -> None:
 
     found = ss.moments(pd.DataFrame({"age": [20.0, 30.0] * 500}), epsilon=2, delta=1e-4, bounds=(0, 100))
     domain = found.estimate.plan.domain
-    assert isinstance(domain, Box)
+    assert isinstance(domain, Arrays)
     assert domain.columns == ("age", "age squared")
 
 
@@ -108,7 +108,7 @@ def test_what_is_out_of_bounds_or_missing_is_refused_with_its_row() -> None:
 
 
 def test_an_estimate_of_something_else_is_refused() -> None:
-    with refusal("other-plan"):
+    with refusal("plan-mismatch"):
         Moments(SQUARES, ss.aggregate(np.zeros((100, 2)), epsilon=5, delta=1e-3))
     with refusal("impossible-combination"):
-        Squares(Box.of(ss.Symmetric(3), (0, 1)))
+        Squares(Arrays(ss.Symmetric(3), (0, 1)))

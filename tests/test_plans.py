@@ -11,21 +11,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.plan_builders import replace_of, with_guarantee, with_mechanism
 from tests.refusals import refusal
-from tests.replaced import replace_of, with_guarantee, with_mechanism
 
 import shufflesum as ss
-from shufflesum.domain import Box, Hashed
+from shufflesum.domains import Arrays, OpenVocabulary
 from shufflesum.errors import FileError, ParameterError, PlanError
-from shufflesum.mechanisms import Replace
-from shufflesum.mechanisms.add_slots import AddSlots
-from shufflesum.mechanisms.replace import MAX_LEVELS
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.noisy_slots import NoisySlots
+from shufflesum.mechanisms.randomized_response.mechanism import MAX_LEVELS
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.testing import unprotected_plan
 
 VECTORS = Path(__file__).parent / "vectors"
-PLAN = ss.plan(users=3000, shape=(2, 3), epsilon=1.0, delta=1e-6, bounds=(-1.5, 2.5), coordinates=2, levels=2)
+PLAN = ss.plan(
+    users=3000,
+    shape=(2, 3),
+    epsilon=1.0,
+    delta=1e-6,
+    bounds=(-1.5, 2.5),
+    mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=2),
+)
 NOISE = replace_of(PLAN).noise_probability
 PARAMETERS = ("format", "domain", "mechanism", "guarantee")
 MISSING = object()
@@ -66,14 +73,14 @@ def claimed_plans(draw: st.DrawFn) -> Plan:
     else:
         structure = draw(st.lists(st.integers(1, 4), max_size=3).map(tuple))
     low = draw(finite)
-    domain = Box.of(structure, (low, low + draw(st.floats(1e-3, 1e6))))
+    domain = Arrays(structure, (low, low + draw(st.floats(1e-3, 1e6))))
     if kind == "dense" and draw(st.booleans()):
         lows = np.array(draw(st.lists(finite, min_size=domain.dimension, max_size=domain.dimension)))
         lows = lows.reshape(domain.shape)
-        domain = Box.of(structure, (lows, lows + draw(st.floats(1e-3, 10))))
+        domain = Arrays(structure, (lows, lows + draw(st.floats(1e-3, 10))))
     return Plan(
         domain,
-        Replace(
+        RandomizedResponse(
             coordinates=draw(st.integers(1, domain.dimension)),
             levels=draw(st.integers(1, MAX_LEVELS)),
             noise_probability=draw(st.integers(0, 2**53)) / 2**53,
@@ -120,10 +127,10 @@ def test_a_plan_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 CHANGES: dict[str, Any] = {
     "format": "shufflesum-plan-3",
-    "domain.kind": "ball",
+    "domain.kind": "l2-ball",
     "domain.structure": {"kind": "dense", "shape": [3, 2]},
     "domain.bounds": [-1.5, 2.6],
-    "mechanism.kind": "add",
+    "mechanism.kind": "noisy-counts",
     "mechanism.coordinates": 1,
     "mechanism.levels": 3,
     "mechanism.noise_probability": 0.5,
@@ -146,7 +153,7 @@ def test_a_plan_changed_in_any_field_is_refused(path: str) -> None:
     assert edited({path: CHANGES[path]}) != edited({})
     with pytest.raises(PlanError):
         Plan.from_json(json.dumps(edited({path: CHANGES[path]})))
-    with refusal("other-format" if path == "format" else "malformed", path.rpartition(".")[2], error=PlanError):
+    with refusal("format-mismatch" if path == "format" else "malformed", path.rpartition(".")[2], error=PlanError):
         Plan.from_json(json.dumps(edited({path: MISSING})))
 
 
@@ -267,7 +274,7 @@ def test_what_no_plan_may_hold_is_refused_though_its_id_is_right(change: dict[st
 def test_a_plan_of_the_format_before_is_refused_by_name_with_what_to_do() -> None:
     text = (VECTORS / "old_plan_1.json").read_text()
     assert json.loads(text)["format"] == "shufflesum-plan-1"
-    with refusal("other-format", "'shufflesum-plan-1'", "reads 'shufflesum-plan-2'", error=PlanError):
+    with refusal("format-mismatch", "'shufflesum-plan-1'", "reads 'shufflesum-plan-2'", error=PlanError):
         Plan.from_json(text)
 
 
@@ -277,14 +284,14 @@ def test_a_plan_of_the_format_before_is_refused_by_name_with_what_to_do() -> Non
     ids=lambda text: repr(text)[:20],
 )
 def test_what_is_no_plan_is_refused(text: str | bytes) -> None:
-    with refusal("other-format" if text == "{}" else "malformed", "shufflesum plan -o FILE", error=PlanError):
+    with refusal("format-mismatch" if text == "{}" else "malformed", "shufflesum plan -o FILE", error=PlanError):
         Plan.from_json(text)
 
 
 def test_numbers_of_numpy_and_whole_floats_give_the_same_plan() -> None:
     by_hand: Any = {"coordinates": np.uint8(2), "levels": np.int32(2), "noise_probability": np.float64(NOISE)}
     claim: Any = {"delta": np.float64(1e-6), "users": np.int64(3000), "honest_fraction": 1, "rounds": np.uint8(1)}
-    given_by_hand = Plan(PLAN.domain, Replace(**by_hand), Guarantee(epsilon=1, **claim))
+    given_by_hand = Plan(PLAN.domain, RandomizedResponse(**by_hand), Guarantee(epsilon=1, **claim))
     assert given_by_hand == PLAN
     assert given_by_hand.id == PLAN.id
     assert Plan.from_json(given_by_hand.to_json()).to_json() == PLAN.to_json()
@@ -322,19 +329,19 @@ def test_a_plan_has_no_more_coordinates_than_its_domain() -> None:
 )
 def test_a_plan_whose_last_cell_would_be_the_blank_or_beyond_is_refused(dimension: int, levels: int) -> None:
     with refusal("too-many-cells", str(dimension * (levels + 1)), error=ParameterError):
-        Plan(Box.of(dimension, (0, 1)), Replace(1, levels, 0.5), PLAN.guarantee)
+        Plan(Arrays(dimension, (0, 1)), RandomizedResponse(1, levels, 0.5), PLAN.guarantee)
 
 
 def test_the_largest_plan_leaves_the_blank_and_the_number_below_it_alone() -> None:
-    largest = Plan(Box.of((2**32 - 2) // 2, (0, 1)), Replace(1, 1, 0.5), PLAN.guarantee)
+    largest = Plan(Arrays((2**32 - 2) // 2, (0, 1)), RandomizedResponse(1, 1, 0.5), PLAN.guarantee)
     assert largest.cells == 2**32 - 2  # numbered from 0 to 2**32 - 3
     with refusal("too-many-cells", "4294967295"):
-        Plan(Box.of((2**32 - 1) // 3, (0, 1)), Replace(1, 2, 0.5), PLAN.guarantee)
+        Plan(Arrays((2**32 - 1) // 3, (0, 1)), RandomizedResponse(1, 2, 0.5), PLAN.guarantee)
 
 
 def test_plans_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
-        PLAN.domain = Box.of(1, (0, 1))  # type: ignore[misc]
+        PLAN.domain = Arrays(1, (0, 1))  # type: ignore[misc]
     with pytest.raises(FrozenInstanceError):
         PLAN.guarantee.users = 1  # type: ignore[misc]
     with pytest.raises(FrozenInstanceError):
@@ -367,7 +374,7 @@ def test_predicted_errors_are_in_the_users_units() -> None:
 
 
 def test_a_plan_for_words_needs_the_key_of_its_hash() -> None:
-    slots, guarantee = AddSlots(1, 0.5), Guarantee(1.0, 1e-6, 1000)
-    assert Plan(Hashed(10, 8, bytes(16)), slots, guarantee).cells == 80
+    slots, guarantee = NoisySlots(1, 0.5), Guarantee(1.0, 1e-6, 1000)
+    assert Plan(OpenVocabulary(10, 8, bytes(16)), slots, guarantee).cells == 80
     with refusal("missing-argument", "key", error=ParameterError):
-        Plan(Hashed(10, 8), slots, guarantee)
+        Plan(OpenVocabulary(10, 8), slots, guarantee)

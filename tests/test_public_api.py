@@ -11,8 +11,8 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms import Sampling
 from shufflesum.planning import plan_for_error
+from shufflesum.privacy.randomized_response import Sampling
 
 TARGET: dict[str, Any] = {"epsilon": 8.0, "delta": 0.1}
 SMALL = ss.plan(users=9, shape=1, **TARGET)
@@ -54,7 +54,14 @@ def test_the_three_roles_in_one_process_take_whole_bounds(arrays: np.ndarray) ->
 
 @pytest.mark.parametrize("shape", [7, (7,), [7], (2, 3), (), ss.Symmetric(5), ss.Span(np.eye(3))])
 def test_a_shape_is_a_number_a_tuple_or_a_structure(shape: object) -> None:
-    plan = ss.plan(users=2000, shape=shape, epsilon=1.0, delta=1e-6, bounds=(0.0, 1.0), coordinates=1, levels=1)  # type: ignore[arg-type]
+    plan = ss.plan(
+        users=2000,
+        shape=shape,  # type: ignore[arg-type]
+        epsilon=1.0,
+        delta=1e-6,
+        bounds=(0.0, 1.0),
+        mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=1),
+    )
     assert plan.users == 2000
 
 
@@ -66,27 +73,27 @@ def test_plan_takes_every_keyword(sampling: Sampling) -> None:
         epsilon=2.0,
         delta=1e-5,
         bounds=(-1.0, 1.0),
-        coordinates=2,
+        mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=2, sampling=sampling),
         max_reports=3,
-        levels=2,
-        sampling=sampling,
         accountant="exact",
         honest_fraction=0.75,
         rounds=2,
-        spread=0.5,
+        assumed_std=0.5,
     )
     assert (plan.users, plan.shape, plan.dimension, plan.reports, plan.cells) == (4000, (2, 3), 6, 2, 18)
     assert (plan.epsilon, plan.delta, plan.accountant) == (2.0, 1e-5, "exact")
     assert (plan.honest_fraction, plan.honest_users, plan.rounds) == (0.75, 3000, 2)
-    assert isinstance(plan.mechanism, ss.Replace)
+    assert isinstance(plan.mechanism, ss.RandomizedResponse)
     gamma = plan.mechanism.noise_probability
-    assert plan.mechanism == ss.Replace(coordinates=2, levels=2, noise_probability=gamma, sampling=sampling)
+    assert plan.mechanism == ss.RandomizedResponse(coordinates=2, levels=2, noise_probability=gamma, sampling=sampling)
     assert 0 < gamma < 1
     assert ss.Plan.from_json(plan.to_json()) == plan
 
 
 def test_privacy_is_asked_of_the_plan_itself() -> None:
-    plan = ss.plan(users=2000, shape=3, epsilon=1.0, delta=1e-6, coordinates=3, levels=1)
+    plan = ss.plan(
+        users=2000, shape=3, epsilon=1.0, delta=1e-6, mechanism=ss.RandomizedResponse.Options(coordinates=3, levels=1)
+    )
     certified = plan.privacy.epsilon(1e-6)
     assert 0 < certified.lower <= certified.upper <= 1.0
     assert plan.privacy.delta(1.0).upper <= 1e-6
@@ -120,12 +127,18 @@ MISUSES: dict[str, Any] = {
         ("wrong-type", "target_error is 'x'"),
     ),
     "users": (
-        lambda: ss.privacy.delta_bounds(users=WRONG["half"], levels=2, noise_probability=0.5, epsilon=1.0),
+        lambda: ss.privacy.RandomizedResponseAccountant(WRONG["half"], 2, 0.5).delta(1.0),
         ("wrong-type", "users is 0.5"),
     ),
-    "rounds": (lambda: ss.privacy.Setting(users=2, levels=2, rounds=WRONG["half"]), ("wrong-type", "rounds is 0.5")),
-    "epsilon": (lambda: ss.privacy.Setting(users=2, levels=2).delta(0.5, WRONG["x"]), ("wrong-type", "epsilon is 'x'")),
-    "noise": (lambda: ss.Replace(1, 1, WRONG["x"]), ("wrong-type", "noise_probability is 'x'")),
+    "rounds": (
+        lambda: ss.privacy.RandomizedResponseAccountant(2, 2, 0.5, rounds=WRONG["half"]),
+        ("wrong-type", "rounds is 0.5"),
+    ),
+    "epsilon": (
+        lambda: ss.privacy.RandomizedResponseAccountant(2, 2, 0.5).delta(WRONG["x"]),
+        ("wrong-type", "epsilon is 'x'"),
+    ),
+    "noise": (lambda: ss.RandomizedResponse(1, 1, WRONG["x"]), ("wrong-type", "noise_probability is 'x'")),
     "randomizer": (lambda: ss.Randomizer(WRONG["none"]), ("wrong-type", "plan", "NoneType")),
 }
 

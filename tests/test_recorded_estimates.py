@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.often import slow_among
+from tests.slow_params import slow_among
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.mechanisms import Replace
+from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.testing import SeededSource
 
 RECORDED = json.loads((Path(__file__).parent / "vectors" / "seeded_estimates.json").read_text())
@@ -34,19 +34,28 @@ CASES: dict[str, tuple[NDArray[Any], dict[str, Any]]] = {
     "every coordinate": (uniform_rows(1, (2000, 8)), {"epsilon": 1.0, "delta": 1e-6}),
     "single precision": (
         uniform_rows(2, (2000, 8)).astype(np.float32),
-        {"epsilon": 1.0, "delta": 1e-6, "levels": 3},
+        {"epsilon": 1.0, "delta": 1e-6, "mechanism": ss.RandomizedResponse.Options(levels=3)},
     ),
     "some coordinates, stratified": (
         uniform_rows(3, (3000, 10)),
-        {"epsilon": 1.0, "delta": 1e-6, "coordinates": 3},
+        {"epsilon": 1.0, "delta": 1e-6, "mechanism": ss.RandomizedResponse.Options(coordinates=3)},
     ),
     "some coordinates, uniform": (
         uniform_rows(4, (3000, 10)),
-        {"epsilon": 2.0, "delta": 1e-4, "coordinates": 3, "sampling": "uniform", "levels": 2},
+        {
+            "epsilon": 2.0,
+            "delta": 1e-4,
+            "mechanism": ss.RandomizedResponse.Options(coordinates=3, levels=2, sampling="uniform"),
+        },
     ),
     "the paper's one": (
         uniform_rows(5, (20000, 4)),
-        {"epsilon": 0.9, "delta": 0.01, "coordinates": 1, "levels": 3, "accountant": "paper"},
+        {
+            "epsilon": 0.9,
+            "delta": 0.01,
+            "mechanism": ss.RandomizedResponse.Options(coordinates=1, levels=3),
+            "accountant": "paper",
+        },
     ),
     "bounds of each coordinate": (
         uniform_rows(6, (2500, 3), -1.0, 4.0),
@@ -66,7 +75,10 @@ CASES: dict[str, tuple[NDArray[Any], dict[str, Any]]] = {
         uniform_rows(8, (2000, 3)) @ SPAN.vectors.reshape(3, -1),
         {"epsilon": 1.0, "delta": 1e-6, "shape": SPAN},
     ),
-    "one number, many levels": (uniform_rows(9, (4000, 1)), {"epsilon": 1.0, "delta": 1e-6, "levels": 200}),
+    "one number, many levels": (
+        uniform_rows(9, (4000, 1)),
+        {"epsilon": 1.0, "delta": 1e-6, "mechanism": ss.RandomizedResponse.Options(levels=200)},
+    ),
 }
 
 
@@ -92,8 +104,8 @@ def numbers(estimate: ss.Estimate) -> dict[str, Any]:
 def test_a_seeded_estimate_is_what_it_was_before_reports_became_cells(name: str) -> None:
     rows, arguments = CASES[name]
     recorded = RECORDED[name]
-    planned = ss.aggregate(rows, source=SeededSource(17), mechanism="replace", **arguments).plan
-    assert isinstance(planned.mechanism, Replace)
+    planned = ss.aggregate(rows, source=SeededSource(17), **{"mechanism": "randomized-response", **arguments}).plan
+    assert isinstance(planned.mechanism, RandomizedResponse)
     noise_probability = float.fromhex(recorded["noise_probability"])
     assert planned.mechanism.noise_probability == pytest.approx(noise_probability, rel=1e-12)
     assert (planned.mechanism.levels, planned.mechanism.coordinates) == (recorded["levels"], recorded["coordinates"])
@@ -110,6 +122,6 @@ def test_a_seeded_estimate_is_what_it_was_before_reports_became_cells(name: str)
 def test_another_seed_gives_other_estimates() -> None:
     rows, arguments = CASES["every coordinate"]
     assert (
-        numbers(ss.aggregate(rows, source=SeededSource(18), mechanism="replace", **arguments))
+        numbers(ss.aggregate(rows, source=SeededSource(18), **{"mechanism": "randomized-response", **arguments}))
         != RECORDED["every coordinate"]["aggregate"]
     )

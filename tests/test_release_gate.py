@@ -1,4 +1,4 @@
-"""The one gate: too few users, another plan, or more dishonest users than the guarantee allows, and nothing leaves."""
+"""The one gate: too few users, another plan, or more malicious users than the guarantee allows, and nothing leaves."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.plan_builders import reports_of, with_guarantee, with_mechanism
 from tests.refusals import refusal
-from tests.replaced import reports_of, with_guarantee, with_mechanism
 
 from shufflesum import Analyzer, Estimate, Plan, Randomizer, Reports
 from shufflesum.cautions import UnreportedCoordinateWarning
 from shufflesum.cells import BLANK
 from shufflesum.errors import ReportsError
-from shufflesum.release import fewest_dishonest, release, why_broken
+from shufflesum.release import min_malicious, release, why_broken
 from shufflesum.reports import Counts
 from shufflesum.testing import unprotected_plan
 
@@ -55,7 +55,7 @@ def test_too_few_users_are_never_released_however_one_insists(
         release(counts_of(first, second, rejected=rejected), without_guarantee=without_guarantee)
 
 
-def test_dishonest_users_beyond_the_honest_fraction_are_refused_unless_somebody_insists() -> None:
+def test_malicious_users_beyond_the_honest_fraction_are_refused_unless_somebody_insists() -> None:
     counts = counts_of(8, 4)  # two users sent both reports for the first block
     with refusal("guarantee-broken", "2 of 6 users", "honest fraction 1", error=ReportsError):
         release(counts)
@@ -67,7 +67,9 @@ def test_dishonest_users_beyond_the_honest_fraction_are_refused_unless_somebody_
 
 
 def test_rejected_reports_and_blanks_are_as_much_against_the_protocol() -> None:
-    """A user of `replace` sends neither. They count towards the users, so they must not pass for honest ones."""
+    """A user of `randomized-response` sends neither. They count towards the users, so they must not pass for honest
+    ones.
+    """
     for sampling in ("stratified", "uniform"):
         plan = with_mechanism(PLAN, sampling=sampling)
         for counts in (counts_of(5, 5, rejected=2, plan=plan), counts_of(5, 5, blanks=2, plan=plan)):
@@ -82,11 +84,11 @@ def test_insisting_changes_nothing_where_the_guarantee_holds() -> None:
     assert release(counts_of(6, 6), without_guarantee=True).guarantee_holds
 
 
-def test_as_many_dishonest_users_as_the_honest_fraction_allows_are_released() -> None:
-    """floor(6 x 0.66) = 3 honest users are counted on, so three may be dishonest, and a fourth may not."""
+def test_as_many_malicious_users_as_the_honest_fraction_allows_are_released() -> None:
+    """floor(6 x 0.66) = 3 honest users are counted on, so three may be malicious, and a fourth may not."""
     lenient = with_guarantee(PLAN, honest_fraction=0.66)
     assert release(counts_of(9, 3, plan=lenient)).guarantee_holds
-    assert fewest_dishonest(counts_of(9, 3, plan=lenient)) == 3
+    assert min_malicious(counts_of(9, 3, plan=lenient)) == 3
     with refusal("guarantee-broken", "least 4", "of 6", "fraction 0.66", "allows 3", error=ReportsError):
         release(counts_of(10, 2, plan=lenient))
 
@@ -101,7 +103,7 @@ def test_the_part_that_must_be_honest_is_that_of_the_users_who_came() -> None:
 
 def test_reports_of_another_plan_never_come_to_the_gate() -> None:
     other = with_guarantee(PLAN, users=5)
-    with refusal("other-plan", error=ReportsError):
+    with refusal("plan-mismatch", error=ReportsError):
         Analyzer(PLAN).analyze(Randomizer(other).randomize(np.zeros((6, 4))), without_guarantee=True)
 
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shufflesum._rounding import between, downwards, percent, upwards
+from shufflesum._checks import between, downwards, percent, upwards
 
 FIGURES = st.floats(min_value=0, max_value=1e15, allow_nan=False)
 

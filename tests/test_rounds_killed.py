@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forks import forked, killed_at, killed_everywhere, start_forked
+from tests.forked_processes import forked, killed_at, killed_everywhere, start_forked
 from tests.refusals import refusal
 
-from shufflesum import RoundsUsed
+from shufflesum import RoundCounter
 from shufflesum import _machine as machine_module
 from shufflesum import rounds as rounds_module
 from shufflesum._machine import replace_file
@@ -41,14 +41,14 @@ def released(path: Path) -> list[int]:
 
 
 def enter_first(path: Path, plan: Plan, call: int) -> None:
-    rounds = RoundsUsed(path, plan)
+    rounds = RoundCounter(path, plan)
     killed_at(call)
     release(path, rounds.begin())
 
 
 def release_first(path: Path, plan: Plan, call: int) -> None:
     """As it must not be done."""
-    rounds = RoundsUsed(path, plan)
+    rounds = RoundCounter(path, plan)
     killed_at(call)
     release(path, rounds.used + 1)
     rounds.begin()
@@ -62,7 +62,7 @@ def kill_everywhere(path: Path, work: Callable[[Path, Plan, int], None]) -> tupl
 def test_a_process_killed_at_any_step_never_leaves_a_round_that_is_taken_twice(tmp_path: Path) -> None:
     path = tmp_path / "rounds.json"
     killed, numbers = kill_everywhere(path, enter_first)
-    rounds = RoundsUsed(path, with_rounds(100))
+    rounds = RoundCounter(path, with_rounds(100))
     assert killed >= 10
     assert len(set(numbers)) == len(numbers) >= 1
     assert numbers == sorted(numbers)
@@ -84,7 +84,7 @@ def take_all(path: Path, plan: Plan, locked: bool) -> None:
     vars(rounds_module).update(replace_file=slowly)
     if not locked:
         vars(machine_module).update(try_lock=lambda *_: True)
-    rounds = RoundsUsed(path, plan)
+    rounds = RoundCounter(path, plan)
     try:
         while True:
             release(path, rounds.begin())
@@ -100,7 +100,7 @@ def all_at_once(path: Path, *, locked: bool) -> list[int]:
         process.join(60)
         assert process.exitcode == 0, path.with_name("log").read_text()
     with refusal("rounds-spent", error=PrivacyError):
-        RoundsUsed(path, plan).begin()
+        RoundCounter(path, plan).begin()
     return released(path)
 
 
@@ -117,7 +117,7 @@ def test_processes_without_a_lock_would_be_caught(tmp_path: Path) -> None:
 def test_what_a_killed_process_leaves_does_not_stop_the_next(tmp_path: Path, call: int) -> None:
     path = tmp_path / "rounds.json"
     assert forked(tmp_path / "log", partial(enter_first, path, with_rounds(5), call)) == -signal.SIGKILL
-    rounds = RoundsUsed(path, with_rounds(5))
+    rounds = RoundCounter(path, with_rounds(5))
     begun = rounds.begin()
     assert begun in (1, 2)
-    assert RoundsUsed(path, with_rounds(5)).used == begun
+    assert RoundCounter(path, with_rounds(5)).used == begun

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.laws import SIX_LAWS, too_many_misses
 from tests.oracles.composed_pairs import delta_of_binomial_and_slots
 from tests.refusals import refusal
+from tests.value_distributions import SIX_LAWS, too_many_misses
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.bounds import TwoPlans, plan_bounds
 from shufflesum.cautions import UncertainBoundsWarning
 from shufflesum.compositions import compose
-from shufflesum.domain import Box
-from shufflesum.estimate import CountEstimate
+from shufflesum.domains import Arrays
+from shufflesum.domains.counts import CountEstimate
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
 
@@ -111,7 +111,9 @@ def test_what_lies_beyond_all_bounds_is_never_said_to_be_within() -> None:
 
 def test_under_replace_what_is_said_of_users_within_is_exact_too() -> None:
     """Users at one number, so that both ends are easy to see: the interval holds them, and is no wider than it must."""
-    plan = ss.plan(users=USERS, shape=ss.Categories(bins=[0, 1, 2, 3]), epsilon=1, delta=1e-5, mechanism="replace")
+    plan = ss.plan(
+        users=USERS, domain=ss.Categories(bins=[0, 1, 2, 3]), epsilon=1, delta=1e-5, mechanism="randomized-response"
+    )
     estimate = aggregate_batches([np.repeat([0.5, 1.5], [1000, 2000])], plan, source=SeededSource(3))
     assert isinstance(estimate, CountEstimate)
     found = estimate.linear([0, 1, 1], level=0.95)
@@ -124,7 +126,7 @@ def test_the_main_plan_has_the_bounds_and_nearly_all_of_epsilon() -> None:
     found = ss.suggest_bounds(values, **GUARANTEE, source=SeededSource(2))
     main = found.main
     assert main is not None
-    assert isinstance(main.domain, Box)
+    assert isinstance(main.domain, Arrays)
     assert np.array_equal(main.domain.lower, found.bounds[0])
     assert np.array_equal(main.domain.upper, found.bounds[1])
     assert 0.95 < main.epsilon < 1
@@ -141,7 +143,7 @@ def test_tables_give_their_names_to_the_main_plan() -> None:
     frame = pd.DataFrame({"age": np.random.default_rng(3).integers(18, 90, USERS), "height": np.full(USERS, 1.7)})
     found = ss.suggest_bounds(frame, **GUARANTEE, source=SeededSource(7))
     assert found.main is not None
-    assert isinstance(found.main.domain, Box)
+    assert isinstance(found.main.domain, Arrays)
     assert found.main.domain.columns == ("age", "height")
 
 
@@ -181,15 +183,15 @@ def test_missing_values_are_refused() -> None:
 
 
 def test_an_estimate_of_another_plan_is_refused(plans: TwoPlans) -> None:
-    other = ss.aggregate(np.ones(USERS), shape=plans.first.domain, epsilon=1, delta=1e-6)  # type: ignore[arg-type]
-    with refusal("other-plan"):
+    other = ss.aggregate(np.ones(USERS), domain=plans.first.domain, epsilon=1, delta=1e-6)
+    with refusal("plan-mismatch"):
         plans.found(other)
 
 
 def test_two_plans_together_by_an_oracle_that_shares_no_code() -> None:
     """One report in slots and one noisy count, both laws enumerated: the composition lies just above their product."""
-    slots = Plan(ss.Categories(5), ss.AddSlots(1, 0.25), ss.Guarantee(1.0, 0.5, 400))
-    count = Plan(Box.of((), (0, 1)), ss.Add(1, (1,), (0.25,), None), ss.Guarantee(1.0, 0.5, 300))
+    slots = Plan(ss.Categories(5), ss.NoisySlots(1, 0.25), ss.Guarantee(1.0, 0.5, 400))
+    count = Plan(Arrays((), (0, 1)), ss.NoisyCounts(1, (1,), (0.25,), None), ss.Guarantee(1.0, 0.5, 300))
     composed = compose([slots, count])
     for epsilon in (0.1, 0.5, 1.0):
         exact = delta_of_binomial_and_slots(trials=300, p=0.25, slots=400, chance=0.25, cells=5, epsilon=epsilon)
@@ -200,15 +202,28 @@ def test_two_plans_together_by_an_oracle_that_shares_no_code() -> None:
 
 
 def test_what_is_not_certified_is_not_composed() -> None:
-    paper = ss.plan(users=100_000, shape=1, epsilon=1, delta=1e-6, accountant="paper", sampling="uniform")
+    paper = ss.plan(
+        users=100_000,
+        shape=1,
+        epsilon=1,
+        delta=1e-6,
+        accountant="paper",
+        mechanism=ss.RandomizedResponse.Options(sampling="uniform"),
+    )
     with refusal("not-certified"):
         compose([paper])
     # bounds and main plan then add up, which is always right
-    plans = plan_bounds(users=100_000, shape=(), **GUARANTEE, accountant="paper", mechanism="replace")
+    plans = plan_bounds(users=100_000, shape=(), **GUARANTEE, accountant="paper", mechanism="randomized-response")
     assert plans.main is not None
     assert plans.main.epsilon + plans.first.epsilon <= 1
 
 
 def test_subsets_that_overlap_are_composed_too() -> None:
-    plan = ss.plan(users=20_000, shape=4, epsilon=1, delta=1e-5, sampling="uniform", coordinates=2, levels=1)
+    plan = ss.plan(
+        users=20_000,
+        shape=4,
+        epsilon=1,
+        delta=1e-5,
+        mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=1, sampling="uniform"),
+    )
     assert plan.privacy.delta(1.0).upper <= compose([plan]).delta(1.0) <= 2 * plan.delta

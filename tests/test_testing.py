@@ -5,24 +5,24 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.plan_builders import replace_of
 from tests.refusals import refusal
-from tests.replaced import replace_of
 
 import shufflesum
 from shufflesum import Plan
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.randomness import words
+from shufflesum.randomness import random_uints
 from shufflesum.testing import SeededSource, unprotected_plan
 
 
 def test_a_seed_decides_all_words_and_different_seeds_differ() -> None:
-    first, second, other = (words(SeededSource(seed), 100, np.uint32).tolist() for seed in (1, 1, 2))
+    first, second, other = (random_uints(SeededSource(seed), 100, np.uint32).tolist() for seed in (1, 1, 2))
     assert first == second != other
 
 
 def test_a_seeded_source_goes_on_and_does_not_start_again() -> None:
     source = SeededSource(1)
-    assert words(source, 100, np.uint32).tolist() != words(source, 100, np.uint32).tolist()
+    assert random_uints(source, 100, np.uint32).tolist() != random_uints(source, 100, np.uint32).tolist()
 
 
 def test_the_seeded_source_is_not_among_the_public_names() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shufflesum._workers import Workers
+from shufflesum._machine import Workers
 
 
 def test_results_come_in_the_order_of_the_jobs() -> None:

@@ -6,9 +6,10 @@
 - *Lines* of a module, for the mean and for too small and too large, are physical lines. An `__init__.py` is never too
   small.
 - A *question for a concrete domain* is an `isinstance` or `issubclass` that names one, a comparison with one
-  (`type(domain) is Box`), a dictionary with one as a key, or a `match` with one among its class patterns, which is one
-  question however many cases it has. A name that a module gives to several domains (`_LISTED = Box | Ball`) is one of
-  theirs. Annotations and constructor calls are no questions. Those inside the folder of the domains do not count.
+  (`type(domain) is Arrays`), a dictionary with one as a key, or a `match` with one among its class patterns, which is
+  one question however many cases it has. A name that a module gives to several domains (`_LISTED = Arrays | L2Ball`) is
+  one of theirs. Annotations and constructor calls are no questions. Those inside the folder of the domains do not
+  count.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 
 FOLDERS = ("src", "experiments", "tests")
 PACKAGE = "src/shufflesum"
-DOMAINS = frozenset({"Ball", "Box", "Categories", "Choices", "Groups", "Hashed"})
+DOMAINS = frozenset({"L2Ball", "Arrays", "Categories", "MultiChoice", "GroupBy", "OpenVocabulary"})
 DOMAIN_FOLDERS = ("domain", "domains")
 SMALL, LARGE = 60, 800  # lines of a module
 
@@ -155,7 +156,7 @@ def _asked(node: ast.AST) -> Sequence[ast.expr]:
 
 
 def _named(node: ast.expr) -> set[str]:
-    """`Box`, `domain.Box`, `(Box, Ball)` and `Box | Ball`."""
+    """`Arrays`, `domain.Arrays`, `(Arrays, L2Ball)` and `Arrays | L2Ball`."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return {name}

@@ -7,8 +7,7 @@ import time
 
 import numpy as np
 
-from shufflesum.wire import generate_private_key
-from shufflesum.wire.sealing import open_many, seal_info, seal_many
+from shufflesum.wire import generate_private_key, open_many, seal_info, seal_many
 
 USERS = 10
 

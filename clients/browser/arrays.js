@@ -2,7 +2,7 @@
 
 import { refuse, shown } from "./errors.js";
 
-/** @import {Box, Structure} from "./types.d.ts" */
+/** @import {Arrays, Structure} from "./types.d.ts" */
 
 /** @param {number[]} shape */
 export const product = (shape) => shape.reduce((size, each) => size * each, 1);
@@ -30,16 +30,16 @@ export function dimensionOf({ kind, shape, size, vectors }) {
   return kind === "symmetric" ? (size * (size + 1)) / 2 : kind === "span" ? vectors.length : product(shape);
 }
 
-/** @param {Box} box @param {number} place */
+/** @param {Arrays} arrays @param {number} place */
 export const boundsAt = ({ bounds }, place) => bounds.map((bound) => (typeof bound === "number" ? bound : bound[place]));
 
-/** Each coordinate within its bounds; missing ones in the middle. @param {Box} box @param {unknown} held */
-export function coordinatesOf(box, held) {
-  const { kind, shape, size, vectors } = box.structure;
+/** Each coordinate within its bounds; missing ones in the middle. @param {Arrays} arrays @param {unknown} held */
+export function coordinatesOf(arrays, held) {
+  const { kind, shape, size, vectors } = arrays.structure;
   const flat = flatten(held, kind === "symmetric" ? [size, size] : shape);
   const values = kind === "symmetric" ? mirrored(flat, size) : kind === "span" ? projected(flat, vectors) : flat;
   return values.map((value, place) => {
-    const [lower, upper] = boundsAt(box, place);
+    const [lower, upper] = boundsAt(arrays, place);
     return Math.min(Math.max(Number.isNaN(value) ? lower / 2 + upper / 2 : value, lower), upper);
   });
 }

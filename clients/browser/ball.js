@@ -20,21 +20,21 @@ function vectorOf(domain, held) {
   if (shape || ArrayBuffer.isView(held)) return flatten(held, shape ?? [ballDimension(domain)], "the update");
   const names = layers.map(({ name }, i) => name ?? String(i));
   if (!held || String(Object.keys(held)) !== String(names)) {
-    refuse("other-layers", `the update is not of the plan's layers in their order: ${shown(names.join(", "))}`);
+    refuse("layers-mismatch", `the update is not of the plan's layers in their order: ${shown(names.join(", "))}`);
   }
   return Float64Array.from(layers.flatMap(({ shape }, i) => [...flatten(held[names[i]], shape, `layer ${shown(names[i])}`)]));
 }
 
-/** The difference to the public centre, scaled down to the radius where it is longer. @param {Domain} domain @param {unknown} held */
+/** The difference to the public centre, scaled down to the clipping norm where it is longer. @param {Domain} domain @param {unknown} held */
 export function withinBall(domain, held) {
-  const { center, radius } = domain;
+  const { center, clipping_norm } = domain;
   const flat = vectorOf(domain, held).map((value, i) => (center ? value - center[i] : value));
   const bad = flat.findIndex((value) => !Number.isFinite(value));
   if (bad >= 0) refuse(Number.isNaN(flat[bad]) ? "missing-value" : "out-of-bounds", `entry ${bad} is ${flat[bad]}; all must be finite`);
   const squares = squaredNorm(flat);
-  if (squares <= (radius * (1 + 1e-6)) ** 2) return flat; // longer by so little is rounding
+  if (squares <= (clipping_norm * (1 + 1e-6)) ** 2) return flat; // longer by so little is rounding
   const largest = squares < Infinity ? 1 : flat.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const factor = radius / Math.sqrt(squaredNorm(flat.map((value) => value / largest))) / largest;
+  const factor = clipping_norm / Math.sqrt(squaredNorm(flat.map((value) => value / largest))) / largest;
   return flat.map((value) => value * factor);
 }
 
@@ -51,7 +51,7 @@ function squaredNorm(flat) {
  */
 export async function rotatedLevels(domain, tau, flat, round) {
   const x = new Float64Array(paddedSize(domain));
-  const [digest, scale] = [await keyed(domain.seed), 1 / (domain.radius * tau)];
+  const [digest, scale] = [await keyed(domain.seed), 1 / (domain.clipping_norm * tau)];
   for (let start = 0; start < flat.length; start += 512) {
     const signs = await digest([round, start / 512]);
     for (let i = start; i < Math.min(start + 512, flat.length); i++) {

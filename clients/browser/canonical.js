@@ -1,7 +1,7 @@
 // The ids of plans and tasks: SHA-256 of JSON as Python writes it, to the last character. And bytes.
 
 // JSON.parse does not tell 1 from 1.0, but Python writes them differently: these fields hold floating-point numbers.
-const FLOATS = /^(b(ounds|ins)|vectors|center|radius|(noise_)?probabilit(y|ies)|chance|amplitude|tau|epsilon|delta|honest_fraction)$/;
+const FLOATS = /^(b(ounds|ins)|vectors|center|clipping_norm|(noise_)?probabilit(y|ies)|chance|amplitude|tau|epsilon|delta|honest_fraction)$/;
 
 /** Keys in order, no spaces, ASCII only. @type {(value: any, float?: boolean) => string} */
 export function canonical(value, float = false) {

@@ -7,29 +7,29 @@ import { below, coin, rounded, shuffled } from "./draws.js";
 import { refuse, shown } from "./errors.js";
 import { codeOf, knownCode, sizeOf, textOf } from "./labels.js";
 
-/** @import {Box, Domain, Plan} from "./types.d.ts" */
+/** @import {Arrays, Domain, Plan} from "./types.d.ts" */
 
 const BLANK = 4294967295;
 
 /** How many numbers are estimated, cells there are, and reports everybody sends. @param {Plan} plan @returns {{ dimension: number, cells: number, reports: number }} */
 export function sizesOf(plan) {
   const { domain, mechanism } = plan;
-  const dimension = domain.kind === "box" ? dimensionOf(domain.structure) : domain.bins ? domain.bins.length - 1 : sizeOf(domain.labels ?? 0);
+  const dimension = domain.kind === "arrays" ? dimensionOf(domain.structure) : domain.bins ? domain.bins.length - 1 : sizeOf(domain.labels ?? 0);
   const labels = dimension + Number(domain.other ?? false);
   switch (`${domain.kind} ${mechanism.kind}`) {
-    case "box replace":
+    case "arrays randomized-response":
       return { dimension, cells: dimension * (mechanism.levels + 1), reports: mechanism.coordinates };
-    case "categories replace":
+    case "categories randomized-response":
       return { dimension: labels, cells: labels, reports: 1 };
-    case "categories add-slots":
+    case "categories noisy-slots":
       return { dimension: labels, cells: labels, reports: 1 + mechanism.slots };
-    case "hashed add-slots":
-      return { dimension: 1, cells: domain.functions * domain.buckets, reports: 1 + mechanism.slots };
-    case "ball replace-bits":
+    case "open-vocabulary noisy-slots":
+      return { dimension: 1, cells: domain.depth * domain.width, reports: 1 + mechanism.slots };
+    case "l2-ball one-bit":
       return { dimension: ballDimension(domain), cells: 2 * paddedSize(domain), reports: mechanism.bits * paddedSize(domain) };
-    case "box add":
-    case "choices add":
-    case "groups add": {
+    case "arrays noisy-counts":
+    case "multi-choice noisy-counts":
+    case "group-by noisy-counts": {
       const { groups, coordinates, groupCells, most, noise } = layoutOf(plan);
       return { dimension: groups * coordinates, cells: groups * groupCells, reports: most + noise };
     }
@@ -38,17 +38,17 @@ export function sizesOf(plan) {
 }
 
 /**
- * Under `add`: groups of cells, the digits of each coordinate and last a count; at most `most` are true of a user, and
+ * Under `noisy-counts`: groups of cells, the digits of each coordinate and last a count; at most `most` are true of a user, and
  * at most `noise` more are sent. @param {Plan} plan
  */
 function layoutOf({ domain, mechanism: { digits, trials, cap } }) {
   if (cap === null) refuse("one-process-only", "this plan is for one process: nothing can be sent under it");
-  const counted = Number(domain.kind === "groups");
+  const counted = Number(domain.kind === "group-by");
   const groups = counted ? sizeOf(domain.labels) : 1;
-  const coordinates = domain.kind === "choices" ? sizeOf(domain.labels) : dimensionOf((domain.box ?? domain).structure);
+  const coordinates = domain.kind === "multi-choice" ? sizeOf(domain.labels) : dimensionOf((domain.values ?? domain).structure);
   const groupCells = coordinates * digits + counted;
   const all = trials.reduce((sum, each, j) => sum + each * groups * (j < digits ? coordinates : 1), 0);
-  return { groups, coordinates, groupCells, most: domain.kind === "choices" ? domain.most : groupCells, noise: Math.min(cap, all) };
+  return { groups, coordinates, groupCells, most: domain.kind === "multi-choice" ? domain.max_choices : groupCells, noise: Math.min(cap, all) };
 }
 
 /** The cells that this user sends, in the order they are made. @param {Plan} plan @param {unknown} held @param {number} round */
@@ -56,17 +56,17 @@ export async function encode(plan, held, round) {
   const { domain, mechanism } = plan;
   const { cells } = sizesOf(plan);
   switch (mechanism.kind) {
-    case "replace": {
-      if (domain.kind === "box") return replaced(plan, coordinatesOf(domain, held));
+    case "randomized-response": {
+      if (domain.kind === "arrays") return replaced(plan, coordinatesOf(domain, held));
       const own = categoryOf(domain, held);
       return [coin(mechanism.noise_probability) ? below(cells) : own];
     }
-    case "add-slots": {
-      const own = domain.kind === "hashed" ? await hashedCell(domain, held, round) : categoryOf(domain, held);
+    case "noisy-slots": {
+      const own = domain.kind === "open-vocabulary" ? await hashedCell(domain, held, round) : categoryOf(domain, held);
       return [own, ...Array.from({ length: mechanism.slots }, () => (coin(mechanism.chance) ? below(cells) : BLANK))];
     }
-    case "add":
-      return added(plan, domain.kind === "choices" ? chosenCodes(domain, held) : digitCells(plan, held));
+    case "noisy-counts":
+      return added(plan, domain.kind === "multi-choice" ? chosenCodes(domain, held) : digitCells(plan, held));
   }
   const levels = await rotatedLevels(domain, mechanism.tau, withinBall(domain, held), round);
   const amplitude = mechanism.amplitude * 2 ** 31;
@@ -90,9 +90,9 @@ function replaced({ domain, mechanism: { coordinates, levels, noise_probability,
   });
 }
 
-/** A value's place on a scale from 0 to `levels`. @param {Box} box @param {Float64Array} values @param {number} place @param {number} levels */
-function placeOf(box, values, place, levels) {
-  const [lower, upper] = boundsAt(box, place);
+/** A value's place on a scale from 0 to `levels`. @param {Arrays} arrays @param {Float64Array} values @param {number} place @param {number} levels */
+function placeOf(arrays, values, place, levels) {
+  const [lower, upper] = boundsAt(arrays, place);
   return Math.min(Math.max((values[place] - lower) * (levels / (upper - lower)), 0), levels);
 }
 
@@ -120,33 +120,33 @@ function added(plan, own) {
 function digitCells(plan, held) {
   const { domain, mechanism: { digits } } = plan;
   const { groupCells } = layoutOf(plan);
-  const box = domain.box ?? domain;
+  const arrays = domain.values ?? domain;
   let [first, values] = [0, held];
-  if (domain.box) {
+  if (domain.values) {
     const [label, array] = Array.isArray(held) ? held : [held?.label, held?.values];
     if (array === undefined) refuse("wrong-type", `${shown(held)} is not {label, values}, which this task asks for`);
     [first, values] = [knownCode(domain.labels, label) * groupCells, array];
   }
-  const coordinates = coordinatesOf(box, values);
+  const coordinates = coordinatesOf(arrays, values);
   /** @type {number[]} */
   const cells = [];
   for (const c of coordinates.keys()) {
     // in units of 2^-15, as the Python client has it
-    const whole = rounded(placeOf(box, coordinates, c, (2 ** digits - 1) * 2 ** 15) / 2 ** 15);
+    const whole = rounded(placeOf(arrays, coordinates, c, (2 ** digits - 1) * 2 ** 15) / 2 ** 15);
     for (let j = 0; j < digits; j++) if ((whole >> j) & 1) cells.push(first + c * digits + j);
   }
-  return domain.box ? [...cells, first + groupCells - 1] : cells;
+  return domain.values ? [...cells, first + groupCells - 1] : cells;
 }
 
 /** A list of labels, or true and false for each; of too many as many as the plan allows, at random. @param {Domain} domain @param {any} held */
-function chosenCodes({ labels, most }, held) {
+function chosenCodes({ labels, max_choices }, held) {
   const list = held instanceof Set ? [...held] : (held ?? []);
   if (!Array.isArray(list)) refuse("wrong-type", `${shown(held)} is no list of labels, which this task asks for`);
   const isBoolean = (/** @type {unknown} */ each) => typeof each === "boolean";
   const ticked = list.length === sizeOf(labels) && list.every(isBoolean) && !(Array.isArray(labels) && labels.some(isBoolean));
   const codes = ticked ? [...list.keys()].filter((code) => list[code]) : list.map((label) => knownCode(labels, label));
   const chosen = [...new Set(codes)].sort((a, b) => a - b);
-  return chosen.length > most ? shuffled(chosen, most) : chosen;
+  return chosen.length > max_choices ? shuffled(chosen, max_choices) : chosen;
 }
 
 /** The cell of a label, or of a number in bins. @param {Domain} domain @param {unknown} held */
@@ -163,11 +163,11 @@ function categoryOf({ labels, bins, other }, held) {
 }
 
 /** The bucket of a word under one of the round's functions, drawn at random. @param {Domain} domain @param {unknown} held @param {number} round */
-async function hashedCell({ buckets, functions, key }, held, round) {
+async function hashedCell({ width, depth, key }, held, round) {
   const text = textOf(held);
   if (text === "") refuse("missing-value", `the word is missing (${shown(held)})`);
   if (/\p{Surrogate}/u.test(text)) refuse("wrong-type", "half of a surrogate pair has no UTF-8");
-  const chosen = below(functions);
+  const chosen = below(depth);
   const digest = await (await keyed(key))([round, chosen >> 4], new TextEncoder().encode(text));
-  return chosen * buckets + Number((BigInt(digest.getUint32(4 * (chosen % 16))) * BigInt(buckets)) >> 32n);
+  return chosen * width + Number((BigInt(digest.getUint32(4 * (chosen % 16))) * BigInt(width)) >> 32n);
 }

@@ -54,7 +54,7 @@ export class Task {
       refuse("malformed", "not a task: no JSON", cause);
     }
     const sealer = await checked(file, allowPlainHttp);
-    if (id !== undefined && id !== file.id) refuse("other-task", `this is task ${file.id}, but ${shown(id)} is expected`);
+    if (id !== undefined && id !== file.id) refuse("task-mismatch", `this is task ${file.id}, but ${shown(id)} is expected`);
     const kept = contributions ?? (globalThis.indexedDB ? inBrowser() : (await import("./node.js")).inFolder());
     return new Task(file, sealer, kept, 1000 * timeout);
   }
@@ -92,7 +92,7 @@ export class Task {
    *
    * That is an array of numbers, or what else the task asks for: a label, a list of labels, {label, values}, a word, or
    * an update. Numbers are moved to the nearest bound; a label that has no place in the plan is refused, and nothing is
-   * sent. Refused as `contributed` if this user has contributed to the round. Where an earlier attempt was not
+   * sent. Refused as `duplicate-contribution` if this user has contributed to the round. Where an earlier attempt was not
    * acknowledged, its bytes are sent again, whatever `held` says now.
    * @param {unknown} held @param {Who} [who] @returns {Promise<Receipt>}
    */
@@ -102,7 +102,7 @@ export class Task {
     const expires = Date.parse(this.file.expires);
     const { upload } =
       kept ?? (await this.#contributions.claim(key, { expires, upload: await this.#sealer.upload(await encode(this.plan, held, round), round) }));
-    if (!upload) refuse("contributed", `this user has contributed to round ${round} of task ${shown(this.name)} already: each counts once`);
+    if (!upload) refuse("duplicate-contribution", `this user has contributed to round ${round} of task ${shown(this.name)} already: each counts once`);
     const headers = { "Content-Type": "application/octet-stream", ...(who.token && { Authorization: `Token ${who.token}` }) };
     /** @type {Receipt["contribution"]} */
     let contribution = "accepted";
@@ -122,10 +122,10 @@ export class Task {
     return kept?.upload ? this.contribute(undefined, { ...who, round }) : null;
   }
 
-  /** How far this user is in a round. @param {Who} [who] @returns {Promise<"none" | "pending" | "contributed">} */
+  /** How far this user is in a round. @param {Who} [who] @returns {Promise<"none" | "pending" | "duplicate-contribution">} */
   async state(who = {}) {
     const { kept } = await this.#found(who);
-    return !kept ? "none" : kept.upload ? "pending" : "contributed";
+    return !kept ? "none" : kept.upload ? "pending" : "duplicate-contribution";
   }
 
   get #address() {
@@ -146,14 +146,14 @@ export class Task {
 
 /** Refuses a task that says anything but what its ids stand for. @param {any} file @param {boolean} allowPlainHttp */
 async function checked(file, allowPlainHttp) {
-  if (file?.format !== "shufflesum-task-2") refuse("other-format", `not a task: its format is ${shown(file?.format)}`);
+  if (file?.format !== "shufflesum-task-2") refuse("format-mismatch", `not a task: its format is ${shown(file?.format)}`);
   if (String(Object.keys(file).sort()) !== FIELDS) refuse("malformed", `not a task: it has the fields ${Object.keys(file)}`);
   if (file.wire_version !== WIRE_VERSION) refuse("wrong-version", `wire version ${shown(file.wire_version)} is not known`);
   if (!/^\d{4}(-\d\d){2}T\d\d(:\d\d){2}Z$/.test(file.expires) || Number.isNaN(Date.parse(file.expires))) {
     refuse("wrong-type", `time ${shown(file.expires)} is not understood`);
   }
   const { format, domain, mechanism, guarantee, id, dimension, cells, reports } = file.plan ?? {};
-  if (format !== "shufflesum-plan-2") refuse("other-format", `not a plan: its format is ${shown(format)}`);
+  if (format !== "shufflesum-plan-2") refuse("format-mismatch", `not a plan: its format is ${shown(format)}`);
   if (guarantee?.accountant === "none" || guarantee?.epsilon === null) refuse("no-guarantee", "this plan guarantees nothing");
   const sealer = await Sealer.of(fromHex(file.analyzer_key, 32), fromHex(file.id, 32));
   const sizes = sizesOf(file.plan);

@@ -37,31 +37,31 @@ export interface Structure {
   vectors: number[][];
 }
 
-export interface Box {
+export interface Arrays {
   structure: Structure;
   bounds: [number, number] | [number[], number[]];
   columns?: string[];
 }
 
-/** The fields that its kind has, of `box`, `categories`, `choices`, `groups`, `hashed` and `ball`. */
-export interface Domain extends Box {
+/** The fields that its kind has, of `arrays`, `categories`, `multi-choice`, `group-by`, `open-vocabulary` and `l2-ball`. */
+export interface Domain extends Arrays {
   kind: string;
   labels: Labels;
   bins?: number[];
   other?: boolean;
-  most: number;
-  box?: Box;
-  buckets: number;
-  functions: number;
+  max_choices: number;
+  values?: Arrays;
+  width: number;
+  depth: number;
   key: string;
   shape?: number[];
   layers: { name?: string; shape: number[] }[];
-  radius: number;
+  clipping_norm: number;
   center: number[] | null;
   seed: string;
 }
 
-/** The fields that its kind has, of `replace`, `add`, `add-slots` and `replace-bits`. */
+/** The fields that its kind has, of `randomized-response`, `noisy-counts`, `noisy-slots` and `one-bit`. */
 export interface Mechanism {
   kind: string;
   coordinates: number;

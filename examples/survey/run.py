@@ -35,9 +35,9 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 import shufflesum as ss
-from shufflesum._clock import SYSTEM_CLOCK
+from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.pages import asset
-from shufflesum.planning import PlanChoices
+from shufflesum.planning import PlanOptions
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.logs import configure_logging
 from shufflesum.service.shuffler.release import AnalyzerAddress
@@ -75,12 +75,12 @@ class Server(uvicorn.Server):
 
 def plans(users: int) -> dict[str, tuple[str, ss.Plan]]:
     """What is asked, and how it is hidden."""
-    wanted: PlanChoices = {"max_reports": MOST_REPORTS}
+    wanted: PlanOptions = {"max_reports": MOST_REPORTS}
     low, high = zip(*DAY.values(), strict=True)
     travel = ss.Categories(["walking", "bicycle", "bus", "train", "car"])
     common: dict[str, Any] = {"users": users, "epsilon": EPSILON, "delta": DELTA, **wanted}
     return {
-        "travel": ("How people travelled today", ss.plan(shape=travel, **common)),
+        "travel": ("How people travelled today", ss.plan(domain=travel, **common)),
         "day": ("People's day in numbers", ss.plan(shape=len(DAY), bounds=(low, high), columns=[*DAY], **common)),
         "curve": ("People's energy over the day", ss.plan(shape=CURVE, **common)),
     }

@@ -69,8 +69,8 @@ async function main() {
       }
       say("Thank you: your part is in. See what the analysts see, below.", "good");
     } catch (error) {
-      button.disabled = error.problem === "contributed";
-      if (error.problem === "contributed") say("You have taken part already; thank you.", "good");
+      button.disabled = error.problem === "duplicate-contribution";
+      if (error.problem === "duplicate-contribution") say("You have taken part already; thank you.", "good");
       else say(`Not sent: ${error.message}`, "bad");
     }
   };
@@ -84,7 +84,7 @@ async function main() {
   });
   const states = await Promise.all(Object.values(tasks).map((task) => task.state()));
   if (states.includes("pending")) await send(async (_, task) => task.resume()); // a page that was left too early
-  else if (states.every((state) => state === "contributed")) {
+  else if (states.every((state) => state === "duplicate-contribution")) {
     button.disabled = true;
     say("You have taken part already; thank you.", "good");
   }

@@ -22,15 +22,14 @@ from experiments.federated.methods import (
     NO_PRIVACY,
     OURS,
     Setting,
-    ball_plan,
+    l2_ball_plan,
     method,
 )
 from experiments.federated.runs import Curves, ModelName, Run, model_of, train
 from experiments.figures import Figure
 from experiments.report import About, Heading, write_report
-from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum._machine import cores
-from shufflesum._rounding import upwards
+from shufflesum._checks import upwards
+from shufflesum._machine import SYSTEM_CLOCK, cores
 from shufflesum.errors import PrivacyError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -39,8 +38,8 @@ from shufflesum.protocol import Randomizer
 from shufflesum.wire import SEALED_BYTES, Opener, Task, Upload, generate_private_key
 
 EPSILONS = (2.0, 4.0, 8.0)
-_MNIST = Setting(users=6_000, rounds=30, radius=0.5, epsilon=2.0)
-_MADE_UP = Setting(users=2_000, rounds=20, radius=0.5, epsilon=2.0)
+_MNIST = Setting(users=6_000, rounds=30, clipping_norm=0.5, epsilon=2.0)
+_MADE_UP = Setting(users=2_000, rounds=20, clipping_norm=0.5, epsilon=2.0)
 _EACH = {"MNIST": 10}
 _SKEWED = (NO_PRIVACY, CURATOR, OURS)
 _LABELS_EACH = 2
@@ -125,7 +124,7 @@ def compare(request: Federated, progress: Callable[[int], None]) -> Comparison:
     _train_all(pictures, missing, curves, lambda done: progress(95 * done // max(1, len(missing))))
     figures = [_figure(trained, model, epsilons) for model in models]
     figures += [_skewed_figure(trained, model, epsilons[0]) for model in models]
-    costs = [_cost_row(model, ball_plan(model_of(model, pictures.pixels), base)) for model in models]
+    costs = [_cost_row(model, l2_ball_plan(model_of(model, pictures.pixels), base)) for model in models]
     summary = [
         *_in_short(trained, lines),
         *_published(pictures, base, models),
@@ -227,7 +226,9 @@ def _figure(trained: _Trained, model: ModelName, epsilons: Sequence[float]) -> F
     }
     dimension = model_of(model, pictures.pixels).dimension
     title = f"{model.capitalize()}, {dimension:,} parameters: test accuracy by round"
-    about = f"{base.users:,} clients, {base.rounds} rounds, δ = {upwards(base.delta)} in all, clip {base.radius:g}"
+    about = (
+        f"{base.users:,} clients, {base.rounds} rounds, δ = {upwards(base.delta)} in all, clip {base.clipping_norm:g}"
+    )
     caption = (
         f"{about}; mean and range over seeds. The trusted curator adds Gaussian noise to the exact sum; with local "
         "privacy every client adds it themselves. The paper's protocol is drawn at a certified noise, because its "
@@ -267,7 +268,7 @@ def _published(pictures: Pictures, base: Setting, models: Sequence[ModelName]) -
             make_plan(
                 users=base.users,
                 shape=model_of(model, pictures.pixels).dimension,
-                bounds=(-base.radius, base.radius),
+                bounds=(-base.clipping_norm, base.clipping_norm),
                 epsilon=base.epsilon,
                 delta=base.delta,
                 accountant="paper",

@@ -45,10 +45,10 @@ class Updates:
             squares += np.einsum("uij,uij->u", enters @ enters.transpose(0, 2, 1), off @ off.transpose(0, 2, 1))
         return np.sqrt(np.maximum(squares, 0))
 
-    def clipped_sum(self, radius: float) -> NDArray[np.float64]:
-        """The sum of all updates, each shortened to the radius if it is longer."""
+    def clipped_sum(self, clipping_norm: float) -> NDArray[np.float64]:
+        """The sum of all updates, each shortened to the clipping norm if it is longer."""
         with np.errstate(divide="ignore"):
-            weights = np.minimum(np.float32(1), np.float32(radius) / self.norms())[:, np.newaxis, np.newaxis]
+            weights = np.minimum(np.float32(1), np.float32(clipping_norm) / self.norms())[:, np.newaxis, np.newaxis]
         sums = [
             (enters.reshape(-1, enters.shape[2]).T @ (weights * off).reshape(-1, off.shape[2])).reshape(-1)
             for enters, off in self.factors

@@ -19,7 +19,7 @@ from experiments.federated.methods import Setting, method
 from experiments.federated.models import Classifier, Network, Softmax, Updates
 from experiments.measurements import read_kept, write_kept
 from shufflesum.errors import FileError
-from shufflesum.federated import Memory, Momentum
+from shufflesum.federated import Momentum, OptimizerState
 
 ModelName = Literal["softmax", "network"]
 
@@ -45,7 +45,7 @@ class Run:
         """A name that tells it from all others."""
         parts = [self.model, self.method, *asdict(self.setting).values(), self.each, self.labels_each, self.seed]
         step = STEPS[self.model]
-        return "/".join(str(part) for part in [*parts, step.rate, step.momentum])
+        return "/".join(str(part) for part in [*parts, step.learning_rate, step.momentum])
 
 
 def model_of(name: ModelName, pixels: int) -> Classifier:
@@ -68,7 +68,7 @@ def train(pictures: Pictures, run: Run) -> list[float]:
     parameters = model.start(np.random.default_rng([run.seed, 2]))
     used = method(run.method, model, setting)
     seed = list(hashlib.sha256(run.key.encode()).digest())
-    memory, found = Memory(), []
+    memory, found = OptimizerState(), []
     size = max(1, _BLOCK_VALUES // model.dimension)
 
     def blocks() -> Iterator[Updates]:
@@ -107,7 +107,7 @@ class Curves:
             return Curves(path, _File(_FORMAT, pictures.name, pictures.fingerprint, {}))
         if (content.format, content.fingerprint) != (_FORMAT, pictures.fingerprint):
             raise FileError(
-                "other-measurements",
+                "measurements-mismatch",
                 f"{path}: holds curves of other data ({content.data}; now: {pictures.name}) or of another version; "
                 "they were kept: choose another folder with -o",
             )

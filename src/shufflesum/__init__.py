@@ -4,51 +4,59 @@ from __future__ import annotations
 
 from shufflesum import privacy
 from shufflesum.aggregation import aggregate
-from shufflesum.bounds import FoundBounds, suggest_bounds
+from shufflesum.bounds import SuggestedBounds, suggest_bounds
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning
-from shufflesum.domain import Ball, Categories, Choices, Groups, Hashed, Span, Symmetric
+from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary, Span, Symmetric
+from shufflesum.domains.arrays.estimate import Estimate
+from shufflesum.domains.counts import CountEstimate
+from shufflesum.domains.group_by.estimate import GroupEstimate
+from shufflesum.domains.l2_ball.estimate import L2BallEstimate
+from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 from shufflesum.errors import ShufflesumError
-from shufflesum.estimate import WIDE_BINS, BallEstimate, CountEstimate, Estimate, GroupEstimate, HashedEstimate
-from shufflesum.mechanisms import Add, AddSlots, Replace, ReplaceBits
+from shufflesum.estimate import WIDE_BINS, BaseEstimate, EstimateTable
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
 from shufflesum.moments import Moments, moments
 from shufflesum.planning import plan
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.reports import Reports
-from shufflesum.rounds import RoundsUsed
+from shufflesum.rounds import RoundCounter
 from shufflesum.simulation import simulate
 
 __all__ = [
     "WIDE_BINS",
-    "Add",
-    "AddSlots",
     "Analyzer",
-    "Ball",
-    "BallEstimate",
+    "Arrays",
+    "BaseEstimate",
     "Budget",
     "Categories",
-    "Choices",
     "CountEstimate",
     "Estimate",
-    "FoundBounds",
+    "EstimateTable",
+    "GroupBy",
     "GroupEstimate",
-    "Groups",
     "Guarantee",
-    "Hashed",
-    "HashedEstimate",
+    "L2Ball",
+    "L2BallEstimate",
     "Moments",
+    "MultiChoice",
+    "NoisyCounts",
+    "NoisySlots",
+    "OneBit",
+    "OpenVocabulary",
     "Plan",
+    "RandomizedResponse",
     "Randomizer",
-    "Replace",
-    "ReplaceBits",
     "Reports",
-    "RoundsUsed",
+    "RoundCounter",
     "ShufflesumError",
     "ShufflesumWarning",
     "Span",
+    "SuggestedBounds",
     "Symmetric",
+    "VocabularyEstimate",
     "aggregate",
     "moments",
     "plan",

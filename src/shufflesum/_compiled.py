@@ -18,8 +18,6 @@ import numpy as np
 
 from shufflesum.errors import MissingExtraError
 
-__all__ = ["can_compile", "kernel", "tell_before_compiling", "uncompiled"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

@@ -12,8 +12,6 @@ import msgspec
 
 from shufflesum.errors import Problem
 
-__all__ = ["OtherFormatError", "agree", "decode_checked", "decode_once", "encode_checked", "problem_of"]
-
 _File = TypeVar("_File")
 _CHECKSUM = 64 + len('"}\n')
 
@@ -24,7 +22,7 @@ class OtherFormatError(ValueError):
 
 def problem_of(error: Exception, otherwise: Problem = "damaged") -> Problem:
     """What is wrong with a document that could not be decoded."""
-    return "other-format" if isinstance(error, OtherFormatError) else otherwise
+    return "format-mismatch" if isinstance(error, OtherFormatError) else otherwise
 
 
 class _Format(msgspec.Struct):

@@ -1,16 +1,25 @@
-"""The machine beneath: its cores, its disk, processes that share the work."""
+"""The machine beneath: its clock, cores and disk, locks, and threads and processes that share work."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import multiprocessing
 import os
 import secrets
 import signal
 import threading
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Generic, Protocol, Self, TypeVar
 
-__all__ = ["cores", "lock_file", "process_pool", "replace_file", "sync", "try_lock"]
+from shufflesum.errors import FileError, ShufflesumError
 
 
 def cores() -> int:
@@ -85,3 +94,155 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+class Clock(Protocol):
+    """What time it is, and waiting for it to pass: handed to whatever needs it, so that tests need not wait."""
+
+    def now(self) -> datetime:
+        """The time of day in UTC, which decides what has expired."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, which never jump: for measuring."""
+        ...
+
+    def wait(self, seconds: float, event: threading.Event | None = None) -> None:
+        """Return after so many seconds, or when the event is set."""
+        ...
+
+    async def pause(self, seconds: float, event: asyncio.Event | None = None) -> None:
+        """The same in an event loop."""
+        ...
+
+
+class SystemClock:
+    """This machine's clock."""
+
+    def now(self) -> datetime:
+        """The time of day in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    def wait(self, seconds: float, event: threading.Event | None = None) -> None:
+        """Return after so many seconds, or when the event is set."""
+        (event or threading.Event()).wait(seconds)
+
+    async def pause(self, seconds: float, event: asyncio.Event | None = None) -> None:
+        """The same in an event loop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await (event or asyncio.Event()).wait()
+
+
+SYSTEM_CLOCK: Clock = SystemClock()
+
+
+# Seconds. What is done under such a lock takes some milliseconds, but for a budget that is entered under that of a file
+# of rounds: the charge of a new plan takes up to some seconds, and the budget's own lock as long as this.
+_PATIENCE = 30.0
+_PAUSE = 0.01
+
+
+@contextmanager
+def locked(path: Path, clock: Clock) -> Iterator[None]:
+    """Keep all other processes, and threads, from the file at `path`, by a lock file beside what it points to."""
+    final = path.resolve()
+    lock_path = final.with_name(f".{final.name}.lock")
+    end = clock.monotonic() + _PATIENCE
+    while (lock := _try(path, lock_path)) is None:
+        if clock.monotonic() > end:
+            raise FileError("in-use", f"{path}: another process holds it; see what it waits for")
+        clock.wait(_PAUSE)
+    try:
+        yield
+    finally:
+        lock_path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _try(path: Path, lock_path: Path) -> int | None:
+    try:
+        return lock_file(lock_path)
+    except OSError as error:
+        raise FileError(
+            "unwritable",
+            f"{path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
+        ) from error
+
+
+_State = TypeVar("_State")
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+
+class Workers(Generic[_State]):
+    """Threads that share work, one for each of the states, which a job has to itself while it runs.
+
+    A state is what is dear to make or cannot be shared: a randomizer, a table of counts, a source of random bits.
+    After an error, work that has not begun is dropped.
+    """
+
+    def __init__(self, states: Iterable[_State]) -> None:
+        self.states = tuple(states)
+        self._idle: SimpleQueue[_State] = SimpleQueue()
+        for state in self.states:
+            self._idle.put(state)
+        self._threads = ThreadPoolExecutor(len(self.states))
+
+    def map(
+        self, function: Callable[[_State, _Job], _Result], jobs: Iterable[_Job], *, ahead: int | None = None
+    ) -> Iterator[_Result]:
+        """What the function gives for each job, in order.
+
+        At most `ahead` jobs, by default two for each thread, are taken before the oldest result is asked for: neither
+        jobs nor results pile up. Several maps may share the threads, and one may feed another.
+        """
+        most = 2 * len(self.states) if ahead is None else ahead
+        waiting: deque[Future[_Result]] = deque()
+        for job in jobs:
+            waiting.append(self._threads.submit(self._do, function, job))
+            while len(waiting) > most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _do(self, function: Callable[[_State, _Job], _Result], job: _Job) -> _Result:
+        state = self._idle.get()
+        try:
+            return function(state, job)
+        finally:
+            self._idle.put(state)
+
+    def __enter__(self) -> Self:
+        """The threads start with their first jobs."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for what has begun."""
+        self._threads.shutdown(cancel_futures=True)
+
+
+class WriteError(FileError):
+    """A disk that is full or failing: the same command can be expected to succeed later."""
+
+
+@contextmanager
+def writing(what: object, advice: str, problem: str = "cannot be written") -> Iterator[None]:
+    """Make a `WriteError` of what the system or Arrow says about the disk; our own errors stay as they are."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise WriteError("unwritable", f"{what}: {problem}: {error.strerror or error}; {advice}") from error
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether the same command can be expected to succeed later; what is wrong with the input will stay wrong."""
+    if isinstance(error, ShufflesumError):
+        return isinstance(error, WriteError)
+    return isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | OSError)

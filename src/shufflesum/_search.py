@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = ["GRID", "bisect", "bracket", "geometric_mean", "times_odds"]
-
 GRID = 2**53  # noise probabilities are whole multiples of 1/GRID, and so is all that `bracket` looks at
 _FLOOR = 1e-40  # lower heights count as this one
 

@@ -11,23 +11,19 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from shufflesum._checks import check_size
-from shufflesum._machine import cores
-from shufflesum._workers import Workers
+from shufflesum._machine import Workers, cores
 from shufflesum.budget import Budget
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Missing, structure_of, users_rows
-from shufflesum.domain.bounds import default_bounds_named
-from shufflesum.domain.frames import FrameRows, batches_of, split_column
+from shufflesum.domains import Domain, Missing, Prepared, users_rows
+from shufflesum.domains.bounds import default_bounds_named
+from shufflesum.domains.frames import BATCH_VALUES, split_column
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.estimate import Estimate
-from shufflesum.estimate.adjusted import adjusted_by
-from shufflesum.planning import PlanChoices, Shape
+from shufflesum.estimate import AnyEstimate, adjusted_by
+from shufflesum.planning import PlanOptions, Shape, domain_of
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan, check_plan
-from shufflesum.protocol.tally import Tally, check_rows
+from shufflesum.protocol import Tally, check_rows
 from shufflesum.randomness import RandomSource
 from shufflesum.release import release
-
-__all__ = ["aggregate", "aggregate_batches", "aggregate_rows", "round_of"]
 
 _SPARE_CELLS = 1 << 25
 
@@ -38,6 +34,7 @@ def aggregate(
     epsilon: float | None = None,
     delta: float | None = None,
     plan: Plan | None = None,
+    domain: Domain | None = None,
     shape: Shape | None = None,
     group_by: Any = None,
     clip: bool = False,
@@ -46,30 +43,28 @@ def aggregate(
     source: RandomSource | None = None,
     round_number: int | None = None,
     budget: Budget | None = None,
-    **choices: Unpack[PlanChoices],
-) -> Estimate:
+    **choices: Unpack[PlanOptions],
+) -> AnyEstimate:
     """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
 
     `arrays` may also be a table of pandas, Polars or PyArrow, one row for each user: columns of numbers, or one column
     of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
     the matrix; otherwise `shape` is needed for a structure (`Symmetric`, `Span`) and for labels only. With `Categories`
-    or `Hashed` the `arrays` are one label for each user, with `Choices` a list of labels, and with `Groups` the labels
-    are given as `group_by`, or are the column of that name in a table. With a `Ball` of layers they may be a list of
-    updates, each a list or dictionary of arrays. The other arguments are those of
+    or `OpenVocabulary` the `arrays` are one label for each user, with `MultiChoice` a list of labels, and with
+    `GroupBy` the labels are given as `group_by`, or are the column of that name in a table. With a `L2Ball` of layers
+    they may be a list of updates, each a list or dictionary of arrays. The other arguments are those of
     `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
 
     A `plan` made before takes the place of epsilon, delta, shape and all of its own arguments. Its guarantee covers its
-    rounds: a second look at the same users is `round_number` 2, which the plan must have (`shufflesum.RoundsUsed`
+    rounds: a second look at the same users is `round_number` 2, which the plan must have (`shufflesum.RoundCounter`
     counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit; the
     round is then the budget's next, unless it is given. What else is refused, is refused before and costs nothing.
     """
-    unbounded = plan is None and choices.get("bounds") is None
+    unbounded = plan is None and domain is None and choices.get("bounds") is None
     if plan is None:
-        values = _grouped(arrays, group_by, shape)
-        plan, rows = _planned(values, shape, epsilon, delta, choices)
-        rows = plan.domain.rows(values if isinstance(plan.domain, Groups) else rows)
+        plan, rows = _planned(_grouped(arrays, group_by, domain), domain, shape, epsilon, delta, choices)
     else:
-        _check_fixed(plan, {"epsilon": epsilon, "delta": delta, "shape": shape} | choices)
+        _check_fixed(plan, {"epsilon": epsilon, "delta": delta, "domain": domain, "shape": shape} | choices)
         rows = plan.domain.rows(_grouped(arrays, group_by, plan.domain))
         if len(rows) < plan.users:
             raise DataError(
@@ -77,9 +72,10 @@ def aggregate(
                 f"arrays has {len(rows)} rows, but the plan needs at least {plan.users} users; add rows, or plan for "
                 "fewer users",
             )
-    with default_bounds_named(unbounded and isinstance(plan.domain, Box)):
+    prepared = Prepared(plan.domain, rows, clip, missing, 0)
+    with default_bounds_named(unbounded):
         return aggregate_rows(
-            lambda: (batch for _, batch in batches_of(rows, plan.domain.entries)),
+            lambda: prepared.parts(max(1, BATCH_VALUES // plan.domain.entries)),
             plan,
             begin=round_of(budget, plan),
             clip=clip,
@@ -91,26 +87,30 @@ def aggregate(
 
 
 def _planned(
-    values: Any, shape: Shape | None, epsilon: float | None, delta: float | None, choices: PlanChoices
+    values: Any,
+    domain: Domain | None,
+    shape: Shape | None,
+    epsilon: float | None,
+    delta: float | None,
+    choices: PlanOptions,
 ) -> tuple[Plan, Any]:
     """A plan for just these users, and their rows."""
     if epsilon is None or delta is None:
         missing = "epsilon" if epsilon is None else "delta"
         raise ParameterError("missing-argument", f"{missing} is missing; give epsilon and delta, or a plan")
-    if isinstance(shape, Ball | Categories | Choices | Groups | Hashed):
-        rows: Any = shape.rows(values)
-        named = rows.arrays if isinstance(shape, Groups) and shape.box.columns is None else None
-    else:
-        rows = users_rows(values)
-        if rows.ndim == 0 or len(rows) == 0:
+    if domain is None:
+        values = users_rows(values)
+        if values.ndim == 0 or len(values) == 0:
             raise DataError(
-                "no-rows", f"arrays has shape {rows.shape}; one array for each of at least one user is expected"
+                "no-rows", f"arrays has shape {values.shape}; one array for each of at least one user is expected"
             )
-        named, shape = rows, rows.shape[1:] if shape is None else shape
-    if isinstance(named, FrameRows) and named.names and _is_vector(shape, len(named.names)):
-        choices.setdefault("columns", named.names)
-    choices.setdefault("one_process", True)
-    return make_plan(users=len(rows), shape=shape, epsilon=epsilon, delta=delta, **choices), rows
+        shape = values.shape[1:] if shape is None else shape
+    asked = domain_of(domain, shape, None, choices.get("columns"))
+    rows: Any = asked.rows(values)
+    asked = asked.with_numbers(choices.get("bounds"), asked.names_in(rows))
+    rest: dict[str, Any] = {name: value for name, value in choices.items() if name not in ("bounds", "columns")}
+    rest.setdefault("noise_by", "curator")
+    return make_plan(users=len(rows), domain=asked, epsilon=epsilon, delta=delta, **rest), rows
 
 
 def _check_fixed(plan: Plan, given: Mapping[str, object]) -> None:
@@ -123,23 +123,15 @@ def _check_fixed(plan: Plan, given: Mapping[str, object]) -> None:
         )
 
 
-def _is_vector(shape: Shape, size: int) -> bool:
-    """Whether a user's array is a plain vector of so many numbers, whose entries can have names."""
-    if isinstance(shape, Ball | Categories | Choices | Hashed):
-        return False
-    structure = shape.box.structure if isinstance(shape, Groups) else structure_of(shape)
-    return not structure.mixes and len(structure.shape) <= 1 and structure.dimension == size
-
-
-def _grouped(arrays: Any, group_by: Any, shape: Shape | Domain | None) -> Any:
+def _grouped(arrays: Any, group_by: Any, domain: Domain | None) -> Any:
     """Arrays as they are, or with the label of each; a name is that of a table's column."""
     if group_by is None:
         return arrays
-    if not isinstance(shape, Groups):
+    if domain is None or not domain.column_layout.grouped:
         raise ParameterError(
             "missing-argument",
             "group_by needs the list of groups, which is public and never read off the data: give "
-            "shape=shufflesum.Groups(labels, shape)",
+            "domain=shufflesum.GroupBy(labels)",
         )
     return split_column(arrays, group_by) if isinstance(group_by, str) else (group_by, arrays)
 
@@ -154,12 +146,12 @@ def aggregate_batches(
     source: RandomSource | None = None,
     progress: Callable[[int], None] | None = None,
     round_number: int = 1,
-) -> Estimate:
+) -> AnyEstimate:
     """The same for data that comes in batches of rows and need not fit in memory, under a plan made before.
 
     `workers` threads share the work (all cores by default; one where a source is given, so that it stays repeatable).
     `progress` is called with the number of rows done so far. `round_number` is the plan's round that it is; programs
-    that run several count them with `shufflesum.RoundsUsed`.
+    that run several count them with `shufflesum.RoundCounter`.
     """
     if workers is None:
         # Each worker has a table of counts of its own; large tables are not worth the memory.
@@ -191,7 +183,7 @@ def aggregate_rows(
     source: RandomSource | None = None,
     progress: Callable[[int], None] | None = None,
     round_number: int | None = None,
-) -> Estimate:
+) -> AnyEstimate:
     """`aggregate_batches` for rows that can be gone through twice, where something is spent on them.
 
     `begin` spends it, and says which round it is, unless that is given. It comes before anything is drawn, and after

@@ -15,24 +15,20 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_number, check_size
-from shufflesum._rounding import downwards, percent, upwards
+from shufflesum._checks import check_number, check_size, downwards, percent, upwards
 from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
 from shufflesum.compositions import compose
-from shufflesum.domain import Box, Categories, Choices, real_array, users_rows
-from shufflesum.domain.frames import FrameRows, batches_of
+from shufflesum.domains import Categories, MultiChoice, real_array, users_rows
+from shufflesum.domains.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
-from shufflesum.estimate import WIDE_BINS, Binned, Estimate, SuggestedBounds, check_cover
-from shufflesum.estimate.base import tail_of
-from shufflesum.planning import PlanChoices
+from shufflesum.estimate import WIDE_BINS, BaseEstimate, BinBounds, Binned, check_cover, tail_of
+from shufflesum.planning import PlanOptions
 from shufflesum.planning import plan as make_plan
 from shufflesum.planning.planner import warn_if_uninformative
 from shufflesum.plans import Plan
 from shufflesum.randomness import RandomSource
-
-__all__ = ["FoundBounds", "TwoPlans", "plan_bounds", "suggest_bounds"]
 
 _MOST_COLUMNS = 1000
 _STEPS = 6  # of the search for the main plan's epsilon
@@ -60,17 +56,17 @@ class TwoPlans:
                 f"row {row}: a value is NaN (missing), and is in no bin; leave the row out, or fill it in",
                 row=row,
             )
-        if isinstance(self.first.domain, Categories):
+        if math.prod(self.shape) == 1:
             return array.reshape(len(array))
         bins = Categories(bins=self.edges)
         flat = array.reshape(len(array), -1)
-        codes = [bins.prepare(flat[:, column], first_row).astype(np.int64) for column in range(flat.shape[1])]
+        codes = [bins.block(flat[:, column], first_row).cells.astype(np.int64) for column in range(flat.shape[1])]
         return np.column_stack(codes) + len(bins.labels) * np.arange(len(codes))
 
-    def found(self, estimate: Estimate, *, cover: float = 0.99, level: float = 0.95) -> FoundBounds:
+    def found(self, estimate: BaseEstimate, *, cover: float = 0.99, level: float = 0.95) -> SuggestedBounds:
         """The bounds that an estimate of the first plan suggests, all columns together at this level."""
         if estimate.plan.id != self.first.id:
-            raise ParameterError("other-plan", f"this estimate is of plan {estimate.plan.id[:12]}, not of the first")
+            raise ParameterError("plan-mismatch", f"this estimate is of plan {estimate.plan.id[:12]}, not of the first")
         columns, bins = math.prod(self.shape), len(self.edges) - 1
         suggested = tuple(
             Binned(self.first, estimate.table, estimate.users, self.edges, column * bins).suggest(cover, level, columns)
@@ -87,23 +83,21 @@ class TwoPlans:
             )
         main = self.main
         if main is not None:
-            box = main.domain
-            assert isinstance(box, Box)
-            main = replace(main, domain=Box.of(self.shape, _bounds(suggested, self.shape), box.columns))
+            main = replace(main, domain=main.domain.with_numbers(_bounds(suggested, self.shape), None))
             warn_if_uninformative(main)
-        return FoundBounds(suggested, estimate, main, self.epsilon, self.delta, self.shape)
+        return SuggestedBounds(suggested, estimate, main, self.epsilon, self.delta, self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoundBounds:
+class SuggestedBounds:
     """Suggested bounds, what they cost, and the plan for what is left.
 
     `main` has these bounds; run it on the same users with `clip=True`. Together with the first plan, which is
     `estimate.plan`, it is (`epsilon`, `delta`)-private. It is None where everything was spent on bounds.
     """
 
-    columns: tuple[SuggestedBounds, ...]
-    estimate: Estimate
+    columns: tuple[BinBounds, ...]
+    estimate: BaseEstimate
     main: Plan | None
     epsilon: float
     delta: float
@@ -144,8 +138,8 @@ def suggest_bounds(
     workers: int | None = None,
     source: RandomSource | None = None,
     budget: Budget | None = None,
-    **choices: Unpack[PlanChoices],
-) -> FoundBounds:
+    **choices: Unpack[PlanOptions],
+) -> SuggestedBounds:
     """Bounds for `values`, of shape (users,) or (users, *shape), found privately, and a plan with what is left.
 
     Values are counted in `bins` (`WIDE_BINS`, which hold any number, unless others are given, as public). Bounds are
@@ -161,7 +155,7 @@ def suggest_bounds(
         raise DataError("no-rows", f"values has shape {rows.shape}; at least one user's are expected")
     if isinstance(rows, FrameRows) and rows.names and rows.shape[1:] == (len(rows.names),):
         choices.setdefault("columns", rows.names)
-    choices.setdefault("one_process", True)
+    choices.setdefault("noise_by", "curator")
     plans = plan_bounds(
         users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices
     )
@@ -183,7 +177,7 @@ def plan_bounds(
     delta: float,
     share: float = 0.2,
     bins: Sequence[float] | None = None,
-    **choices: Unpack[PlanChoices],
+    **choices: Unpack[PlanOptions],
 ) -> TwoPlans:
     """The two plans of `suggest_bounds`, before anything is asked: neither depends on any data."""
     check_number("share", share)
@@ -198,9 +192,9 @@ def plan_bounds(
     shape = tuple(shape)
     columns = math.prod(shape)
     check_size("columns", columns, 1, _MOST_COLUMNS)
-    held = Categories(bins=edges) if columns == 1 else Choices(columns * (len(edges) - 1), most=columns)
+    held = Categories(bins=edges) if columns == 1 else MultiChoice(columns * (len(edges) - 1), max_choices=columns)
     honest = choices.get("honest_fraction", 1.0)
-    one_process = choices.get("one_process", False)
+    noise_by = choices.get("noise_by", "users")
     parts = (1.0, 1.0) if share == 1 else (share, 1.0 - share)
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -208,17 +202,17 @@ def plan_bounds(
         )  # a guess of frequencies may be better; they are not asked for
         first = make_plan(
             users=users,
-            shape=held,
+            domain=held,
             epsilon=parts[0] * epsilon,
             delta=parts[0] * delta,
             honest_fraction=honest,
-            one_process=one_process,
+            noise_by=noise_by,
         )
     main = None if share == 1 else _main(first, shape, epsilon, delta, choices)
     return TwoPlans(first, main, epsilon, delta, edges, shape)
 
 
-def _main(first: Plan, shape: tuple[int, ...], epsilon: float, delta: float, choices: PlanChoices) -> Plan:
+def _main(first: Plan, shape: tuple[int, ...], epsilon: float, delta: float, choices: PlanOptions) -> Plan:
     """The plan with the largest epsilon, nearly, that together with the first is certified for all of the budget."""
 
     def main(own: float) -> Plan:
@@ -243,7 +237,7 @@ def _main(first: Plan, shape: tuple[int, ...], epsilon: float, delta: float, cho
         return main(left_over)  # epsilons and deltas add up, always
 
 
-def _bounds(columns: Sequence[SuggestedBounds], shape: tuple[int, ...]) -> tuple[Any, Any]:
+def _bounds(columns: Sequence[BinBounds], shape: tuple[int, ...]) -> tuple[Any, Any]:
     lower = np.array([column.lower for column in columns]).reshape(shape)
     upper = np.array([column.upper for column in columns]).reshape(shape)
     return (lower, upper) if shape else (float(lower), float(upper))

@@ -1,7 +1,7 @@
 """A budget for one population: every plan is entered before it is run, and refused when it would exceed the budget.
 
-Plans may be chosen in view of earlier results: the sum of their charges is a filter (docs/privacy.md, 21). A list of
-plans that is fixed in advance may be composed exactly instead, and then nothing else can be entered.
+Plans may be chosen in view of earlier results: the sums of their costs are a privacy filter (docs/privacy.md, 21). A
+list of plans that is fixed in advance may be composed exactly instead, and then nothing else can be entered.
 """
 
 from __future__ import annotations
@@ -18,20 +18,17 @@ from typing import Unpack
 
 import msgspec
 
-from shufflesum._checks import OnlyOnce, check_number, check_size
-from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum._locked import locked
-from shufflesum._rounding import downwards
-from shufflesum.budget_file import Content, Cost, Entry, Limits, percent, read_budget, write_budget
+from shufflesum._checks import OnlyOnce, check_number, check_size, downwards
+from shufflesum._machine import SYSTEM_CLOCK, Clock, locked
+from shufflesum.budget_file import Content, Entry, Limits, PlanCost, percent, read_budget, write_budget
 from shufflesum.cautions import EnteredAgainWarning
-from shufflesum.compositions import charges_of, compose, filter_for
+from shufflesum.compositions import compose, costs_of, filter_for
+from shufflesum.domains import Domain
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
-from shufflesum.planning import PlanChoices, Shape
+from shufflesum.planning import PlanOptions, Shape
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan, check_plan
-from shufflesum.privacy.engine.filters import Charge, check_guarantee, total
-
-__all__ = ["Budget", "Entry"]
+from shufflesum.privacy.engine.filters import PrivacyCost, check_guarantee, total
 
 _OWN_DELTA = Decimal("0.1")  # of the budget's, for a plan that is asked for, unless told otherwise
 _STEP, _STEPS = 0.93, 63  # of the search for the largest epsilon that fits
@@ -124,7 +121,7 @@ class Budget(OnlyOnce):
 
     @property
     def parts(self) -> tuple[tuple[float, float], ...]:
-        """Of each entry, the parts of both limits that it spent: of noise, and of what may be laid open.
+        """Of each entry, the parts of both limits that it spent: of privacy loss, and of delta.
 
         Zeros where plans were fixed in advance: those have no parts, and all of the budget is for their list.
         """
@@ -147,7 +144,7 @@ class Budget(OnlyOnce):
         check_size("rounds", rounds, 1, plan.rounds)
         named, again = () if run is None else (run,), False
 
-        def change(content: Content, cost: Cost | None) -> tuple[Content, Entry]:
+        def change(content: Content, cost: PlanCost | None) -> tuple[Content, Entry]:
             nonlocal again
             places = self._places(content, plan, collection)
             for place in places:
@@ -174,7 +171,7 @@ class Budget(OnlyOnce):
     def price(self, entry: Entry) -> str:
         """What an entry costs, all its rounds together, in per cent of the budget: for people, and never too little."""
         within = self._now().filter
-        return percent(1.0 if within is None else within.part_of([entry.charge]))
+        return percent(1.0 if within is None else within.part_of([entry.cost]))
 
     def enter(self, plan: Plan, collection: str) -> Entry:
         """Enter a plan for a collection, such as a task, before any of its rounds; once, however often it is asked.
@@ -184,7 +181,7 @@ class Budget(OnlyOnce):
 
         check_plan(plan)
 
-        def change(content: Content, cost: Cost | None) -> tuple[Content, Entry]:
+        def change(content: Content, cost: PlanCost | None) -> tuple[Content, Entry]:
             for place in self._places(content, plan, collection):
                 if content.entries[place].collection == collection:
                     return content, content.entries[place]
@@ -199,7 +196,7 @@ class Budget(OnlyOnce):
         for place, entry in enumerate(content.entries):
             if collection is not None and entry.collection == collection and entry.plan != plan.id:
                 raise ReportsError(
-                    "other-plan",
+                    "plan-mismatch",
                     f"{self._name}: collection {collection!r} was entered with plan {entry.plan[:12]}, not with "
                     f"{plan.id[:12]}; give another name",
                 )
@@ -209,7 +206,15 @@ class Budget(OnlyOnce):
                 free.append(place)
         return own + free
 
-    def ask(self, *, users: int, shape: Shape, delta: float | None = None, **choices: Unpack[PlanChoices]) -> Plan:
+    def ask(
+        self,
+        *,
+        users: int,
+        domain: Domain | None = None,
+        shape: Shape | None = None,
+        delta: float | None = None,
+        **options: Unpack[PlanOptions],
+    ) -> Plan:
         """The plan with the largest epsilon, within some per cent, that could still be entered; nothing is spent.
 
         It can be larger than the budget's own: at the larger delta of that, it guarantees more.
@@ -225,7 +230,9 @@ class Budget(OnlyOnce):
         def fits(step: int) -> bool | None:
             nonlocal why
             try:
-                plan = make_plan(users=users, shape=shape, epsilon=first * _STEP**step, delta=own, **choices)
+                plan = make_plan(
+                    users=users, domain=domain, shape=shape, epsilon=first * _STEP**step, delta=own, **options
+                )
                 cost = _cost(content, plan)
             except PrivacyError as error:
                 why = error
@@ -251,7 +258,7 @@ class Budget(OnlyOnce):
         collection: str | None,
         begun: int,
         runs: tuple[str, ...],
-        cost: Cost | None,
+        cost: PlanCost | None,
     ) -> tuple[Content, Entry]:
         if cost is None:
             raise self._refusal(
@@ -263,7 +270,7 @@ class Budget(OnlyOnce):
             raise self._refusal(
                 "budget-spent", f"plan {plan.id[:12]} (epsilon {plan.epsilon:g}, delta {plan.delta:g}) does not fit"
             )
-        entry = _entry(plan, cost.charge, self._clock)
+        entry = _entry(plan, cost.cost, self._clock)
         entry = msgspec.structs.replace(entry, collection=collection, begun=begun, runs=runs)
         limits, entries = Limits.of(cost.within), (*content.entries, entry)
         return msgspec.structs.replace(content, limits=limits, entries=entries), entry
@@ -296,7 +303,7 @@ class Budget(OnlyOnce):
             self._content = found
         return found
 
-    def _change(self, plan: Plan, change: Callable[[Content, Cost | None], tuple[Content, Entry]]) -> Entry:
+    def _change(self, plan: Plan, change: Callable[[Content, PlanCost | None], tuple[Content, Entry]]) -> Entry:
         """Read, change and write as one step that no other process or thread comes between.
 
         What takes long, the charge of a plan that is new, is computed before; entries stay, so any other has one.
@@ -317,7 +324,7 @@ class Budget(OnlyOnce):
                 return entry
 
 
-def _cost(content: Content, plan: Plan) -> Cost | None:
+def _cost(content: Content, plan: Plan) -> PlanCost | None:
     """What a plan costs; the first one chooses the filter. None where plans were fixed in advance."""
     if content.closed:
         return None
@@ -325,15 +332,16 @@ def _cost(content: Content, plan: Plan) -> Cost | None:
     if within is not None:
         for entry in content.entries:
             if entry.plan == plan.id:
-                return Cost(within, entry.charge)
-    charges = charges_of(plan)
-    chosen = filter_for(content.epsilon, content.delta, charges) if within is None else within
-    return Cost(chosen, charges(chosen))
+                return PlanCost(within, entry.cost)
+    costs = costs_of(plan)
+    chosen = filter_for(content.epsilon, content.delta, costs) if within is None else within
+    return PlanCost(chosen, costs(chosen))
 
 
 def _first(content: Content) -> float:
     """The epsilon that a search begins with: were all noise Gaussian, about all that is left; 0 where nothing is."""
-    spent = 0.0 if (within := content.filter) is None else total(content.charges).noise / within.noise_limit
+    within = content.filter
+    spent = 0.0 if within is None else total(content.costs).privacy_loss / within.loss_limit
     return content.epsilon * math.sqrt(max(0.0, 1.0 - spent))
 
 
@@ -356,11 +364,11 @@ def _search(fits: Callable[[int], bool | None]) -> None:
         dear, step = (dear, middle) if found or (found is None and not fitting) else (middle, step)
 
 
-def _entry(plan: Plan, cost: Charge, clock: Clock) -> Entry:
+def _entry(plan: Plan, cost: PrivacyCost, clock: Clock) -> Entry:
     """A plan of which no round was begun, for anybody."""
     now = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     guarantee = plan.epsilon, plan.delta, plan.users, plan.rounds
-    return Entry(plan.id, *guarantee, 0, (), None, cost.noise, cost.apart, now)
+    return Entry(plan.id, *guarantee, 0, (), None, cost.privacy_loss, cost.delta, now)
 
 
 def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -> tuple[Entry, ...]:
@@ -373,4 +381,4 @@ def _listed(epsilon: float, delta: float, plans: Sequence[Plan], clock: Clock) -
             f"{have} delta {found:.3g} at epsilon {epsilon:g}, above {delta:g}; plan with more noise, or for a larger "
             "budget",
         )
-    return tuple(_entry(plan, Charge(0.0, 0.0), clock) for plan in plans)
+    return tuple(_entry(plan, PrivacyCost(0.0, 0.0), clock) for plan in plans)

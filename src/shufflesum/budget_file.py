@@ -1,4 +1,4 @@
-"""What is written down of a budget: entries with their charges, a checksum, replaced as a whole."""
+"""What is written down of a budget: entries with their costs, a checksum, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from shufflesum._checks import Shown, upwards
 from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import replace_file
-from shufflesum._rounding import upwards
-from shufflesum._shown import Shown
 from shufflesum.errors import FileError, ShufflesumError
-from shufflesum.privacy.engine.filters import Charge, Filter, Gaussian, Moments, check_guarantee
+from shufflesum.privacy.engine.filters import GaussianFilter, PrivacyCost, PrivacyFilter, RenyiFilter, check_guarantee
 
-__all__ = ["Content", "Cost", "Entry", "Limits", "percent", "read_budget", "write_budget"]
-
-_FORMAT = "shufflesum-budget-3"
+_FORMAT = "shufflesum-budget-4"
 _MARK_BYTES = 4
 
 
@@ -36,39 +33,38 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     begun: int
     runs: tuple[str, ...]
     collection: str | None
-    noise: float
-    apart: float
+    loss_cost: float
+    delta_cost: float
     entered: str
 
     @property
-    def charge(self) -> Charge:
+    def cost(self) -> PrivacyCost:
         """What it costs."""
-        return Charge(self.noise, self.apart)
+        return PrivacyCost(self.loss_cost, self.delta_cost)
 
-    @property
-    def in_words(self) -> tuple[str, ...]:
+    def describe(self) -> tuple[str, ...]:
         """Day, plan, what for, epsilon, delta and rounds, for people."""
         what = self.entered[:10], self.plan[:8], (self.collection or "run")[:13]
         return *what, upwards(self.epsilon), upwards(self.delta), f"{self.begun} of {self.rounds}"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which part of delta is for what may be laid open, and how noise is measured: by moments, or by Gaussian pairs."""
+    """Which part of delta is for what may be revealed, and which privacy filter measures losses: Renyi, or Gaussian."""
 
-    apart: float
+    delta_share: float
     order: float | None  # of the moments
 
     @staticmethod
-    def of(within: Filter) -> Limits:
+    def of(within: PrivacyFilter) -> Limits:
         """The limits of a filter."""
-        return Limits(within.apart, within.order if isinstance(within, Moments) else None)
+        return Limits(within.delta_share, within.order if isinstance(within, RenyiFilter) else None)
 
 
-class Cost(NamedTuple):
+class PlanCost(NamedTuple):
     """What a plan costs, and under which filter."""
 
-    within: Filter
-    charge: Charge
+    within: PrivacyFilter
+    cost: PrivacyCost
 
 
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,41 +84,43 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __str__(self) -> str:
         """What is spent, and by which plans."""
         limit = f"epsilon {upwards(self.epsilon)}, delta {upwards(self.delta)}"
-        limits = () if self.closed else ("noise", "laid open")
+        limits = () if self.closed else ("privacy loss", "delta spent")
         heads = ("", "day", "plan", "for", "epsilon", "delta", "rounds begun", *limits)
         rows = [
-            [str(number), *entry.in_words, *(f"{percent(part)} %" for part in parts[: len(limits)])]
+            [str(number), *entry.describe(), *(f"{percent(part)} %" for part in parts[: len(limits)])]
             for number, (entry, parts) in enumerate(zip(self.entries, self.parts, strict=True), start=1)
         ]
         return Shown(f"{limit} for everything that is asked; {self.state}", (), (heads, rows) if rows else None).text()
 
     @property
-    def filter(self) -> Filter | None:
-        """What sums of charges are compared with, from the first plan on."""
+    def filter(self) -> PrivacyFilter | None:
+        """What sums of costs are compared with, from the first plan on."""
         if self.limits is None:
             return None
         if self.limits.order is None:
-            return Gaussian(self.epsilon, self.delta, self.limits.apart)
-        return Moments(self.epsilon, self.delta, self.limits.apart, self.limits.order)
+            return GaussianFilter(self.epsilon, self.delta, self.limits.delta_share)
+        return RenyiFilter(self.epsilon, self.delta, self.limits.delta_share, self.limits.order)
 
     @property
-    def charges(self) -> list[Charge]:
+    def costs(self) -> list[PrivacyCost]:
         """What all entries cost."""
-        return [entry.charge for entry in self.entries]
+        return [entry.cost for entry in self.entries]
 
     @property
     def parts(self) -> tuple[tuple[float, float], ...]:
         """Of each entry, the parts of both limits that it spent; zeros where plans were fixed in advance."""
         if (within := self.filter) is None:
             return ((0.0, 0.0),) * len(self.entries)
-        return tuple((entry.noise / within.noise_limit, entry.apart / within.apart_limit) for entry in self.entries)
+        return tuple(
+            (entry.loss_cost / within.loss_limit, entry.delta_cost / within.delta_limit) for entry in self.entries
+        )
 
     @property
     def spent(self) -> float:
         """The part that is spent, from 0 to 1; all of it where the plans were fixed in advance."""
         if self.closed:
             return 1.0
-        return 0.0 if (within := self.filter) is None else within.part_of(self.charges)
+        return 0.0 if (within := self.filter) is None else within.part_of(self.costs)
 
     @property
     def state(self) -> str:
@@ -132,9 +130,9 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         begun, rounds = (sum(getattr(entry, name) for entry in self.entries) for name in ("begun", "rounds"))
         return f"all for plans fixed in advance, and closed: {begun} of {rounds} rounds begun"
 
-    def admits(self, cost: Cost) -> bool:
+    def admits(self, added: PlanCost) -> bool:
         """Whether so much more may be spent."""
-        return cost.within.admits([*self.charges, cost.charge])
+        return added.within.admits([*self.costs, added.cost])
 
     def follows(self, earlier: Content) -> bool:
         """Whether this is the earlier content, or was made from it by further changes."""
@@ -191,8 +189,8 @@ def read_budget(path: Path) -> Content:
             raise ValueError("every file was written at least once")
         if not all(
             len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
-            and entry.noise >= 0
-            and entry.apart >= 0
+            and entry.loss_cost >= 0
+            and entry.delta_cost >= 0
             for entry in content.entries
         ):
             raise ValueError("an entry is impossible")

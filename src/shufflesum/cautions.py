@@ -11,24 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._rounding import downwards, upwards
-
-__all__ = [
-    "BoxIsBetterWarning",
-    "EdgeOfBoundsWarning",
-    "EnteredAgainWarning",
-    "LargeDeltaWarning",
-    "LargeEpsilonWarning",
-    "ShufflesumWarning",
-    "UncertainBoundsWarning",
-    "UninformativeEstimateWarning",
-    "UninformativePlanWarning",
-    "UnreportedCoordinateWarning",
-    "at_the_edge",
-    "of_guarantee",
-    "uninformative",
-    "unreported",
-]
+from shufflesum._checks import downwards, upwards
 
 _Floats = NDArray[np.float64]
 
@@ -44,7 +27,7 @@ class ShufflesumWarning(UserWarning):
 
 
 class LargeDeltaWarning(ShufflesumWarning):
-    """Delta is 1/users or more: it would allow that somebody is laid open whole."""
+    """Delta is 1/users or more: it would allow that somebody's data is published whole."""
 
     problem = "large-delta"
 
@@ -85,10 +68,10 @@ class UninformativePlanWarning(ShufflesumWarning):
     problem = "uninformative-plan"
 
 
-class BoxIsBetterWarning(ShufflesumWarning):
-    """A box and mechanism `add` would do better than this ball."""
+class ArraysAreBetterWarning(ShufflesumWarning):
+    """A box and mechanism `noisy-counts` would do better than this ball."""
 
-    problem = "box-is-better"
+    problem = "arrays-are-better"
 
 
 class UnreportedCoordinateWarning(ShufflesumWarning):

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 
-__all__ = ["BLANK", "MOST_CELLS", "REPORT_BYTES", "count_cells"]
-
 BLANK = 4294967295
 """The report that says nothing: it pads, so that every user sends the same number of reports."""
 

@@ -9,19 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-__all__ = [
-    "CopyError",
-    "DataError",
-    "FileError",
-    "MissingExtraError",
-    "ParameterError",
-    "PlanError",
-    "PrivacyError",
-    "Problem",
-    "ReportsError",
-    "ShufflesumError",
-]
-
 Problem = Literal[
     # arguments and options
     "ambiguous-column",
@@ -60,8 +47,8 @@ Problem = Literal[
     "not-numbers",
     "not-symmetric",
     "not-text",
-    "other-columns",
-    "other-layers",
+    "columns-mismatch",
+    "layers-mismatch",
     "out-of-bounds",
     "outside-span",
     "repeated-user",
@@ -69,7 +56,7 @@ Problem = Literal[
     "unknown-label",
     "wrong-shape",
     # reports and batches
-    "batch-begun",
+    "batch-not-empty",
     "batch-closed",
     "counted-twice",
     "expired",
@@ -79,9 +66,9 @@ Problem = Literal[
     "not-sealed",
     "not-whole",
     "only-once",
-    "other-plan",
-    "other-round",
-    "other-task",
+    "plan-mismatch",
+    "round-mismatch",
+    "task-mismatch",
     "randomized-before",
     "released-before",
     "rounds-spent",
@@ -95,9 +82,9 @@ Problem = Literal[
     "exists",
     "in-use",
     "malformed",
-    "other-format",
-    "other-measurements",
-    "other-work",
+    "format-mismatch",
+    "measurements-mismatch",
+    "resume-mismatch",
     "rolled-back",
     "spark-failed",
     "unreadable",
@@ -105,12 +92,12 @@ Problem = Literal[
     # keys, tasks, uploads and servers
     "address-taken",
     "bad-answer",
-    "contributed",
+    "duplicate-contribution",
     "malformed-address",
     "malformed-key",
-    "open-to-others",
-    "other-key",
-    "other-store",
+    "insecure-permissions",
+    "key-mismatch",
+    "store-mismatch",
     "server-failed",
     "stopped",
     "store-unavailable",

@@ -17,26 +17,23 @@ import numpy as np
 from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
-from shufflesum.domain import Box, Missing, users_rows
-from shufflesum.domain.bounds import default_bounds_named
-from shufflesum.domain.frames import FrameRows, batches_of
+from shufflesum.domains import Arrays, Missing, users_rows
+from shufflesum.domains.arrays.estimate import Estimate
+from shufflesum.domains.bounds import default_bounds_named
+from shufflesum.domains.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.estimate import Estimate
-from shufflesum.estimate.adjusted import adjusted_by
-from shufflesum.estimate.base import Floats
-from shufflesum.mechanisms import Add, Target
-from shufflesum.planning import PlanChoices
+from shufflesum.estimate import Floats, adjusted_by
+from shufflesum.mechanisms import NoisyCounts, Target
+from shufflesum.planning import PlanOptions
 from shufflesum.planning import plan as make_plan
 from shufflesum.randomness import RandomSource
-
-__all__ = ["Moments", "Squares", "moments", "quiet_squares"]
 
 
 @dataclass(frozen=True, slots=True)
 class Squares:
     """Values in a box, and their squares: what users hold whose variance is asked for."""
 
-    box: Box
+    box: Arrays
 
     def __post_init__(self) -> None:
         """Refuse structures whose entries are not the coordinates."""
@@ -44,18 +41,18 @@ class Squares:
             raise ParameterError("impossible-combination", "variances are of the entries of plain arrays; give a shape")
 
     @property
-    def domain(self) -> Box:
+    def domain(self) -> Arrays:
         """(2 d,): all values, scaled to [-1, 1], then all squares."""
         d, names = self.box.dimension, self.box.columns
         bounds = np.repeat([-1.0, 0.0], d), np.ones(2 * d)
-        return Box.of(2 * d, bounds, None if names is None else [*names, *(f"{name} squared" for name in names)])
+        return Arrays(2 * d, bounds, None if names is None else [*names, *(f"{name} squared" for name in names)])
 
     def rows(self, values: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Floats:
         """Users' values, (m, *shape), as the domain takes them; what is out of bounds is refused, or clipped."""
         self.box.check_options(clip=clip, missing=missing)
-        found = self.box.prepare(values, first_row, clip=clip, missing=missing)
-        self.box.check_within(found, first_row)
-        scaled = np.clip((found.astype(np.float64) - self._middle) / self._half, -1.0, 1.0)
+        found = self.box.block(values, first_row, clip=clip, missing=missing)
+        found.check()
+        scaled = np.clip((found.values.astype(np.float64) - self._middle) / self._half, -1.0, 1.0)
         return np.concatenate([scaled, scaled**2], axis=1)
 
     @property
@@ -78,7 +75,7 @@ class Moments:
     def __post_init__(self) -> None:
         """Refuse the estimate of another plan."""
         if self.estimate.plan.domain != self.squares.domain:
-            raise ParameterError("other-plan", "this estimate is not one of these values and their squares")
+            raise ParameterError("plan-mismatch", "this estimate is not one of these values and their squares")
 
     @classmethod
     def of(cls, squares: Squares, estimate: Estimate, *, clip: bool, missing: Missing) -> Moments:
@@ -114,7 +111,7 @@ class Moments:
 
     def variance_interval(self, level: float = 0.95, *, target: Target = "users") -> tuple[Floats, Floats]:
         """Ends that hold each variance with at least this probability; for a population, that of the population."""
-        independent = target == "users" and isinstance(self.estimate.plan.mechanism, Add)
+        independent = target == "users" and isinstance(self.estimate.plan.mechanism, NoisyCounts)
         lower, upper = self._by_errors(level) if independent else self._by_corners(level, target)
         unit = self.squares._half**2
         # between 0 and what values at both ends of the bounds have
@@ -162,7 +159,7 @@ def moments(
     workers: int | None = None,
     source: RandomSource | None = None,
     budget: Budget | None = None,
-    **choices: Unpack[PlanChoices],
+    **choices: Unpack[PlanOptions],
 ) -> Moments:
     """The private mean and variance of `values`, of shape (users, *shape); other arguments as of `aggregate`."""
     rows = users_rows(values)
@@ -172,10 +169,10 @@ def moments(
     bounds, names = choices.get("bounds"), choices.get("columns")
     if names is None and isinstance(rows, FrameRows) and rows.names and shape == (len(rows.names),):
         names = rows.names
-    squares = Squares(Box.of(shape, (0.0, 1.0) if bounds is None else bounds, names))
+    squares = Squares(Arrays(shape, (0.0, 1.0) if bounds is None else bounds, names))
     domain = squares.domain
     choices |= {"bounds": (domain.lower, domain.upper), "columns": domain.columns}
-    choices.setdefault("one_process", True)
+    choices.setdefault("noise_by", "curator")
     plan = make_plan(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
 
     def batches() -> Iterator[Floats]:

@@ -13,29 +13,26 @@ import math
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
-from shufflesum._checks import check_number, check_size
+from shufflesum._checks import Shown, check_number, check_size, counted
 from shufflesum._documents import agree, decode_once, problem_of
-from shufflesum._shown import Shown
 from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
-from shufflesum.domain import Box, Domain, Groups, domain_from_json, numbers_of
+from shufflesum.domains import DOMAINS, Domain, domain_from_json
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import (
     MECHANISMS,
-    Accounting,
     ExpectedError,
     Mechanism,
+    NoiseBy,
     mechanism_from_json,
     mechanism_to_json,
 )
-from shufflesum.privacy import Accountant, Guarantee
-from shufflesum.privacy.curator import curator_error
-
-__all__ = ["SEAL_BYTES", "Plan", "check_plan", "check_spread", "check_unaltered"]
+from shufflesum.privacy import Accountant, Guarantee, PrivacyAccountant
+from shufflesum.privacy.engine.gaussian import curator_error
 
 FORMAT = "shufflesum-plan-2"
 SEAL_BYTES = 48  # an X25519 key and an AES-GCM tag
@@ -83,7 +80,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse what the mechanism or the report format cannot carry."""
-        self.mechanism.check(self.domain)
+        encoding = self.encoding
+        self.domain.check_complete()
+        self.mechanism.check(encoding)
 
     def __str__(self) -> str:
         """Who sends what, what is guaranteed, what error to expect: the same as a notebook shows."""
@@ -95,22 +94,14 @@ class Plan:
     def _shown(self) -> Shown:
         sent = (
             "nothing is sent"
-            if self.one_process
-            else f"{self.reports:,} reports, {self.bytes_per_user['raw']:,} bytes in all"
+            if self.noise_by == "curator"
+            else f"{counted(self.reports, 'report')}, {self.bytes_per_user['raw']:,} bytes in all"
         )
-        numbers = numbers_of(self.domain)
-        within = ""
-        if isinstance(numbers, Box):
-            ends = (
-                f"{numbers.lower[0]:.12g} to {numbers.upper[0]:.12g}"
-                if numbers.bounds.uniform
-                else "of each number its own"
-            )
-            within = f", bounds {ends}"
         facts = [
-            f"collects: {type(self.domain).__name__} of shape {self.shape}{within}, from at least {self.users:,} users",
-            f"each user and round: {self.mechanism.describe(self.domain)} ({sent})",
-            f"guarantee for one user: {self.guarantee.in_words} ({self.accountant} accountant)",
+            f"collects: {type(self.domain).__name__} of shape {self.shape}{self.domain.bounds_text()}, from at least "
+            f"{self.users:,} users",
+            f"each user and round: {self.mechanism.describe(self.encoding)} ({sent})",
+            f"guarantee for one user: {self.guarantee.describe()} ({self.accountant} accountant)",
             f"expected squared error of all entries: {self.expected_error.total:.4g}",
         ]
         return Shown(f"Plan {self.id[:12]}", facts, notes=[str(warning) for warning in self.warnings])
@@ -166,19 +157,28 @@ class Plan:
         return self.guarantee.accountant
 
     @cached_property
+    def encoding(self) -> Any:
+        """How users' data is encoded for the mechanism, in the first round."""
+        return self.encoding_of(self.domain)
+
+    def encoding_of(self, domain: Domain) -> Any:
+        """The encoding of a round's domain that the mechanism takes."""
+        return encoding_for(domain, type(self.mechanism))
+
+    @cached_property
     def cells(self) -> int:
         """How many different reports there are, blanks not counted."""
-        return self.mechanism.cells(self.domain)
+        return self.mechanism.cells(self.encoding)
 
     @cached_property
     def reports(self) -> int:
         """How many reports each user sends in a round, blanks included."""
-        return self.mechanism.reports(self.domain)
+        return self.mechanism.reports(self.encoding)
 
     @property
-    def one_process(self) -> bool:
-        """Whether all users' noise is drawn at once, where one process holds their data: nothing can be sent."""
-        return bool(self.mechanism.choices().get("one_process"))
+    def noise_by(self) -> NoiseBy:
+        """Who draws the noise; with "curator" one process holds all rows, and nothing can be sent."""
+        return self.mechanism.noise_by
 
     def check_round(self, number: int) -> None:
         """Refuse a round that the guarantee does not cover; rounds are numbered from 1."""
@@ -186,11 +186,11 @@ class Plan:
 
     def check_sending(self) -> None:
         """Refuse a plan under which no reports can have been sent."""
-        if self.one_process:
+        if self.noise_by == "curator":
             raise PlanError(
                 "one-process-only",
-                "this plan is for one process: nothing can be sent under it; make a plan without one_process=True "
-                "(--one-process)",
+                "this plan is for one process: nothing can be sent under it; make a plan without noise_by='curator' "
+                "(--noise-by curator)",
             )
 
     @property
@@ -199,9 +199,9 @@ class Plan:
         return self.users * self.reports
 
     @property
-    def privacy(self) -> Accounting:
+    def privacy(self) -> PrivacyAccountant:
         """What this plan guarantees at any epsilon or delta, from above and from below."""
-        return self.mechanism.accounting(self.domain.neighbours, self.guarantee)
+        return self.mechanism.accountant(self.encoding, self.guarantee)
 
     @property
     def local_epsilon(self) -> float | None:
@@ -223,52 +223,52 @@ class Plan:
         For `Span` it is the error of the coefficients, for labels that of their frequencies, for groups that of their
         means if all are equally large.
         """
-        return self.mechanism.expected_error(self.domain, self.users)
+        return self.mechanism.expected_error(self.encoding, self.users)
 
-    def error_at_spread(self, spread: float) -> ExpectedError:
+    def error_at_std(self, assumed_std: float) -> ExpectedError:
         """The same for the worst data whose users differ by so much: their standard deviation in every coordinate."""
-        check_spread(spread)
-        return self.mechanism.expected_error(self.domain, self.users, spread)
+        check_assumed_std(assumed_std)
+        return self.mechanism.expected_error(self.encoding, self.users, assumed_std)
 
     @cached_property
     def curator_error(self) -> float:
         """The same from a trusted curator with Gaussian or Laplace noise, whichever is better, at this guarantee."""
-        return curator_error(self.users, self.domain.curator_weights, self.epsilon, self.delta, self.rounds)
+        return curator_error(self.users, self.domain.central_sensitivity, self.epsilon, self.delta, self.rounds)
 
     @cached_property
     def error_in_widths(self) -> ExpectedError:
         """The expected error with each number in widths of its bounds; of what has no bounds as it is."""
-        return self.mechanism.expected_error(_in_widths(self.domain), self.users)
+        return self.mechanism.expected_error(self.encoding_of(self.domain.in_units()), self.users)
 
     @cached_property
-    def over_curator(self) -> float:
+    def times_curator(self) -> float:
         """How many times a trusted curator's squared error the expected one is, each number in widths of its bounds.
 
         In the users' units a sum over columns would be that of the widest alone, and a curator who makes it least would
         give all others up.
         """
-        weights = _in_widths(self.domain).curator_weights
+        weights = self.domain.in_units().central_sensitivity
         theirs = curator_error(self.users, weights, self.epsilon, self.delta, self.rounds)
         return self.error_in_widths.total / theirs
 
     @property
     def blanks(self) -> float:
         """How many of a user's reports are blank, on average over all values."""
-        return self.mechanism.blanks(self.domain)
+        return self.mechanism.blanks(self.encoding)
 
-    def influence(self, dishonest: int = 1) -> float:
+    def max_shift(self, malicious: int = 1) -> float:
         """By how much so many users who send what they like can move a mean at most, in the user's units.
 
         Out of the plan's users, in the coordinate with the widest bounds; for `Span`, in a coefficient; for labels, in
         a frequency.
         """
-        check_size("dishonest", dishonest, 0, self.users)
-        return self.mechanism.influence(self.domain, self.users, dishonest) * self.domain.unit
+        check_size("malicious", malicious, 0, self.users)
+        return self.mechanism.max_shift(self.encoding, self.users, malicious) * self.domain.unit
 
     @property
     def worse_than_guessing(self) -> bool:
         """Whether the middle of what can be would be a better guess than the estimate, at the worst data for both."""
-        return self.expected_error.total > self.domain.guess_error
+        return self.expected_error.total > self.domain.trivial_mse
 
     @cached_property
     def id(self) -> str:
@@ -423,7 +423,7 @@ def check_unaltered(plan: Plan) -> str:
     mechanism, domain, guarantee = plan.mechanism, plan.domain, plan.guarantee
     for part, kinds in (
         (mechanism, tuple(MECHANISMS.values())),
-        (domain, get_args(Domain)),
+        (domain, tuple(DOMAINS.values())),
         (guarantee, (Guarantee,)),
     ):
         if type(part) not in kinds:
@@ -434,7 +434,8 @@ def check_unaltered(plan: Plan) -> str:
         raise _altered(f"it has {', '.join(own)} of its own")
     try:
         found = _id_of(plan._parameters())
-        true = {"id": found, "cells": mechanism.cells(domain), "reports": mechanism.reports(domain)}
+        encoding = encoding_for(domain, type(mechanism))
+        true = {"id": found, "cells": mechanism.cells(encoding), "reports": mechanism.reports(encoding)}
     except (TypeError, ValueError, AttributeError) as error:
         raise _altered(str(error)) from error
     for name, value in true.items():
@@ -455,12 +456,29 @@ def _id_of(parameters: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def check_spread(spread: float) -> None:
+def encoding_for(domain: Domain, mechanism: type[Mechanism]) -> Any:
+    """The encoding of a domain, of the type `mechanism.accepts`; a mechanism that takes none of them is refused."""
+    for encoding in domain.encodings():
+        if isinstance(encoding, mechanism.accepts):
+            return encoding
+    carried = ", ".join(kind.family for kind in MECHANISMS.values() if encodes(domain, kind))
+    raise ParameterError(
+        "impossible-combination",
+        f"mechanism {mechanism.kind!r} does not carry {type(domain).__name__}; use {carried}",
+    )
+
+
+def encodes(domain: Domain, mechanism: type[Mechanism]) -> bool:
+    """Whether a mechanism takes one of the domain's encodings."""
+    return any(isinstance(encoding, mechanism.accepts) for encoding in domain.encodings())
+
+
+def check_assumed_std(assumed_std: float) -> None:
     """Refuse what is no standard deviation."""
-    check_number("spread", spread)
-    if not 0 <= spread < math.inf:
+    check_number("assumed_std", assumed_std)
+    if not 0 <= assumed_std < math.inf:
         raise ParameterError(
-            "out-of-range", f"spread is {spread}; it must be a standard deviation, at least 0 and finite"
+            "out-of-range", f"assumed_std is {assumed_std}; it must be a standard deviation, at least 0 and finite"
         )
 
 
@@ -471,7 +489,3 @@ def _finite_or_none(value: float | None) -> float | None:
 
 def _infinite_if_none(value: float | None) -> float:
     return math.inf if value is None else value
-
-
-def _in_widths(domain: Domain) -> Domain:
-    return domain.with_bounds((0.0, 1.0)) if isinstance(domain, Box | Groups) else domain

@@ -1,6 +1,6 @@
 """The one gate through which an estimate leaves, for library, files, Spark and service alike.
 
-It fails closed: a plan that does not keep its claim, too few users, or more dishonest ones than its guarantee allows
+It fails closed: a plan that does not keep its claim, too few users, or more malicious ones than its guarantee allows
 for, and there is no estimate.
 """
 
@@ -10,13 +10,10 @@ import warnings
 from collections.abc import Iterable
 
 from shufflesum.errors import ReportsError
-from shufflesum.estimate import Estimate, estimate_of
+from shufflesum.estimate import AnyEstimate, estimate_of
 from shufflesum.plans import check_plan
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
-
-__all__ = ["fewest_dishonest", "refuse_broken", "release", "why_broken"]
-
 
 _A_PART = (
     "these reports are not known to be all that their shuffle wrote, and of a part of a batch nobody can see whether "
@@ -26,7 +23,7 @@ _A_PART = (
 
 def release(
     counts: Counts, *, whole: bool = True, flaws: Iterable[str] = (), without_guarantee: bool = False
-) -> Estimate:
+) -> AnyEstimate:
     """The estimate from the table of a batch, or a `ReportsError` that says why there is none.
 
     `whole` says that it is all of the batch: of a part nobody can see who was honest. `flaws` are reasons found before,
@@ -62,24 +59,24 @@ def refuse_broken(broken: str | None, *, without_guarantee: bool) -> None:
         )
 
 
-def fewest_dishonest(counts: Counts) -> int:
+def min_malicious(counts: Counts) -> int:
     """The fewest users who cannot have followed the protocol, given the table of a whole batch.
 
     Everybody sends the same number of reports: where some are left over, somebody sent another number.
     """
     plan = counts.plan
-    found = plan.mechanism.fewest_dishonest(plan.domain, counts.table, counts.blanks, counts.rejected, counts.users)
+    found = plan.mechanism.min_malicious(plan.encoding, counts.table, counts.blanks, counts.rejected, counts.users)
     return max(found, int(counts.received % plan.reports > 0))
 
 
 def why_broken(counts: Counts) -> str | None:
     """Why the plan's guarantee does not hold for a whole batch; None where nothing speaks against it."""
-    plan, users, dishonest = counts.plan, counts.users, fewest_dishonest(counts)
+    plan, users, malicious = counts.plan, counts.users, min_malicious(counts)
     allowed = users - honest_users(users, plan.honest_fraction)
-    if dishonest <= allowed:
+    if malicious <= allowed:
         return None
     return (
         f"the guarantee does not hold: of {counts.received} reports {counts.rejected} were rejected and "
-        f"{counts.blanks} blank, and at least {dishonest} of {users} users did not follow the protocol, where the "
+        f"{counts.blanks} blank, and at least {malicious} of {users} users did not follow the protocol, where the "
         f"honest fraction {plan.honest_fraction:g} allows {allowed}"
     )

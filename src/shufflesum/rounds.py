@@ -10,19 +10,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
 from shufflesum._documents import decode_checked, encode_checked, problem_of
-from shufflesum._locked import locked
-from shufflesum._machine import replace_file
+from shufflesum._machine import SYSTEM_CLOCK, Clock, locked, replace_file
 from shufflesum.errors import FileError, PrivacyError, ReportsError
 from shufflesum.plans import Plan, check_plan
-
-__all__ = ["RoundsUsed"]
 
 _FORMAT = "shufflesum-rounds-1"
 
 
-class RoundsUsed:
+class RoundCounter:
     """How many rounds of a plan were begun, in a file such as rounds.json.
 
     `begin` gives the next round's number once it is on the disk: whatever happens afterwards, that round is spent. A
@@ -94,7 +90,7 @@ class RoundsUsed:
             ) from error
         if plan != self.plan.id:
             raise ReportsError(
-                "other-plan",
+                "plan-mismatch",
                 f"{self.path}: counts the rounds of plan {str(plan)[:12]}, not of plan {self.plan.id[:12]}; each plan "
                 "needs a file of its own",
             )

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from shufflesum.errors import ParameterError
 
-__all__ = ["heartbeats"]
-
 # One row per wave, P Q R S T: centre and width as fractions of the beat, height in millivolts.
 _WAVES = np.array(
     [

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shufflesum.domain import Box, Structure
-from shufflesum.mechanisms import Replace, Sampling
-from shufflesum.mechanisms.replace import on_grid
+from shufflesum.domains import Arrays, Structure
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
-from shufflesum.randomness import Words
+from shufflesum.privacy.randomized_response import Sampling
+from shufflesum.randomness import UInts
 from shufflesum.wire import Task
-
-__all__ = ["SeededSource", "UnprotectedTask", "no_guarantee", "unprotected_plan"]
 
 
 class SeededSource:
@@ -28,7 +27,7 @@ class SeededSource:
     def __init__(self, seed: int) -> None:
         self._generator = np.random.Generator(np.random.Philox(seed))
 
-    def fill(self, out: Words) -> None:
+    def fill(self, out: UInts) -> None:
         """Overwrite `out` with the generator's next bytes: what its `bytes` gives, at two thirds of the cost."""
         drawn = self._generator.integers(1 << 32, size=-(-out.nbytes // 4), dtype=np.uint32).astype("<u4", copy=False)
         out.reshape(-1).view(np.uint8)[:] = drawn.view(np.uint8)[: out.nbytes]
@@ -58,8 +57,8 @@ def unprotected_plan(
     Its accountant is `none`; such a plan cannot be loaded from a file.
     """
     return Plan(
-        Box.of(shape, bounds),
-        Replace(coordinates, levels, on_grid(noise_probability), sampling),
+        Arrays(shape, bounds),
+        RandomizedResponse(coordinates, levels, on_grid(noise_probability), sampling),
         no_guarantee(users, honest_fraction, rounds),
     )
 

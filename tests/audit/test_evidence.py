@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from shufflesum.audit.evidence import chances, deviation
+from shufflesum.audit.findings import chances, deviation
 
 
 @given(

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.often import slow_but_for
+from tests.slow_params import slow_but_for
 
 import shufflesum as ss
 from shufflesum.audit import audit
-from shufflesum.audit.findings.judged import judged
+from shufflesum.audit.findings import judged
 from shufflesum.cells import BLANK
+from shufflesum.encodings import ChosenCells
+from shufflesum.mechanisms import Attack
 from shufflesum.protocol import Randomizer
 
 DOMAINS: dict[str, Any] = {
@@ -21,16 +23,21 @@ DOMAINS: dict[str, Any] = {
     "categories, replaced": ss.Categories(["red", "green", "blue", "none"]),
     "two labels": ss.Categories(2),
     "bins": ss.Categories(bins=[0, 10, 20, 50], other=True),
-    "choices": ss.Choices(6, most=2),
-    "groups": ss.Groups(["a", "b", "c"], 2),
-    "words": ss.Hashed(200, 8, bytes(16)),
+    "choices": ss.MultiChoice(6, max_choices=2),
+    "groups": ss.GroupBy(["a", "b", "c"], 2),
+    "words": ss.OpenVocabulary(200, 8, bytes(16)),
 }
 
 
 @cache
 def planned(name: str) -> ss.Plan:
-    mechanism: Any = "replace" if name.endswith("replaced") else "add"
-    return ss.plan(users=3000, shape=DOMAINS[name], epsilon=1.0, delta=1e-6, mechanism=mechanism)
+    mechanism: Any = "randomized-response" if name.endswith("replaced") else "noisy-counts"
+    return ss.plan(users=3000, domain=DOMAINS[name], epsilon=1.0, delta=1e-6, mechanism=mechanism)
+
+
+def attack_of(plan: ss.Plan) -> Attack:
+    nothing = np.zeros(plan.cells, dtype=np.int64)
+    return plan.mechanism.attack(plan.encoding, plan.domain, plan.guarantee, lambda _: nothing)
 
 
 def run(plan: ss.Plan, randomize: Any) -> Any:
@@ -66,10 +73,10 @@ class LessNoise:
     def own(self, rows: Any) -> NDArray[np.int64]:
         """How many of a user's reports, the first ones, are true."""
         domain = self._plan.domain
-        prepared: Any = domain.prepare(domain.rows(rows))
-        if isinstance(domain, ss.Choices):
-            return np.asarray(np.count_nonzero(prepared != BLANK, axis=1))
-        return np.ones(len(prepared), dtype=np.int64)
+        block = domain.block(domain.rows(rows))
+        if isinstance(block, ChosenCells):
+            return np.asarray(np.count_nonzero(block.cells != BLANK, axis=1))
+        return np.ones(len(block), dtype=np.int64)
 
 
 class OneCellWithoutNoise(LessNoise):
@@ -105,11 +112,11 @@ def test_sabotage_is_caught(name: str, sabotage: type[LessNoise]) -> None:
 def test_a_hash_that_does_not_depend_on_the_function_is_caught() -> None:
     plan = planned("words")
     honest, domain = Randomizer(plan), plan.domain
-    assert isinstance(domain, ss.Hashed)
+    assert isinstance(domain, ss.OpenVocabulary)
 
     def first_function_only(rows: Any) -> ss.Reports:
         cells = honest.randomize(rows).cells.reshape(-1, plan.reports).copy()
-        buckets = domain.bucket_table(domain.prepare(domain.rows(rows)))[:, 0]
+        buckets = domain.bucket_table(domain.texts(rows))[:, 0]
         cells[:, 0] = cells[:, 0] // domain.layout[1] * domain.layout[1] + buckets
         return ss.Reports(plan.id, cells.reshape(-1))
 
@@ -121,9 +128,9 @@ def test_words_that_share_the_fewest_buckets_are_attacked_even_where_none_share_
     buckets: int, functions: int, crowds: int
 ) -> None:
     """Under 64 functions into two or three buckets nobody finds words that share none. Of two buckets all hold x."""
-    domain = ss.Hashed(buckets, functions, bytes(16))
-    plan = ss.plan(users=300, shape=domain, epsilon=1.0, delta=1e-3)
-    attack = plan.mechanism.attack(domain, plan.guarantee, lambda _: np.zeros(plan.cells, dtype=np.int64))
+    domain = ss.OpenVocabulary(buckets, functions, bytes(16))
+    plan = ss.plan(users=300, domain=domain, epsilon=1.0, delta=1e-3)
+    attack = attack_of(plan)
     assert len(attack.crowds) == crowds
     assert attack.others == attack.crowds[2 % crowds]
     x, second = domain.bucket_table([str(word).encode() for word in attack.victims])
@@ -134,7 +141,7 @@ def test_words_that_share_the_fewest_buckets_are_attacked_even_where_none_share_
 @pytest.mark.slow
 @pytest.mark.parametrize("functions", [8, 64])
 def test_words_of_two_buckets_are_audited(functions: int) -> None:
-    plan = ss.plan(users=300, shape=ss.Hashed(2, functions, bytes(16)), epsilon=1.0, delta=1e-3)
+    plan = ss.plan(users=300, domain=ss.OpenVocabulary(2, functions, bytes(16)), epsilon=1.0, delta=1e-3)
     result = run(plan, Randomizer(plan).randomize)
     assert result.passed, result.findings
     assert 0.9 * result.epsilon_upper < result.epsilon_lower <= result.epsilon_upper <= plan.epsilon
@@ -143,8 +150,8 @@ def test_words_of_two_buckets_are_audited(functions: int) -> None:
 
 def test_a_finding_says_which_label_it_is_about_whatever_is_written_in_it() -> None:
     labels = ["{0}", "{colour}", "{}", "}{"]
-    plan = ss.plan(users=3000, shape=ss.Categories(labels), epsilon=1.0, delta=1e-6, mechanism="add")
-    attack = plan.mechanism.attack(plan.domain, plan.guarantee, lambda _: np.zeros(plan.cells, dtype=np.int64))
+    plan = ss.plan(users=3000, domain=ss.Categories(labels), epsilon=1.0, delta=1e-6, mechanism="noisy-counts")
+    attack = attack_of(plan)
     without_noise = [10**6 * one for one in np.eye(plan.cells, dtype=np.int64)]
     kinds = [("noise", [each]) for counts in attack.expected(without_noise, [10**6] * 4) for each in counts]
     findings = [finding for kind in kinds for finding in judged([kind], 1e-6).findings]

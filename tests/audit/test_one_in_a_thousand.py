@@ -1,8 +1,9 @@
 """One user in a thousand without noise: the audit looks for it, and where it cannot see it, what it costs is computed.
 
-The victim is silent for certain, and so is every thousandth of the others. Under `add` what is left is the noise of
-999 in 1000, less the victim's. Under `replace` a victim who is never replaced sends its cell among the others' blanket:
-what `Slots` bounds, with a trial for each of the others, and a round for each block.
+The victim is silent for certain, and so is every thousandth of the others. Under `noisy-counts` what is left is the
+noise of 999 in 1000, less the victim's. Under `randomized-response` a victim who is never replaced sends its cell among
+the others' blanket: what `NoisySlotsAccountant` bounds, with a trial for each of the others, and a round for each
+block.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.audit.clients import Wrapped
-from tests.replaced import replace_of
+from tests.audit.reference_clients import Wrapped
+from tests.plan_builders import replace_of
 
 import shufflesum as ss
 from shufflesum.audit import audit
-from shufflesum.audit.evidence import deviation
-from shufflesum.audit.findings import Rare, rare_event
-from shufflesum.mechanisms import Add, AddSlots, Attack
-from shufflesum.privacy.slots import Slots
+from shufflesum.audit.findings import RareEventTest, deviation, rare_event
+from shufflesum.mechanisms import Attack, NoisyCounts, NoisySlots
+from shufflesum.privacy.noisy_slots import NoisySlotsAccountant
 
 DELTA = 1e-6
 
@@ -40,38 +40,45 @@ def test_under_replace_the_silent_user_loses_the_more_the_more_reports_are_noise
 ) -> None:
     """Little among many users; among few, whose reports are noise more often, not."""
     plan = ss.plan(
-        users=users, shape=6, epsilon=1.0, delta=DELTA, coordinates=coordinates, levels=levels, mechanism="replace"
+        users=users,
+        shape=6,
+        epsilon=1.0,
+        delta=DELTA,
+        mechanism=ss.RandomizedResponse.Options(coordinates=coordinates, levels=levels),
     )
     mechanism = replace_of(plan)
     chance = mechanism.noise_probability * honest_noise(users) * users / (users - 1)
-    silent = Slots(users - 1, chance, mechanism.values, rounds=coordinates)
+    silent = NoisySlotsAccountant(users - 1, chance, mechanism.values, rounds=coordinates)
     assert most - 0.03 < silent.epsilon_upper(DELTA) <= most
 
 
 def test_under_add_it_costs_next_to_nothing() -> None:
-    for shape in (4, ss.Categories(5)):
-        plan = ss.plan(users=10_000, shape=shape, epsilon=1.0, delta=DELTA, mechanism="add")
-        mechanism = plan.mechanism
-        assert isinstance(mechanism, Add | AddSlots)
+    for domain in (ss.Arrays(4), ss.Categories(5)):
+        plan = ss.plan(users=10_000, domain=domain, epsilon=1.0, delta=DELTA, mechanism="noisy-counts")
+        assert isinstance(plan.mechanism, NoisyCounts | NoisySlots)
         left = replace(plan.guarantee, honest_fraction=plan.guarantee.honest_fraction * honest_noise(10_000))
-        assert 1.0 < mechanism.accounting(plan.domain.neighbours, left).epsilon(DELTA).upper < 1.001
+        assert 1.0 < replace(plan, guarantee=left).privacy.epsilon(DELTA).upper < 1.001
 
 
 def attack_of(plan: ss.Plan) -> Attack:
-    return plan.mechanism.attack(plan.domain, plan.guarantee, lambda _: np.arange(plan.cells))
+    return plan.mechanism.attack(plan.encoding, plan.domain, plan.guarantee, lambda _: np.arange(plan.cells))
 
 
-def event_of(plan: ss.Plan) -> Rare:
+def event_of(plan: ss.Plan) -> RareEventTest:
     attack = attack_of(plan)
     assert attack.silent is not None
-    found = rare_event(attack.places(0)[0], attack.silent)
+    found = rare_event(attack.cell_groups(0)[0], attack.silent)
     assert found is not None
     return found
 
 
 def replaced(coordinates: int = 6) -> ss.Plan:
     return ss.plan(
-        users=1_000, shape=6, epsilon=1.0, delta=DELTA, coordinates=coordinates, levels=3, mechanism="replace"
+        users=1_000,
+        shape=6,
+        epsilon=1.0,
+        delta=DELTA,
+        mechanism=ss.RandomizedResponse.Options(coordinates=coordinates, levels=3),
     )
 
 
@@ -92,15 +99,18 @@ def test_under_replace_it_is_that_a_user_sends_nothing_but_the_truth(coordinates
 
 
 def test_in_a_ball_it_is_that_more_bits_agree_than_chance_allows() -> None:
-    event = event_of(ss.plan(users=500, shape=ss.Ball(60, radius=2.0), epsilon=1.0, delta=DELTA))
+    event = event_of(ss.plan(users=500, domain=ss.L2Ball(60, clipping_norm=2.0), epsilon=1.0, delta=DELTA))
     assert not event.few
     assert event.chance < 1e-4
     assert event.users == pytest.approx(50_000)
 
 
 def test_where_it_costs_nothing_it_is_not_looked_for() -> None:
-    for shape in (4, ss.Categories(5)):
-        assert attack_of(ss.plan(users=1_000, shape=shape, epsilon=1.0, delta=DELTA, mechanism="add")).silent is None
+    for domain in (ss.Arrays(4), ss.Categories(5)):
+        assert (
+            attack_of(ss.plan(users=1_000, domain=domain, epsilon=1.0, delta=DELTA, mechanism="noisy-counts")).silent
+            is None
+        )
 
 
 class FewTruthful(Wrapped):

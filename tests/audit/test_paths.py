@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.audit.clients import with_noise
-from tests.audit.settings import planned
-from tests.often import slow_but_for
+from tests.audit.audited_plans import planned
+from tests.audit.reference_clients import with_noise
+from tests.slow_params import slow_but_for
 
 import shufflesum as ss
 from shufflesum.audit import AuditResult, audit
@@ -30,7 +30,7 @@ from shufflesum.testing import SeededSource
 
 pytestmark = pytest.mark.usefixtures("findings_only")
 
-NAMES = ("replace", "labels", "add", "ball, narrow")
+NAMES = ("randomized-response", "labels", "noisy-counts", "ball, narrow")
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +41,16 @@ def processor_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def attack_of(plan: ss.Plan) -> Attack:
-    return plan.mechanism.attack(plan.domain, plan.guarantee, lambda row: np.zeros(plan.cells, dtype=np.int64))
+    return plan.mechanism.attack(
+        plan.encoding, plan.domain, plan.guarantee, lambda row: np.zeros(plan.cells, dtype=np.int64)
+    )
 
 
 def light(plan: ss.Plan, part: float = 1.0, **options: Any) -> ss.Randomizer:
     """The light client, with so much of its noise."""
     randomizer = ss.Randomizer(plan, compiled=False, **options)
     if part < 1.0:
-        randomizer._encoder = with_noise(plan, part).encoder(plan.domain, SecureSource())
+        randomizer._encoder = with_noise(plan, part).encoder(plan.encoding, SecureSource())
     return randomizer
 
 
@@ -79,12 +81,12 @@ def test_a_tenth_less_noise_one_row_at_a_time_is_caught_in_the_default_time(name
 
 @pytest.mark.long
 def test_a_tenth_less_noise_one_row_at_a_time_is_caught() -> None:
-    plan = planned("replace")
+    plan = planned("randomized-response")
     assert caught_there(audited(plan, light(plan, 0.9).randomize, seconds=20.0 * PATIENT))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", but_for("replace"))
+@pytest.mark.parametrize("name", but_for("randomized-response"))
 def test_the_same_seed_after_a_fork_one_row_at_a_time_is_caught(name: str) -> None:
     plan = planned(name)
     result = audited(plan, light(plan, source=SeededSource(5)).randomize, seconds=8.0 * PATIENT)
@@ -113,7 +115,7 @@ def test_something_held_without_noise_one_row_at_a_time_is_caught(name: str) -> 
 class _Spoilt(Tally):
     def __init__(self, plan: ss.Plan, part: float = 0.9, **options: Any) -> None:
         super().__init__(plan, **options)
-        self._tally = with_noise(plan, part).tally(self._domain, SecureSource())
+        self._tally = with_noise(plan, part).tally(plan.encoding_of(self._domain), SecureSource())
 
 
 class _SameSeed(Tally):
@@ -123,7 +125,7 @@ class _SameSeed(Tally):
 
 @pytest.mark.long
 @pytest.mark.parametrize("tally", [_Spoilt, _SameSeed])
-@pytest.mark.parametrize("name", but_for("replace", "labels"))
+@pytest.mark.parametrize("name", but_for("randomized-response", "labels"))
 def test_what_one_process_counts_is_looked_at_by_itself(
     name: str, tally: type[Tally], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +156,7 @@ def test_one_seed_for_all_batches_is_caught_whichever_it_is(name: str) -> None:
 
 @pytest.mark.long
 def test_the_report_says_who_was_drawn_along_each_path_and_what_would_have_shown() -> None:
-    plan = planned("replace")
+    plan = planned("randomized-response")
     result = audit(plan, samples=1_000_000, trials=0, seconds=20.0 * PATIENT)
     assert result.passed, result.findings
     assert [drawn.path for drawn in result.paths] == [MANY_ROWS, ONE_PROCESS, ONE_ROW, LIGHT]
@@ -181,7 +183,7 @@ def test_a_wide_plan_says_how_few_users_it_had_time_for() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_less_noise_shows_among_as_many_users_as_are_said_to_be_enough(name: str) -> None:
     attack = attack_of(planned(name))
-    places = attack.places(0)[0]
+    places = attack.cell_groups(0)[0]
     enough = users_to_show(places, attack.silent, 0.1)
     shown = less_noise_shown(places, attack.silent, int(enough) + 1)
     assert shown == pytest.approx(0.1, rel=0.01)

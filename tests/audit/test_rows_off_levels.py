@@ -6,18 +6,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.audit.settings import SETTINGS, planned
+from tests.audit.audited_plans import SETTINGS, planned
 
 import shufflesum as ss
-from shufflesum.audit.crowds import alike
 from shufflesum.audit.findings import Sums, Watch, judged
 from shufflesum.mechanisms.watched import BETWEEN, SINGLE, off_levels, positions_of
 
 USERS = 40_000
-NAMES = ("replace", "replace, blocks", "replace, subsets", "add", "groups", "bounds about zero", "one digit")
+NAMES = (
+    "randomized-response",
+    "replace, blocks",
+    "replace, subsets",
+    "noisy-counts",
+    "groups",
+    "bounds about zero",
+    "one digit",
+)
 MORE: dict[str, dict[str, Any]] = {
-    "bounds about zero": {"users": 1_000, "shape": 5, "bounds": (-1.0, 1.0), "levels": 3, "coordinates": 5},
-    "one digit": {"users": 1_000, "shape": 3, "mechanism": "add", "digits": 1},
+    "bounds about zero": {
+        "users": 1_000,
+        "shape": 5,
+        "bounds": (-1.0, 1.0),
+        "mechanism": ss.RandomizedResponse.Options(coordinates=5, levels=3),
+    },
+    "one digit": {"users": 1_000, "shape": 3, "mechanism": ss.NoisyCounts.Options(digits=1)},
 }
 
 
@@ -27,15 +39,17 @@ def plan_of(name: str) -> ss.Plan:
 
 def findings(plan: ss.Plan, moved: float) -> tuple[str, ...]:
     """Of honest users whose values lie so much of the bounds' width nearer to the middle than is thought."""
-    attack = plan.mechanism.attack(plan.domain, plan.guarantee, lambda row: np.zeros(plan.cells, dtype=np.int64))
+    attack = plan.mechanism.attack(
+        plan.encoding, plan.domain, plan.guarantee, lambda row: np.zeros(plan.cells, dtype=np.int64)
+    )
     sums = Sums()
     watch, randomizer = Watch(attack, sums, "closely", plan.honest_users), ss.Randomizer(plan)
-    box: Any = plan.domain.box if isinstance(plan.domain, ss.Groups) else plan.domain
+    box = plan.domain.numbers
     middle = (box.lower + box.upper) / 2
     for number, (kind, row) in enumerate(attack.variants):
         if kind in (BETWEEN, SINGLE):
-            rows = alike(plan.domain, row, USERS)
-            values = rows[1] if isinstance(plan.domain, ss.Groups) else rows
+            rows = plan.domain.repeated(row, USERS)
+            values = rows[1] if isinstance(plan.domain, ss.GroupBy) else rows
             values += np.sign(middle - values) * np.minimum(moved * box.width, np.abs(middle - values))
             watch.held(number, randomizer.randomize(rows).cells.reshape(USERS, -1))
     return judged(list(sums.counts().items()), 1e-6).findings
@@ -52,7 +66,14 @@ def test_honest_users_keep_the_chances_and_those_a_little_to_the_side_do_not(nam
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1.0, 3.0), (2.0, 5.0)])
 def test_single_entries_are_in_different_places_on_levels_and_off_them(bounds: tuple[float, float]) -> None:
-    box: Any = ss.plan(users=1_000, shape=6, bounds=bounds, epsilon=1.0, delta=1e-6, levels=3, coordinates=6).domain
+    box: Any = ss.plan(
+        users=1_000,
+        shape=6,
+        bounds=bounds,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism=ss.RandomizedResponse.Options(coordinates=6, levels=3),
+    ).domain
     zero = np.clip(0.0, *bounds)
     rows = [row for kind, row in off_levels(box, 3) if kind == SINGLE]
     entries = [np.flatnonzero(row != zero) for row in rows]

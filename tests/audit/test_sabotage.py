@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.audit.clients import BitsClient, Client, ReplaceClient, SilentFor, SlotsClient, Wrapped, client_of
-from tests.audit.settings import SETTINGS, planned
+from tests.audit.audited_plans import SETTINGS, planned
+from tests.audit.reference_clients import BitsClient, Client, ReplaceClient, SilentFor, SlotsClient, Wrapped, client_of
 
 import shufflesum as ss
 from shufflesum.audit import AuditResult, audit
@@ -23,7 +23,7 @@ from shufflesum.cells import BLANK
 pytestmark = pytest.mark.usefixtures("findings_only")
 
 NAMES = tuple(name for name in SETTINGS if name != "ball, narrow")
-NUMBERS = ("replace", "replace, wide", "replace, blocks", "replace, subsets", "add", "groups")
+NUMBERS = ("randomized-response", "replace, wide", "replace, blocks", "replace, subsets", "noisy-counts", "groups")
 
 
 def audited(plan: ss.Plan, client: Any, samples: int = 200_000, **paths: Any) -> AuditResult:
@@ -258,7 +258,7 @@ class SilentInside(SilentFor):
 
     def bare(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         domain: Any = self.plan.domain
-        return np.asarray(np.linalg.norm(values, axis=1) < 0.999 * domain.radius)
+        return np.asarray(np.linalg.norm(values, axis=1) < 0.999 * domain.clipping_norm)
 
 
 class SlotsNeverUsed(SlotsClient):
@@ -278,7 +278,7 @@ class IgnoresTheKey(SlotsClient):
 
     def own(self, prepared: Any) -> NDArray[Any]:
         domain = self.plan.domain
-        assert isinstance(domain, ss.Hashed)
+        assert isinstance(domain, ss.OpenVocabulary)
         other = dataclasses.replace(domain, key=bytes(16))
         functions = self.rng.integers(domain.layout[0], size=len(prepared)).astype(np.uint32)
         return functions.astype(np.int64) * domain.layout[1] + other.buckets_of(prepared, functions)
@@ -304,30 +304,30 @@ RARE = (FewAtFullAmplitude, FewNeverReplaced, TenthMoreAmplitude)
 @pytest.mark.parametrize(
     ("sabotage", "names", "kind"),
     [
-        ((TenthLessReplaced,), ("replace", "replace, labels"), ""),
-        ((TenthLessAdded,), ("add", "choices", "groups"), ""),
+        ((TenthLessReplaced,), ("randomized-response", "replace, labels"), ""),
+        ((TenthLessAdded,), ("noisy-counts", "choices", "groups"), ""),
         ((TenthLessInSlots,), ("labels", "words"), ""),
         ((TenthMoreAmplitude,), ("ball, wide",), ""),
         ((Neighbourly,), NAMES, "by both of two neighbours"),
-        ((KeepsAllOrNone,), ("replace", "replace, wide"), "in both of two places"),
+        ((KeepsAllOrNone,), ("randomized-response", "replace, wide"), "in both of two places"),
         ((AllSlotsOrNone,), ("words",), "by one user"),
-        ((AllNoiseOrNone,), ("add", "choices", "groups"), "in both of two places"),
+        ((AllNoiseOrNone,), ("noisy-counts", "choices", "groups"), "in both of two places"),
         ((OneCoinForAll, LinkedBits), ("ball", "ball, wide"), "in both of two places"),
-        ((SameSeedEveryCall,), ("replace", "labels", "words", "ball"), "by the same user both times"),
-        ((SameSeedAfterAFork,), ("replace", "labels", "words", "ball"), "by the same user both times"),
-        ((ReplacesBySmallValues,), ("replace",), "coordinate 5"),
+        ((SameSeedEveryCall,), ("randomized-response", "labels", "words", "ball"), "by the same user both times"),
+        ((SameSeedAfterAFork,), ("randomized-response", "labels", "words", "ball"), "by the same user both times"),
+        ((ReplacesBySmallValues,), ("randomized-response",), "coordinate 5"),
         ((FavouriteCoordinate,), ("replace, blocks", "replace, subsets"), "coordinate"),
         ((BiasedBit,), ("ball",), "coordinate 3"),
-        ((LinkedValues,), ("replace",), "in both of two places"),
+        ((LinkedValues,), ("randomized-response",), "in both of two places"),
         ((LinkedSlots,), ("words",), "a cell twice"),
-        ((NeverReplaced,), ("replace", "replace, labels"), "hold variant"),
+        ((NeverReplaced,), ("randomized-response", "replace, labels"), "hold variant"),
         ((NoNoiseForOneLabel,), ("labels",), "hold variant"),
         ((FixedCoin, RoundsToTheNearest), ("ball", "ball, wide"), ""),
         ((SilentBetweenLevels,), NUMBERS, "where users hold"),
         ((SilentForASingleEntry,), (*NUMBERS, "ball", "ball, wide"), "where users hold"),
         ((SilentForASingleEntryWithinBounds,), NUMBERS, "where users hold"),
         ((SilentInside,), ("ball", "ball, wide"), "where users hold"),
-        ((RoundsToTheNearestLevel,), ("replace", "replace, wide"), "where users hold"),
+        ((RoundsToTheNearestLevel,), ("randomized-response", "replace, wide"), "where users hold"),
         ((SlotsNeverUsed, LastSlotNeverUsed), ("labels", "words"), ""),
         ((IgnoresTheKey,), ("words",), "no report that may be the own one"),
         ((FewNeverReplaced,), ("replace, wide",), "6 deviations"),

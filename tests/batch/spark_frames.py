@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
-from tests.chances import FALSE_ALARM, chi_square
+from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum.testing import unprotected_plan
 

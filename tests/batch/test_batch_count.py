@@ -20,10 +20,8 @@ from tests.refusals import refusal
 from shufflesum.batch import count as step
 from shufflesum.batch.count import count
 from shufflesum.batch.files import file_digests, open_dataset, write_part
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.kinds import PLAIN
-from shufflesum.batch.memory import workers_within
-from shufflesum.batch.targets import PlainTarget, SealedTarget
+from shufflesum.batch.identity import PLAIN, Identity
+from shufflesum.batch.targets import PlainTarget, SealedTarget, workers_within
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.reports import Counts
 
@@ -63,7 +61,7 @@ def test_a_large_file_is_shared_among_threads_by_its_groups(tmp_path: Path, monk
 
 def test_what_is_not_of_this_plan_is_refused(tmp_path: Path) -> None:
     dataset = open_dataset(write_folder(tmp_path / "s", SHUFFLED, [0]), stage="shuffled")
-    with refusal("other-plan", error=ReportsError):
+    with refusal("plan-mismatch", error=ReportsError):
         count(dataset, PlainTarget(noiseless_plan(levels=9)))
     with refusal("not-sealed", error=ReportsError):
         count(dataset, SealedTarget(TASK, private_key=KEY))

@@ -16,10 +16,10 @@ import shufflesum as ss
 from experiments.data import load
 from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
-from shufflesum.batch.files.users import open_users
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
+from shufflesum.batch.users import open_users
 from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
 
@@ -48,9 +48,16 @@ def test_the_error_is_what_the_plan_predicts(tmp_path: Path, kind: str) -> None:
 
 
 def test_sealed_digits_noise_and_blanks_are_counted_as_they_were_sent(tmp_path: Path) -> None:
-    """Under `add`: nobody but the analyzer sees which reports are blank."""
+    """Under `noisy-counts`: nobody but the analyzer sees which reports are blank."""
     beats = heartbeats(300, 4, seed=3)
-    plan = ss.plan(users=len(beats), shape=4, bounds=(0.0, 1.0), epsilon=4.0, delta=1e-4, digits=2)
+    plan = ss.plan(
+        users=len(beats),
+        shape=4,
+        bounds=(0.0, 1.0),
+        epsilon=4.0,
+        delta=1e-4,
+        mechanism=ss.NoisyCounts.Options(digits=2),
+    )
     target = SealedTarget(noiseless_task(plan), private_key=KEY)
     np.save(tmp_path / "users.npy", beats)
     randomize(open_users(tmp_path / "users.npy"), tmp_path / "reports", target)

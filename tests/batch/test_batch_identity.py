@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.batch.report_folders import noiseless_plan, noiseless_task
 from tests.refusals import refusal
 
-from shufflesum.batch import kinds
+from shufflesum.batch import identity
 from shufflesum.batch.identity import FORMAT, Identity
 from shufflesum.errors import ParameterError, ReportsError
 
@@ -49,8 +49,8 @@ def test_text_and_schema_give_back_the_same_identity(identity: Identity) -> None
 
 def test_a_plan_and_a_task_say_all_that_a_shuffler_must_know() -> None:
     assert (PLAIN.plan_id, PLAIN.users, PLAIN.reports, PLAIN.least_reports) == (PLAN.id, 4, 3, 12)
-    assert (PLAIN.stage, PLAIN.kind) == ("reports", kinds.PLAIN)
-    assert (SEALED.round_number, SEALED.kind) == (1, kinds.SEALED)
+    assert (PLAIN.stage, PLAIN.kind) == ("reports", identity.PLAIN)
+    assert (SEALED.round_number, SEALED.kind) == (1, identity.SEALED)
 
 
 def test_every_run_has_ids_of_its_own() -> None:
@@ -99,8 +99,8 @@ def test_two_shuffles_two_tasks_and_two_rounds_stay_apart() -> None:
     for one, other, problem, name in (
         (PLAIN.shuffled(99), PLAIN.shuffled(99), "mixed-reports", "shuffle"),
         (SEALED, replace(SEALED, task_id="b" * 64), "mixed-reports", "task bbbbbbbbbbbb"),
-        (SEALED, replace(SEALED, round_number=2), "other-round", "round 2"),
-        (PLAIN, replace(PLAIN, round_number=2), "other-round", "round 2"),
+        (SEALED, replace(SEALED, round_number=2), "round-mismatch", "round 2"),
+        (PLAIN, replace(PLAIN, round_number=2), "round-mismatch", "round 2"),
     ):
         with refusal(problem, name, error=ReportsError):
             one.merge(other)
@@ -146,11 +146,11 @@ def test_what_no_run_could_have_written_is_refused(change: dict[str, Any]) -> No
         (json.dumps(json.loads(PLAIN.to_json()) | {"more": 1}), ("malformed", "fields")),
         (
             PLAIN.to_json().replace(FORMAT, "shufflesum-reports-1"),
-            ("other-format", "'shufflesum-reports-1'", "randomize again"),
+            ("format-mismatch", "'shufflesum-reports-1'", "randomize again"),
         ),
         (
             '{"format":"shufflesum-reports-1","batch_ids":[]}',
-            ("other-format", "'shufflesum-reports-1'", "randomize again"),
+            ("format-mismatch", "'shufflesum-reports-1'", "randomize again"),
         ),
         (json.dumps(json.loads(PLAIN.to_json()) | {"contribution_ids": "a" * 32}), ("malformed", "contribution ids")),
     ],

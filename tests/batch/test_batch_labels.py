@@ -15,13 +15,13 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
-from shufflesum.batch.files.users import Users, open_users
-from shufflesum.batch.kinds import PLAIN
+from shufflesum.batch.identity import PLAIN
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.domain import Categories, Choices, Domain, Groups, Hashed
+from shufflesum.batch.users import Users, open_users
+from shufflesum.domains import Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
-from shufflesum.mechanisms import AddSlots
+from shufflesum.mechanisms import NoisySlots
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.release import release
@@ -32,7 +32,7 @@ LABELS = ["a", "b", "c"]
 
 def silent(domain: Domain, users: int = 5, rounds: int = 1) -> Plan:
     """A plan whose slots are always blank: reports are the labels, and nothing is guaranteed."""
-    return Plan(domain, AddSlots(2, 0.0), Guarantee(float("inf"), 1.0, users, rounds=rounds, accountant="none"))
+    return Plan(domain, NoisySlots(2, 0.0), Guarantee(float("inf"), 1.0, users, rounds=rounds, accountant="none"))
 
 
 def users_in(path: Path, domain: Domain, column: str | None = None, **options: Any) -> Users:
@@ -67,7 +67,7 @@ def test_pieces_of_labels_keep_their_rows(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"label": list("abcabca")}), tmp_path / "x.parquet")
     pieces = list(users_in(tmp_path / "x.parquet", domain).pieces(domain, 5, 2))
     assert [(piece.row, len(piece.rows)) for piece in pieces] == [(0, 2), (2, 2), (4, 1), (5, 2)]
-    assert [code for piece in pieces for code in domain.prepare(piece.rows)] == [0, 1, 2, 0, 1, 2, 0]
+    assert [code for piece in pieces for code in domain.block(piece.rows).cells] == [0, 1, 2, 0, 1, 2, 0]
 
 
 @pytest.mark.long
@@ -75,15 +75,15 @@ def test_pieces_of_labels_keep_their_rows(tmp_path: Path) -> None:
     ("domain", "columns"),
     [
         (Categories(LABELS), {"x": ["a", "b", "?", "c", "a"]}),
-        (Choices(LABELS, most=2), {"x": [["a"], [], ["b", "?"], ["c"], ["a", "b"]]}),
-        (Groups(LABELS, (2,)), {"x": ["a", "b", "?", "c", "a"], "u": [0.5] * 5, "v": [0.1] * 5}),
+        (MultiChoice(LABELS, max_choices=2), {"x": [["a"], [], ["b", "?"], ["c"], ["a", "b"]]}),
+        (GroupBy(LABELS, (2,)), {"x": ["a", "b", "?", "c", "a"], "u": [0.5] * 5, "v": [0.1] * 5}),
     ],
     ids=["categories", "choices", "groups"],
 )
 def test_a_label_that_is_none_stops_everything_and_is_named(
-    tmp_path: Path, domain: Categories | Choices | Groups, columns: dict[str, Any]
+    tmp_path: Path, domain: Categories | MultiChoice | GroupBy, columns: dict[str, Any]
 ) -> None:
-    plan = ss.plan(users=1000, shape=domain, epsilon=8.0, delta=1e-3)
+    plan = ss.plan(users=1000, domain=domain, epsilon=8.0, delta=1e-3)
     parquet.write_table(pa.table(columns), tmp_path / "x.parquet")
     with refusal("unknown-label", "x.parquet", "row 2", "'?'", error=DataError):
         randomize(users_in(tmp_path / "x.parquet", domain, "x"), tmp_path / "r", PlainTarget(plan))
@@ -94,12 +94,12 @@ def test_files_of_a_folder_must_have_the_same_columns(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("label,u\na,1\n")
     (tmp_path / "2.csv").write_text("label,v\na,1\n")
     with refusal("mixed-files", "2.csv", error=FileError):
-        users_in(tmp_path, Groups(LABELS, ()), "label")
+        users_in(tmp_path, GroupBy(LABELS, ()), "label")
     assert users_in(tmp_path, Categories(LABELS), "label").names == ("label",)
 
 
 def test_groups_of_other_columns_are_not_mixed(tmp_path: Path) -> None:
-    plan = ss.plan(users=1000, shape=ss.Groups(["a", "b"], ()), epsilon=8.0, delta=1e-3)
+    plan = ss.plan(users=1000, domain=ss.GroupBy(["a", "b"], ()), epsilon=8.0, delta=1e-3)
     for name in ("u", "v"):
         (tmp_path / f"{name}.csv").write_text(f"label,{name}\na,0.5\nb,0.5\n")
         randomize(users_in(tmp_path / f"{name}.csv", plan.domain, "label"), tmp_path / name, PlainTarget(plan))
@@ -117,20 +117,20 @@ def test_a_user_is_refused_in_whichever_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("round_number", [1, 2])
 def test_words_reach_one_of_their_own_cells(tmp_path: Path, round_number: int) -> None:
-    plan = silent(Hashed(50, 4, bytes(range(16))), rounds=2)
+    plan = silent(OpenVocabulary(50, 4, bytes(range(16))), rounds=2)
     words = ["tea"] * 30 + ["maté"] * 20
     (tmp_path / "w.csv").write_text("word\n" + "\n".join(words) + "\n")
     randomize(users_in(tmp_path / "w.csv", plan.domain, "word"), tmp_path / "r", PlainTarget(plan, round_number))
     table = table_of(tmp_path / "r", plan, tmp_path / "s", round_number).reshape(4, 50)
     domain = plan.domain.of_round(round_number)
-    assert isinstance(domain, Hashed)
-    tea, mate = domain.bucket_table(domain.prepare(["tea", "mate\u0301"]))
+    assert isinstance(domain, OpenVocabulary)
+    tea, mate = domain.bucket_table(domain.texts(["tea", "mate\u0301"]))
     assert table[np.arange(4), tea].sum() == 30
     assert table[np.arange(4), mate].sum() == 20
 
 
 def test_from_files_to_the_counts_of_choices(tmp_path: Path) -> None:
-    plan = ss.plan(users=1000, shape=ss.Choices(LABELS, most=2), epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=1000, domain=ss.MultiChoice(LABELS, max_choices=2), epsilon=1.0, delta=1e-6)
     parquet.write_table(pa.table({"x": [["a", "b"], ["a"]] * 500}), tmp_path / "x.parquet")
     randomize(users_in(tmp_path / "x.parquet", plan.domain), tmp_path / "r", PlainTarget(plan))
     counts, _ = count(open_dataset(shuffle_folder(tmp_path / "r", tmp_path / "s"), stage="shuffled"), PlainTarget(plan))

@@ -27,11 +27,11 @@ from tests.refusals import refusal
 
 from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset, read_records
-from shufflesum.batch.files.users import open_users
-from shufflesum.batch.kinds import PLAIN, SEALED
+from shufflesum.batch.identity import PLAIN, SEALED
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.targets import PlainTarget, SealedTarget
-from shufflesum.domain import Box
+from shufflesum.batch.users import open_users
+from shufflesum.domains import Arrays
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.wire import TaskError
 
@@ -136,7 +136,7 @@ def test_pieces_respect_files_parts_and_size(tmp_path: Path) -> None:
     folder.mkdir()
     save(folder / "a.npy", np.arange(7.0).reshape(7, 1))
     save(folder / "b.npy", np.arange(7.0, 12.0).reshape(5, 1))
-    pieces = list(open_users(folder).pieces(Box.of((1,), (0, 12)), 5, 3))
+    pieces = list(open_users(folder).pieces(Arrays((1,), (0, 12)), 5, 3))
     assert [(p.path.name, p.row_in_file, p.row, len(p.rows)) for p in pieces] == [
         ("a.npy", 0, 0, 3),
         ("a.npy", 3, 3, 2),
@@ -239,10 +239,10 @@ def test_an_input_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
 RANDOMIZE = """
 import sys
 from tests.batch.report_folders import noiseless_plan
-from shufflesum.batch.files import open_users
-from shufflesum.batch.kinds import PLAIN
+from shufflesum.batch.identity import PLAIN
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.targets import PlainTarget
+from shufflesum.batch.users import open_users
 
 type(PLAIN).part_reports = 3000
 randomize(open_users(sys.argv[1]), sys.argv[2], PlainTarget(noiseless_plan()), workers=2)
@@ -289,9 +289,9 @@ def test_an_interrupted_run_goes_on_only_with_the_same_work(tmp_path: Path) -> N
     kept = finished(tmp_path / ".r.partial")
     assert kept
     for change in ({"clip": True}, {"format": "arrow"}, {"missing": "midpoint"}):
-        with refusal("other-work", "--restart", error=FileError):
+        with refusal("resume-mismatch", "--restart", error=FileError):
             randomize(users, tmp_path / "r", TARGET, **change)
-    with refusal("other-work", "--restart", error=FileError):
+    with refusal("resume-mismatch", "--restart", error=FileError):
         randomize(users, tmp_path / "r", PlainTarget(noiseless_plan(users=5)))
     randomize(users, tmp_path / "r", TARGET)
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
@@ -373,11 +373,11 @@ def test_sealed_reports_go_all_the_way(tmp_path: Path, workers: int) -> None:
     assert counts.rejected == 0
     with refusal("missing-argument", "--key", error=ParameterError):
         count(shuffled, SealedTarget(TASK))
-    with refusal("other-key", error=ParameterError):
+    with refusal("key-mismatch", error=ParameterError):
         count(shuffled, replace(SECRET, private_key=X25519PrivateKey.generate()), workers=1)
     with refusal("sealed", error=ReportsError):
         count(shuffled, TARGET)
-    with refusal("other-task", error=ReportsError):
+    with refusal("task-mismatch", error=ReportsError):
         count(shuffled, replace(SECRET, task=replace(TASK, name="another")))
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task
+from tests.plan_builders import with_guarantee
 from tests.refusals import refusal
-from tests.replaced import with_guarantee
-from tests.turning import FALSE_ALARM_OF_BALLS, TURNING, turn_boxes, turned_rows
+from tests.round_dependent import FALSE_ALARM_OF_BALLS, TURNING, turn_boxes, turned_rows
 
 from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
-from shufflesum.batch.files.users import open_users
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget, Target
+from shufflesum.batch.users import open_users
+from shufflesum.domains.arrays.estimate import Estimate
+from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.errors import DataError, FileError, ReportsError
-from shufflesum.estimate import BallEstimate, Estimate
 from shufflesum.plans import Plan
 from shufflesum.release import release
 
@@ -33,14 +34,15 @@ def made(folder: Path, rows: np.ndarray, target: Target, name: str) -> Path:
 
 def analyzed(folder: Path, target: Target) -> Estimate:
     dataset = open_dataset(folder, stage="shuffled")
-    return release(count(dataset, target, workers=1)[0], whole=dataset.whole)
+    found: Estimate = release(count(dataset, target, workers=1)[0], whole=dataset.whole)
+    return found
 
 
 def test_vectors_are_rotated_back_as_their_files_say(tmp_path: Path) -> None:
     rows = turned_rows()
     shuffle(made(tmp_path, rows, PlainTarget(TURNING, 3), "reports"), tmp_path / "shuffled")
     estimate = analyzed(tmp_path / "shuffled", PlainTarget(TURNING))
-    assert isinstance(estimate, BallEstimate)
+    assert isinstance(estimate, L2BallEstimate)
     assert estimate.round_number == 3
     assert np.linalg.norm(estimate.mean - rows.mean(axis=0)) < estimate.error_norm(1 - FALSE_ALARM_OF_BALLS)
 
@@ -57,7 +59,7 @@ def test_both_kinds_of_reports_are_of_their_round(
         made(tmp_path, rows, first, "one")
     made(tmp_path, rows / 2, first, "one")
     made(tmp_path, rows, second, "two")
-    with refusal("other-round", "round 1", "round 2", error=ReportsError):
+    with refusal("round-mismatch", "round 1", "round 2", error=ReportsError):
         shuffle([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
     for name, target, factor in (("one", second, 0.5), ("two", first, 1.0)):
         shuffle(tmp_path / name, tmp_path / f"{name}-shuffled")
@@ -75,6 +77,6 @@ def test_an_interrupted_run_of_another_round_is_other_work(tmp_path: Path, monke
         patched.setattr("shufflesum.batch.randomize.write_part", interrupted)
         with pytest.raises(KeyboardInterrupt):
             randomize(users, tmp_path / "reports", PlainTarget(TWO, 1), workers=1)
-    with refusal("other-work", error=FileError):
+    with refusal("resume-mismatch", error=FileError):
         randomize(users, tmp_path / "reports", PlainTarget(TWO, 2), workers=1)
     assert randomize(users, tmp_path / "reports", PlainTarget(TWO, 1), workers=1).identity.round_number == 1

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.batch.report_folders import KEY, grid_rows, noiseless_plan, noiseless_task
-from tests.chances import FALSE_ALARM, chi_square
 from tests.refusals import refusal
+from tests.stat_tests import FALSE_ALARM, chi_square
 
-from shufflesum.batch.kinds import PLAIN, SEALED, cells_of
+from shufflesum.batch.identity import PLAIN, SEALED, cells_of
 from shufflesum.batch.targets import PlainTarget, SealedTarget, Target, count_records, randomize_rows
 from shufflesum.cells import BLANK
 from shufflesum.errors import DataError, ParameterError, ReportsError
@@ -62,7 +62,7 @@ def test_blanks_are_counted_apart(target: Target) -> None:
 @pytest.mark.parametrize("target", [OPEN, SECRET], ids=["plain", "sealed"])
 def test_reports_of_other_plans_are_refused(target: Target) -> None:
     other = noiseless_plan(levels=5)
-    with refusal("other-plan", error=ReportsError):
+    with refusal("plan-mismatch", error=ReportsError):
         records_for(target, Randomizer(other).randomize(np.zeros((1, 3))))
 
 
@@ -72,7 +72,7 @@ def test_reports_of_other_rounds_are_refused_and_those_that_are_there_know_their
     rows, table = grid_rows(4, plan)
     for target in (plain, sealed):
         assert target.identity().round_number == 2
-        with refusal("other-round", "round 1", "round 2", error=ReportsError):
+        with refusal("round-mismatch", "round 1", "round 2", error=ReportsError):
             records_for(target, Randomizer(plan).randomize(rows))
         records = records_for(target, Randomizer(plan, round_number=2).randomize(rows))
         reader: Target = replace(target, round_number=1)  # as an analyzer's, who takes the round from the files
@@ -80,7 +80,7 @@ def test_reports_of_other_rounds_are_refused_and_those_that_are_there_know_their
         counts = Counts(plan, 2)
         with reader.opening(target.identity(), 1) as open_records:
             count_records(records, counts, open_records)
-            with refusal("other-round", error=ReportsError):
+            with refusal("round-mismatch", error=ReportsError):
                 count_records(records, Counts(plan), open_records)
         np.testing.assert_array_equal(counts.table, table)
 
@@ -146,7 +146,7 @@ def test_sealed_reports_that_cannot_be_opened_are_rejected_and_counted() -> None
 
 
 def test_another_key_is_refused_before_anything_is_counted() -> None:
-    with refusal("other-key", error=ParameterError):
+    with refusal("key-mismatch", error=ParameterError):
         counted(replace(SECRET, private_key=X25519PrivateKey.generate()), sealed_records(1))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.service.client.stand_in import KEY, Shuffler
+from tests.service.client.scripted_shuffler import KEY, Shuffler
 
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee

@@ -11,13 +11,13 @@ import pytest
 from tests.browser.claims import claimed
 from tests.browser.node import CLIENT
 from tests.browser.pages import CHROMIUM, chromium, host
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.processes import ServerProcess
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment, StandInAnalyzer
 
 import shufflesum as ss
-from shufflesum.estimate import CountEstimate
+from shufflesum.domains.counts import CountEstimate
 from shufflesum.service.client import estimates_in, fetch_estimate
 from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.testing import unprotected_plan
@@ -129,7 +129,7 @@ def tokens() -> list[str]:
 def survey(tmp_path: Path, tokens: list[str]) -> Iterator[Survey]:
     """A shuffler whose analyzer is a stand-in, so that nothing is released."""
     plan = claimed(unprotected_plan(users=1000, shape=4, coordinates=4, levels=3))
-    plan = ss.Plan(ss.Categories(LABELS), ss.AddSlots(2, 0.5), plan.guarantee)
+    plan = ss.Plan(ss.Categories(LABELS), ss.NoisySlots(2, 0.5), plan.guarantee)
     with LossyProxy(lambda: shuffler.port, loss=0, seed=0) as front, StandInAnalyzer() as analyzer:
         deployment = Deployment(tmp_path, plan, shuffler_url=front.url)
         files = pages(deployment)
@@ -151,7 +151,7 @@ def visit(browser: Any) -> Iterator[Callable[[str], Visit]]:
 def test_visitors_take_part_and_the_estimate_is_released(
     module: str, tmp_path: Path, visit: Callable[[str], Visit]
 ) -> None:
-    plan = ss.plan(users=USERS, shape=ss.Categories(LABELS), epsilon=3.0, delta=1e-2)
+    plan = ss.plan(users=USERS, domain=ss.Categories(LABELS), epsilon=3.0, delta=1e-2)
     with LossyProxy(lambda: shuffler.port, loss=0, seed=0) as front:
         deployment = Deployment(tmp_path, plan, shuffler_url=front.url)
         with (
@@ -166,7 +166,7 @@ def test_visitors_take_part_and_the_estimate_is_released(
             visitor.answer("<b>blue</b>")
             visitor.says("accepted")
             visitor.answer("red")
-            visitor.says("contributed")
+            visitor.says("duplicate-contribution")
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
             (estimate,) = estimates_in(deployment.task, fetch_estimate(deployment.task, analyzer.url)).values()
             assert visitor.asked == {origin, front.url}
@@ -234,7 +234,7 @@ def test_a_reload_in_the_middle_of_an_upload_counts_once(
     assert len(set(bodies)) == 1
     assert len(bodies[0]) == survey.deployment.task.upload_bytes
     visitor.page.reload()
-    visitor.says("contributed")
+    visitor.says("duplicate-contribution")
     assert len(bodies) == 2
 
 
@@ -249,7 +249,7 @@ def test_two_windows_count_once(survey: Survey, visit: Callable[[str], Visit]) -
     told = [window.page.wait_for_function("() => globalThis.told").json_value() for window in windows]
     assert survey.uploads == 1
     assert "accepted" in told
-    assert set(told) <= {"accepted", "repeated", "contributed"}
+    assert set(told) <= {"accepted", "repeated", "duplicate-contribution"}
 
 
 def test_what_is_kept_goes_when_it_is_acknowledged(survey: Survey, visit: Callable[[str], Visit]) -> None:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.browser.node import Node, needs_node
+from tests.plan_builders import encoding_for
 
 import shufflesum as ss
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Labels
-from shufflesum.domain.label_columns import text_of
-from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits, mechanism_to_json
-from shufflesum.mechanisms.replace_bits.encode import Rotation
-from shufflesum.service.client.fitting import Fitting
+from shufflesum.domains import Arrays, Categories, Domain, GroupBy, L2Ball, Labels, MultiChoice, OpenVocabulary
+from shufflesum.domains.labels import text_of
+from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse, mechanism_to_json
+from shufflesum.mechanisms.one_bit.randomize import Rotation
 from shufflesum.testing import no_guarantee
 
 pytestmark = needs_node
@@ -23,28 +23,28 @@ pytestmark = needs_node
 NUMBERS = st.floats(-2, 2, width=64) | st.sampled_from([0.0, 1.0, -1.0, 1e300, -1e300, 5e-324])
 
 
-def python_coordinates(box: Box, held: list[Any]) -> list[list[float]]:
-    fitting = Fitting.of(box)
-    rows = [fitting.move(fitting.only([np.nan if x is None else x for x in each])) for each in held]
-    return [box.prepare(row, clip=True, missing=fitting.missing)[0].tolist() for row in rows]
+def python_coordinates(box: Arrays, held: list[Any]) -> list[list[float]]:
+    coercion = box.coercion()
+    rows = [coercion.clamp(coercion.wrap_one([np.nan if x is None else x for x in each])) for each in held]
+    return [box.block(row, clip=True, missing=coercion.missing).values[0].tolist() for row in rows]
 
 
 @settings(max_examples=60)
 @given(st.lists(st.lists(NUMBERS | st.none(), min_size=3, max_size=3), min_size=1, max_size=20))
 def test_numbers_are_clipped_and_missing_ones_in_the_middle(node: Node, held: list[Any]) -> None:
     for bounds in ((0.0, 1.0), (-0.3, 0.7), ((-1.0, 0.0, 1e-3), (0.1, 1e9, 2e-3))):
-        box = Box.of(3, bounds)
+        box = Arrays(3, bounds)
         assert node.ask("coordinates", box=box.to_json(), held=held) == python_coordinates(box, held)
 
 
 @settings(max_examples=30)
 @given(st.lists(NUMBERS | st.none(), min_size=9, max_size=9))
 def test_matrices_are_averaged_with_their_mirror(node: Node, entries: list[Any]) -> None:
-    box = Box.of(ss.Symmetric(3), (-1.0, 1.0))
+    box = Arrays(ss.Symmetric(3), (-1.0, 1.0))
     matrix = [entries[:3], entries[3:6], entries[6:]]
     held = [[np.nan if x is None else x for x in row] for row in matrix]
-    fitting = Fitting.of(box)
-    wanted = box.prepare(fitting.move(fitting.only(held)), clip=True, missing="midpoint")[0].tolist()
+    coercion = box.coercion()
+    wanted = box.block(coercion.clamp(coercion.wrap_one(held)), clip=True, missing="midpoint").values[0].tolist()
     assert node.ask("coordinates", box=box.to_json(), held=[matrix]) == [wanted]
 
 
@@ -52,10 +52,10 @@ def test_matrices_are_averaged_with_their_mirror(node: Node, entries: list[Any])
 @given(st.lists(st.floats(-2, 2), min_size=6, max_size=6), st.integers(0, 2**32 - 1))
 def test_arrays_are_projected_onto_a_span(node: Node, entries: list[float], seed: int) -> None:
     vectors = np.random.default_rng(seed).normal(size=(3, 2, 3))
-    box = Box.of(ss.Span(vectors), (-1.0, 1.0))
+    box = Arrays(ss.Span(vectors), (-1.0, 1.0))
     held = np.array(entries).reshape(2, 3).tolist()
-    fitting = Fitting.of(box)
-    wanted = box.prepare(fitting.move(fitting.only(held)), clip=True)[0]
+    coercion = box.coercion()
+    wanted = box.block(coercion.clamp(coercion.wrap_one(held)), clip=True).values[0]
     np.testing.assert_allclose(node.ask("coordinates", box=box.to_json(), held=[held])[0], wanted, atol=1e-9)
 
 
@@ -74,12 +74,18 @@ def test_values_on_the_grid_are_rounded_alike(
 ) -> None:
     """Where the place is a whole number, nothing is drawn; both clients must see it as one, or as none."""
     top = 2**digits - 1
-    box = Box.of(4, (low, low + width))
+    box = Arrays(4, (low, low + width))
     values = np.array([low + (box.upper[0] - low) * ((place % (top + 1)) / top) for place in places])
     scale = top * 2**15 / box.width
     exact = np.clip((values - box.lower) * scale, 0, top * 2**15) / 2**15
     whole = exact == np.floor(exact)
-    mechanism = {"kind": "add", "digits": digits, "trials": [0] * digits, "probabilities": [0.0] * digits, "cap": 0}
+    mechanism = {
+        "kind": "noisy-counts",
+        "digits": digits,
+        "trials": [0] * digits,
+        "probabilities": [0.0] * digits,
+        "cap": 0,
+    }
     sent = set(on_grid(box, mechanism, values.tolist(), node))
     for c in np.flatnonzero(whole):
         found = sum(1 << j for j in range(digits) if c * digits + j in sent)
@@ -133,21 +139,27 @@ def test_labels_have_the_same_text(node: Node, held: list[Any]) -> None:
 
 BINS = Categories(bins=[-1.0, 0.0, 0.5, 10.0])
 BINS_OTHER = Categories(bins=[-1.0, 0.0, 0.5, 10.0], other=True)
-REPLACE = {"kind": "replace", "coordinates": 1, "levels": 3, "noise_probability": 0.0, "sampling": "stratified"}
+REPLACE = {
+    "kind": "randomized-response",
+    "coordinates": 1,
+    "levels": 3,
+    "noise_probability": 0.0,
+    "sampling": "stratified",
+}
 
 
 @settings(max_examples=60)
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([-1, -0.0, 0, 0.5, 10, 11, None]))
 def test_numbers_fall_into_the_same_bins(node: Node, value: float | None) -> None:
     for domain in (BINS, BINS_OTHER):
-        fitting = Fitting.of(domain)
+        coercion = domain.coercion()
         plan = {"domain": domain.to_json(), "mechanism": REPLACE}
         if value is None and not domain.other:
             assert node.problem("cells", plan=plan, held=value) == "missing-value"
         else:
             assert (
                 node.ask("cells", plan=plan, held=value)
-                == domain.prepare(fitting.only(value), clip=fitting.clip).tolist()
+                == domain.block(coercion.wrap_one(value), clip=coercion.clip).cells.tolist()
             )
 
 
@@ -158,10 +170,10 @@ def test_vectors_in_a_ball_become_the_same_levels(
 ) -> None:
     some = np.random.default_rng(seed)
     center = some.normal(size=len(update)).round(3) if centred else None
-    ball = Ball(len(update), float(some.uniform(0.1, 4)), center, some.bytes(16)).of_round(number)
+    ball = L2Ball(len(update), float(some.uniform(0.1, 4)), center, some.bytes(16)).of_round(number)
     tau = float(some.uniform(1, 4))
-    wanted = Rotation(ball, tau).of(ball.prepare(np.array([update]), clip=True))[0].tolist()
-    plan = {"domain": ball.to_json(), "mechanism": {"kind": "replace-bits", "tau": tau}}
+    wanted = Rotation(encoding_for(ball, OneBit), tau).of(ball.block(np.array([update]), clip=True).values)[0].tolist()
+    plan = {"domain": ball.to_json(), "mechanism": {"kind": "one-bit", "tau": tau}}
     assert node.ask("levels", plan=plan, held=update, round=number) == wanted
 
 
@@ -170,46 +182,48 @@ def test_a_long_update_becomes_the_same_levels_as_layers_or_not(node: Node) -> N
     layers = {"weights": (30, 20), "bias": (20,), "scale": ()}
     update = {name: some.normal(size=shape) for name, shape in layers.items()}
     for shape in (layers, list(layers.values())):
-        ball = Ball(shape, 1.5, None, bytes(16))
+        ball = L2Ball(shape, 1.5, None, bytes(16))
         held = update if isinstance(shape, dict) else list(update.values())
         flat = ball.flatten(held)
-        wanted = Rotation(ball, 3.0).of(ball.prepare(flat[np.newaxis], clip=True))[0].tolist()
-        plan = {"domain": ball.to_json(), "mechanism": {"kind": "replace-bits", "tau": 3.0}}
+        wanted = (
+            Rotation(encoding_for(ball, OneBit), 3.0).of(ball.block(flat[np.newaxis], clip=True).values)[0].tolist()
+        )
+        plan = {"domain": ball.to_json(), "mechanism": {"kind": "one-bit", "tau": 3.0}}
         plain = {k: v.tolist() for k, v in held.items()} if isinstance(held, dict) else [v.tolist() for v in held]
         assert node.ask("levels", plan=plan, held=plain) == wanted
         assert node.problem(
             "levels", plan=plan, held=plain | {"more": 1} if isinstance(plain, dict) else plain[:2]
-        ) == ("other-layers")
+        ) == ("layers-mismatch")
 
 
-ADD = {"kind": "add", "digits": 1, "trials": [0], "probabilities": [0.0], "cap": 0}
-SLOTS = {"kind": "add-slots", "slots": 0, "chance": 0.0}
-BITS = {"kind": "replace-bits", "bits": 1, "amplitude": 0.5, "tau": 2.0}
+ADD = {"kind": "noisy-counts", "digits": 1, "trials": [0], "probabilities": [0.0], "cap": 0}
+SLOTS = {"kind": "noisy-slots", "slots": 0, "chance": 0.0}
+BITS = {"kind": "one-bit", "bits": 1, "amplitude": 0.5, "tau": 2.0}
 LABELS = ["yes", "no"]
 
 
 @pytest.mark.parametrize(
     ("domain", "mechanism", "held", "problem"),
     [
-        (Box.of(2, (0, 1)), ADD, [1.0], "wrong-shape"),
-        (Box.of(2, (0, 1)), ADD, [[1.0, 2.0]], "wrong-shape"),
-        (Box.of(2, (0, 1)), ADD, ["0.5", "1"], "not-numbers"),
-        (Box.of(1, (0, 1)), ADD, [[0.5]], "not-numbers"),
-        (Box.of((2, 2), (0, 1)), ADD, [[1, 2], [3]], "wrong-shape"),
+        (Arrays(2, (0, 1)), ADD, [1.0], "wrong-shape"),
+        (Arrays(2, (0, 1)), ADD, [[1.0, 2.0]], "wrong-shape"),
+        (Arrays(2, (0, 1)), ADD, ["0.5", "1"], "not-numbers"),
+        (Arrays(1, (0, 1)), ADD, [[0.5]], "not-numbers"),
+        (Arrays((2, 2), (0, 1)), ADD, [[1, 2], [3]], "wrong-shape"),
         (Categories(LABELS), SLOTS, "maybe", "unknown-label"),
         (Categories(LABELS), SLOTS, "", "missing-value"),
         (Categories(LABELS), SLOTS, None, "missing-value"),
         (Categories(LABELS), SLOTS, {"a": 1}, "wrong-type"),
-        (Choices(LABELS, most=1), ADD, ["yes", "maybe"], "unknown-label"),
-        (Choices(LABELS, most=1), ADD, "yes", "wrong-type"),
-        (Groups(LABELS, 1), ADD | {"trials": [0, 0], "probabilities": [0.0, 0.0]}, ["maybe", [1]], "unknown-label"),
-        (Groups(LABELS, 1), ADD | {"trials": [0, 0], "probabilities": [0.0, 0.0]}, [1], "wrong-type"),
-        (Hashed(4, 2, bytes(16)), SLOTS, "  ", "missing-value"),
-        (Hashed(4, 2, bytes(16)), SLOTS, "\ud800", "wrong-type"),
-        (Ball(2, 1.0, None, bytes(16)), BITS, [None, 1.0], "missing-value"),
-        (Ball(2, 1.0, None, bytes(16)), BITS, [1.0], "wrong-shape"),
-        (Box.of(2, (0, 1)), ADD | {"cap": None}, [0, 1], "one-process-only"),
-        (Box.of(2, (0, 1)), SLOTS, [0, 1], "unsupported"),
+        (MultiChoice(LABELS, max_choices=1), ADD, ["yes", "maybe"], "unknown-label"),
+        (MultiChoice(LABELS, max_choices=1), ADD, "yes", "wrong-type"),
+        (GroupBy(LABELS, 1), ADD | {"trials": [0, 0], "probabilities": [0.0, 0.0]}, ["maybe", [1]], "unknown-label"),
+        (GroupBy(LABELS, 1), ADD | {"trials": [0, 0], "probabilities": [0.0, 0.0]}, [1], "wrong-type"),
+        (OpenVocabulary(4, 2, bytes(16)), SLOTS, "  ", "missing-value"),
+        (OpenVocabulary(4, 2, bytes(16)), SLOTS, "\ud800", "wrong-type"),
+        (L2Ball(2, 1.0, None, bytes(16)), BITS, [None, 1.0], "missing-value"),
+        (L2Ball(2, 1.0, None, bytes(16)), BITS, [1.0], "wrong-shape"),
+        (Arrays(2, (0, 1)), ADD | {"cap": None}, [0, 1], "one-process-only"),
+        (Arrays(2, (0, 1)), SLOTS, [0, 1], "unsupported"),
     ],
     ids=lambda value: None if isinstance(value, dict) else str(value)[:30],
 )  # fmt: skip
@@ -220,7 +234,7 @@ def test_what_has_no_place_in_the_plan_is_refused(
 
 
 def test_choices_are_taken_as_lists_and_as_ticks(node: Node) -> None:
-    domain = Choices(["a", "b", "c"], most=3)
+    domain = MultiChoice(["a", "b", "c"], max_choices=3)
     for held, wanted in ((["c", "a", "a"], [0, 2]), ([True, False, True], [0, 2]), ([], []), (None, [])):
         cells = on_grid(domain, ADD, held, node)
         assert cells == [*wanted, *[2**32 - 1] * (3 - len(wanted))]
@@ -229,18 +243,18 @@ def test_choices_are_taken_as_lists_and_as_ticks(node: Node) -> None:
 @pytest.mark.parametrize(
     ("domain", "mechanism", "held"),
     [
-        (Box.of((2, 2), (0, 1)), Replace(3, 4, 0.5), [[0, 0.5], [1, 2]]),
-        (Box.of(3, (0, 1)), Replace(2, 1, 0.5, "uniform"), [0.1, 0.2, 0.3]),
-        (Box.of(3, (0, 1)), Add(2, (3, 4), (0.25, 0.5), 5), [0.1, 0.2, 0.3]),
-        (Box.of(ss.Symmetric(3), (0, 1)), Add(1, (1,), (0.25,), 50), np.eye(3).tolist()),
-        (Categories(["a", "b"], other=True), AddSlots(3, 0.5), "c"),
-        (Categories(bins=[0, 1, 5]), AddSlots(1, 0.5), 0.5),
-        (Categories(4), Replace(1, 3, 0.5), 3),
-        (Choices(5, most=2), Add(1, (2,), (0.5,), 3), [1, 2]),
-        (Groups(["a", "b"], 2), Add(2, (1, 1, 2), (0.5, 0.5, 0.25), 4), {"label": "a", "values": [0, 1]}),
-        (Hashed(10, 17, bytes(16)), AddSlots(4, 0.5), "word"),
-        (Ball(10, 1.0, None, bytes(16)), ReplaceBits(2, 0.5, 3.0), [0.1] * 10),
-        (Ball({"a": 3, "b": ()}, 1.0, None, bytes(16)), ReplaceBits(1, 0.5, 3.0), {"a": [1, 2, 3], "b": 4}),
+        (Arrays((2, 2), (0, 1)), RandomizedResponse(3, 4, 0.5), [[0, 0.5], [1, 2]]),
+        (Arrays(3, (0, 1)), RandomizedResponse(2, 1, 0.5, "uniform"), [0.1, 0.2, 0.3]),
+        (Arrays(3, (0, 1)), NoisyCounts(2, (3, 4), (0.25, 0.5), 5), [0.1, 0.2, 0.3]),
+        (Arrays(ss.Symmetric(3), (0, 1)), NoisyCounts(1, (1,), (0.25,), 50), np.eye(3).tolist()),
+        (Categories(["a", "b"], other=True), NoisySlots(3, 0.5), "c"),
+        (Categories(bins=[0, 1, 5]), NoisySlots(1, 0.5), 0.5),
+        (Categories(4), RandomizedResponse(1, 3, 0.5), 3),
+        (MultiChoice(5, max_choices=2), NoisyCounts(1, (2,), (0.5,), 3), [1, 2]),
+        (GroupBy(["a", "b"], 2), NoisyCounts(2, (1, 1, 2), (0.5, 0.5, 0.25), 4), {"label": "a", "values": [0, 1]}),
+        (OpenVocabulary(10, 17, bytes(16)), NoisySlots(4, 0.5), "word"),
+        (L2Ball(10, 1.0, None, bytes(16)), OneBit(2, 0.5, 3.0), [0.1] * 10),
+        (L2Ball({"a": 3, "b": ()}, 1.0, None, bytes(16)), OneBit(1, 0.5, 3.0), {"a": [1, 2, 3], "b": 4}),
     ],
     ids=lambda value: type(value).__name__,
 )

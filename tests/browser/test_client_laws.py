@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.browser.node import Node, needs_node
-from tests.chances import FALSE_ALARM, chi_square
+from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum.cells import BLANK
 
@@ -56,7 +56,7 @@ def together(outcomes: Iterable[tuple[Iterable[int], float]]) -> Law:
 
 def box(dimension: int, low: float = 0.0, high: float = 1.0) -> dict[str, Any]:
     structure = {"kind": "dense", "shape": [dimension]}
-    return {"kind": "box", "structure": structure, "bounds": [low, high]}
+    return {"kind": "arrays", "structure": structure, "bounds": [low, high]}
 
 
 # replace
@@ -86,7 +86,7 @@ def stratified_law(values: list[float], levels: int, noise: float) -> Law:
 
 def test_replace_with_one_coordinate_of_each_block(node: Node) -> None:
     values, levels, noise = [0.1, 0.5, 0.75, 0.0, 1.0], 3, 0.25
-    mechanism = {"kind": "replace", "coordinates": 2, "levels": levels, "sampling": "stratified"}
+    mechanism = {"kind": "randomized-response", "coordinates": 2, "levels": levels, "sampling": "stratified"}
     plan = {"domain": box(5), "mechanism": mechanism | {"noise_probability": noise}}
     seen = node.ask("law", plan=plan, held=values, users=500_000)  # two reports each
     check(seen, stratified_law(values, levels, noise), stratified_law(values, levels, noise * 1.06))
@@ -105,7 +105,7 @@ def uniform_law(values: list[float], levels: int, noise: float, chances: list[fl
 
 def test_replace_with_a_uniform_subset_of_coordinates(node: Node) -> None:
     values, levels, noise = [0.2, 0.9, 0.4], 1, 0.5
-    mechanism = {"kind": "replace", "coordinates": 2, "levels": levels, "sampling": "uniform"}
+    mechanism = {"kind": "randomized-response", "coordinates": 2, "levels": levels, "sampling": "uniform"}
     plan = {"domain": box(3), "mechanism": mechanism | {"noise_probability": noise}}
     seen = node.ask("law", plan=plan, held=values, users=200_000)
     third = 1 / 3
@@ -116,7 +116,13 @@ def test_replace_with_a_uniform_subset_of_coordinates(node: Node) -> None:
 def test_replace_of_labels(node: Node) -> None:
     noise, labels = 0.3, ["a", "b", "c", "d", "e"]
     domain = {"kind": "categories", "labels": labels[:4], "other": True}
-    mechanism = {"kind": "replace", "coordinates": 1, "levels": 4, "noise_probability": noise, "sampling": "stratified"}
+    mechanism = {
+        "kind": "randomized-response",
+        "coordinates": 1,
+        "levels": 4,
+        "noise_probability": noise,
+        "sampling": "stratified",
+    }
     seen = node.ask("law", plan={"domain": domain, "mechanism": mechanism}, held="c", users=300_000)
     laws = [{str(i): (1 - g) * (i == 2) + g / 5 for i in range(5)} for g in (noise, noise * 1.06)]
     check(seen, *laws)
@@ -153,7 +159,7 @@ def added_law(own: list[tuple[list[int], float]], noisy: list[tuple[int, int, fl
 def test_add_on_a_box(node: Node) -> None:
     """Two digits of 0.4: 1.2 on a scale to 3, so 1 with chance 0.8 and 2 with chance 0.2."""
     trials, chances, cap = [3, 2], [0.1875, 0.25], 3
-    mechanism = {"kind": "add", "digits": 2, "trials": trials, "probabilities": chances, "cap": cap}
+    mechanism = {"kind": "noisy-counts", "digits": 2, "trials": trials, "probabilities": chances, "cap": cap}
     seen = node.ask("law", plan={"domain": box(1), "mechanism": mechanism}, held=[0.4], users=400_000)
     own = [([0], 0.8), ([1], 0.2)]
     noisy = [(0, 3, 0.1875), (1, 2, 0.25)]
@@ -164,8 +170,8 @@ def test_add_on_a_box(node: Node) -> None:
 
 def test_add_of_choices(node: Node) -> None:
     """Of three labels two may be chosen: of all three, any two are."""
-    domain = {"kind": "choices", "labels": 3, "most": 2}
-    mechanism = {"kind": "add", "digits": 1, "trials": [2], "probabilities": [0.2], "cap": 3}
+    domain = {"kind": "multi-choice", "labels": 3, "max_choices": 2}
+    mechanism = {"kind": "noisy-counts", "digits": 1, "trials": [2], "probabilities": [0.2], "cap": 3}
     seen = node.ask("law", plan={"domain": domain, "mechanism": mechanism}, held=[0, 1, 2], users=150_000)
     own = [([0, 1], 1 / 3), ([0, 2], 1 / 3), ([1, 2], 1 / 3)]
     noisy = [(cell, 2, 0.2) for cell in range(3)]
@@ -174,8 +180,8 @@ def test_add_of_choices(node: Node) -> None:
 
 def test_add_of_groups(node: Node) -> None:
     """A digit of 1 in the second of two groups, and its count."""
-    domain = {"kind": "groups", "labels": ["x", "y"], "box": box(1)}
-    mechanism = {"kind": "add", "digits": 1, "trials": [2, 1], "probabilities": [0.2, 0.3], "cap": 4}
+    domain = {"kind": "group-by", "labels": ["x", "y"], "values": box(1)}
+    mechanism = {"kind": "noisy-counts", "digits": 1, "trials": [2, 1], "probabilities": [0.2, 0.3], "cap": 4}
     plan = {"domain": domain, "mechanism": mechanism}
     seen = node.ask("law", plan=plan, held={"label": "y", "values": [1]}, users=150_000)
     noisy = [(0, 2, 0.2), (2, 2, 0.2), (1, 1, 0.3), (3, 1, 0.3)]
@@ -192,7 +198,7 @@ def slot_law(cells: int, chance: float) -> Law:
 
 def test_slots_of_labels(node: Node) -> None:
     domain, chance = {"kind": "categories", "labels": 7, "other": False}, 0.4
-    mechanism = {"kind": "add-slots", "slots": 5, "chance": chance}
+    mechanism = {"kind": "noisy-slots", "slots": 5, "chance": chance}
     own, slots = node.ask("places", plan={"domain": domain, "mechanism": mechanism}, held=3, users=200_000)
     assert own == {"3": 200_000}
     check(slots, slot_law(7, chance), slot_law(7, chance * 1.03))  # a million slots
@@ -203,8 +209,8 @@ def test_slots_of_labels(node: Node) -> None:
 
 
 def test_words_choose_a_function_and_fill_slots(node: Node) -> None:
-    domain = {"kind": "hashed", "functions": 8, "buckets": 16, "key": "00" * 16}
-    mechanism = {"kind": "add-slots", "slots": 20, "chance": 0.5}
+    domain = {"kind": "open-vocabulary", "depth": 8, "width": 16, "key": "00" * 16}
+    mechanism = {"kind": "noisy-slots", "slots": 20, "chance": 0.5}
     own, slots = node.ask("places", plan={"domain": domain, "mechanism": mechanism}, held="apple", users=20_000)
     functions = Counter({cell // 16: count for cell, count in ((int(c), n) for c, n in own.items())})
     assert len(own) == len(functions) == 8  # one bucket of each
@@ -219,8 +225,8 @@ def test_words_choose_a_function_and_fill_slots(node: Node) -> None:
 @pytest.mark.parametrize("amplitude", [0.25, 1.0])
 def test_bits_of_the_ball(amplitude: float, node: Node) -> None:
     """Four coordinates, each with its own chance of a one, 250,000 times: a million draws."""
-    domain = {"kind": "ball", "shape": [4], "radius": 1.0, "center": None, "seed": "0f" * 16}
-    mechanism = {"kind": "replace-bits", "bits": 250_000, "amplitude": amplitude, "tau": 2.0}
+    domain = {"kind": "l2-ball", "shape": [4], "clipping_norm": 1.0, "center": None, "seed": "0f" * 16}
+    mechanism = {"kind": "one-bit", "bits": 250_000, "amplitude": amplitude, "tau": 2.0}
     plan, held = {"domain": domain, "mechanism": mechanism}, [0.3, -0.2, 0.1, 0.4]
     levels = node.ask("levels", plan=plan, held=held)
     first, others = node.ask("places", plan=plan, held=held, users=1)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.browser.claims import task_claimed
 from tests.browser.node import Node, needs_node
-from tests.service.client.stand_in import LOST, Shuffler, running
+from tests.service.client.scripted_shuffler import LOST, Shuffler, running
 
 from shufflesum.wire import Task
 
@@ -105,18 +105,18 @@ def test_a_client_that_gave_up_sends_the_same_bytes_later(
     assert 5 < len(shuffler.bodies) < 12  # pauses grow, to ten seconds
     shuffler.script = ["repeated"]  # it had arrived: only the answer was lost
     told, _ = send(node, task, {"ask": "state"}, {"held": [0.9] * 3}, {"ask": "state"}, folder=str(tmp_path))
-    assert told == ["pending", {"round": 1, "contribution": "repeated"}, "contributed"]
+    assert told == ["pending", {"round": 1, "contribution": "repeated"}, "duplicate-contribution"]
     assert len(set(shuffler.bodies)) == 1
 
 
 def test_each_counts_once_in_a_round(node: Node, shuffler: Shuffler, task: Task, tmp_path: Path) -> None:
     mine, other = {"held": VALUES}, {"held": VALUES, "user": "other"}
     told, _ = send(node, task, mine, mine, other, {"ask": "resume"}, folder=str(tmp_path))
-    assert [each and each.get("problem") for each in told] == [None, "contributed", None, None]
+    assert [each and each.get("problem") for each in told] == [None, "duplicate-contribution", None, None]
     assert told[3] is None  # nothing is pending
     assert len(shuffler.bodies) == 2
     again, _ = send(node, task, mine, folder=str(tmp_path))  # in another process, as it were
-    assert again[0]["problem"] == "contributed"
+    assert again[0]["problem"] == "duplicate-contribution"
     assert len(shuffler.bodies) == 2
 
 
@@ -194,10 +194,12 @@ def test_a_task_is_loaded_from_its_address(node: Node, shuffler: Shuffler) -> No
     ask = {"all": [{"held": VALUES}]}
     for url in (f"{shuffler.url}/tasks/{task.id}", f"{shuffler.url}/task.json"):
         assert node.ask("contribute", url=url, **ask)["told"] == [{"round": 1, "contribution": "accepted"}]
-    assert node.problem("contribute", url=f"{shuffler.url}/tasks/{'0' * 64}", **ask) == "other-task"
-    assert node.problem("contribute", url=f"{shuffler.url}/task.json", options={"id": "0" * 64}, **ask) == "other-task"
+    assert node.problem("contribute", url=f"{shuffler.url}/tasks/{'0' * 64}", **ask) == "task-mismatch"
+    assert (
+        node.problem("contribute", url=f"{shuffler.url}/task.json", options={"id": "0" * 64}, **ask) == "task-mismatch"
+    )
     shuffler.document = "nothing"
-    assert node.problem("contribute", url=f"{shuffler.url}/task.json", **ask) == "other-format"
+    assert node.problem("contribute", url=f"{shuffler.url}/task.json", **ask) == "format-mismatch"
 
 
 def test_plain_http_is_for_this_machine(node: Node) -> None:

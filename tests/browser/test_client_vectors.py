@@ -22,7 +22,14 @@ from shufflesum.wire import Opener, Task, TaskError, Upload
 pytestmark = needs_node
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-GOLDEN = ["golden", "golden_add", "golden_slots", "golden_hashed", "golden_choices", "golden_groups"]
+GOLDEN = [
+    "golden",
+    "golden_noisy_counts",
+    "golden_noisy_slots",
+    "golden_open_vocabulary",
+    "golden_multi_choice",
+    "golden_group_by",
+]
 YES, NO = 0, 2**32 - 1
 """Words that make a coin of any chance but 0 and 1 show heads, and tails."""
 
@@ -96,18 +103,20 @@ def words_of(task: dict[str, Any], golden: dict[str, Any]) -> list[int]:
     mechanism, domain = task["plan"]["mechanism"], task["plan"]["domain"]
     made = cells = [report["cell"] for report in golden["reports"]]
     match mechanism["kind"]:
-        case "replace":  # one coordinate of each block of two; the value is on the grid; replaced; by which value
+        case (
+            "randomized-response"
+        ):  # one coordinate of each block of two; the value is on the grid; replaced; by which value
             made = sorted(cells)
             values = mechanism["levels"] + 1
             drawn = [cell // values % 2 for cell in made]
             for cell in made:
                 drawn += [YES, cell % values]
-        case "add-slots":
-            drawn = [golden["function"]] if domain["kind"] == "hashed" else []
+        case "noisy-slots":
+            drawn = [golden["function"]] if domain["kind"] == "open-vocabulary" else []
             for cell in cells[1:]:
                 drawn += [NO] if cell == BLANK else [YES, cell]
         case _:
-            drawn = noise_words(domain, mechanism, golden["noise_cells"])
+            drawn = noise_words(domain, mechanism, golden["dummy_cells"])
     return drawn + order_words(made, cells)
 
 
@@ -123,11 +132,13 @@ def order_words(made: list[int], wanted: list[int]) -> list[int]:
 def noise_words(domain: dict[str, Any], mechanism: dict[str, Any], noise: list[int]) -> list[int]:
     """Heads in as many trials of a cell as it has noise; cells class by class, in order."""
     digits, trials = mechanism["digits"], mechanism["trials"]
-    groups = len(domain["labels"]) if domain["kind"] == "groups" else 1
+    groups = len(domain["labels"]) if domain["kind"] == "group-by" else 1
     coordinates = (
-        domain["labels"] if domain["kind"] == "choices" else math.prod(domain.get("box", domain)["structure"]["shape"])
+        domain["labels"]
+        if domain["kind"] == "multi-choice"
+        else math.prod(domain.get("values", domain)["structure"]["shape"])
     )
-    size = coordinates * digits + (domain["kind"] == "groups")
+    size = coordinates * digits + (domain["kind"] == "group-by")
     drawn: list[int] = []
     for number, count in enumerate(trials):
         for group in range(groups):
@@ -175,7 +186,7 @@ def test_what_it_seals_python_opens(name: str, node: Node) -> None:
     assert rejected == 0
     assert len(reports) == task.plan.reports
     assert all(cell < task.plan.cells or cell == BLANK for cell in reports.cells)
-    if name not in ("golden", "golden_hashed"):
+    if name not in ("golden", "golden_open_vocabulary"):
         own = golden.get("own_cells", golden.get("digit_cells"))
         assert set(own or ()) <= set(reports.cells.tolist())
     assert node.ask("upload", task=document, held=held, round=1, script=None) != plain
@@ -183,20 +194,25 @@ def test_what_it_seals_python_opens(name: str, node: Node) -> None:
 
 def test_words_reach_the_golden_buckets_of_every_function_and_round(node: Node) -> None:
     golden = vector("golden_hash")
-    domain = {"kind": "hashed", "key": golden["key"], "buckets": golden["buckets"], "functions": golden["functions"]}
-    plan = {"domain": domain, "mechanism": {"kind": "add-slots", "slots": 1, "chance": 0.5}}
+    domain = {
+        "kind": "open-vocabulary",
+        "key": golden["key"],
+        "width": golden["width"],
+        "depth": golden["depth"],
+    }
+    plan = {"domain": domain, "mechanism": {"kind": "noisy-slots", "slots": 1, "chance": 0.5}}
     for label, function in itertools.product(golden["labels"], (0, 15, 16, 19)):
         for found in label["rounds"]:
             cells = node.ask(
                 "scripted_cells", plan=plan, held=label["given"], round=found["round"], words=[function, NO]
             )
-            assert cells == [function * golden["buckets"] + found["buckets"][function], BLANK]
+            assert cells == [function * golden["width"] + found["buckets"][function], BLANK]
 
 
 def test_the_golden_vector_of_the_ball_becomes_the_golden_cells(node: Node) -> None:
-    golden = vector("golden_ball")
-    domain = {key: golden[key] for key in ("shape", "radius", "seed")} | {"kind": "ball", "center": None}
-    mechanism = {"kind": "replace-bits", "bits": 1, "amplitude": golden["amplitude"], "tau": golden["tau"]}
+    golden = vector("golden_l2_ball")
+    domain = {key: golden[key] for key in ("shape", "clipping_norm", "seed")} | {"kind": "l2-ball", "center": None}
+    mechanism = {"kind": "one-bit", "bits": 1, "amplitude": golden["amplitude"], "tau": golden["tau"]}
     plan = {"domain": domain, "mechanism": mechanism}
     assert node.ask("squares", size=8, tau=golden["tau"]) == str(golden["squares_allowed"])
     for found in golden["rounds"]:

@@ -20,8 +20,8 @@ from tests.browser.node import needs_node
 from tests.browser.pages import CHROMIUM
 from tests.browser.visitor import AXE, Visitor, visiting
 from tests.pages.elements import HOSTILE
-from tests.service.analyzer.collected import collected
-from tests.service.analyzer.remote import running
+from tests.service.analyzer.analyzer_in_thread import running
+from tests.service.analyzer.stores_with_rounds import collected
 
 import shufflesum as ss
 from shufflesum.plans import Plan
@@ -126,7 +126,7 @@ def test_the_crowd_alone_fills_every_batch_and_the_survey_ends(tmp_path: Path) -
 @needs_axe
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_nobody_is_barred_from_the_analysts_page(tmp_path: Path, scheme: str) -> None:
-    plan = ss.plan(users=300, shape=ss.Categories(HOSTILE), epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=300, domain=ss.Categories(HOSTILE), epsilon=1.0, delta=1e-6)
     narrow = {"width": 390, "height": 800}
     with analyst(tmp_path, plan, HOSTILE * 50, color_scheme=scheme, viewport=narrow) as (visitor, url):
         visitor.page.get_by_text("The whole statement").click()
@@ -210,7 +210,7 @@ def test_the_analysts_page_holds_however_many_coordinates_there_are(tmp_path: Pa
 
 @pytest.mark.slow
 def test_the_page_can_be_read_without_scripts_and_saved(tmp_path: Path) -> None:
-    plan = ss.plan(users=300, shape=ss.Categories(["yes", "no"]), epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=300, domain=ss.Categories(["yes", "no"]), epsilon=1.0, delta=1e-6)
     with analyst(tmp_path, plan, ["yes", "no"] * 150, java_script_enabled=False) as (visitor, _):
         page = visitor.page
         assert page.get_by_role("heading", name="Round 1: 300 users").is_visible()

@@ -171,6 +171,6 @@ def budget(command: Command, folder: Path) -> ss.Budget:
 
 @pytest.fixture
 def plan(folder: Path) -> ss.Plan:
-    made = ss.plan(users=USERS, shape=ss.Categories(3), epsilon=0.8, delta=1e-4)
+    made = ss.plan(users=USERS, domain=ss.Categories(3), epsilon=0.8, delta=1e-4)
     (folder / "plan.json").write_text(made.to_json())
     return made

@@ -13,14 +13,14 @@ import shufflesum as ss
 from shufflesum.audit import attacks as ss_audit
 from shufflesum.cli.audit import command
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.mechanisms.replace.encode import ReplaceEncoder
+from shufflesum.mechanisms.randomized_response.randomize import RandomizedResponseEncoder
 
 FEW = ("--samples", "500000", "--trials", "20", "--seconds", "60")
 QUICK = ("--samples", "2000000", "--trials", "20", "--seconds", "60")
 SMALL = ("--users", "1000", "--dimension", "3", "--levels", "2", "--coordinates", "3")
 
 
-class HalfTheNoise(ReplaceEncoder):
+class HalfTheNoise(RandomizedResponseEncoder):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._noise_numerator //= np.uint64(2)
@@ -64,7 +64,7 @@ def test_the_json_holds_both_bounds() -> None:
 
 
 def test_half_the_noise_fails_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shufflesum.mechanisms.replace.mechanism.ReplaceEncoder", HalfTheNoise)
+    monkeypatch.setattr("shufflesum.mechanisms.randomized_response.mechanism.RandomizedResponseEncoder", HalfTheNoise)
     done = run(*SMALL, *FEW)
     assert done.exit_code == 1
     assert "FAILED" in done.stdout
@@ -79,7 +79,9 @@ def test_half_the_noise_fails_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bounds_are_not_rounded_in_our_favour(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = ss.plan(users=1000, shape=3, levels=2, coordinates=3, epsilon=1.0, delta=1e-6)
+    plan = ss.plan(
+        users=1000, shape=3, mechanism=ss.RandomizedResponse.Options(coordinates=3, levels=2), epsilon=1.0, delta=1e-6
+    )
     attack = ss_audit.ReportAttack(10, 0.123456789, 0.98769)
     result = ss_audit.AuditResult(plan, 0.999999, 0.99991, attack, ss_audit.BatchAttack(0, 0.0), (), True)
     monkeypatch.setattr("shufflesum.cli.audit.audit", lambda *_, **__: result)
@@ -90,7 +92,14 @@ def test_bounds_are_not_rounded_in_our_favour(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_plan_file_is_audited_and_fixes_all_parameters(tmp_path: Path) -> None:
-    plan = ss.plan(users=1000, shape=(2, 2), levels=1, coordinates=4, epsilon=2.0, delta=1e-5, bounds=(-1.0, 1.0))
+    plan = ss.plan(
+        users=1000,
+        shape=(2, 2),
+        mechanism=ss.RandomizedResponse.Options(coordinates=4, levels=1),
+        epsilon=2.0,
+        delta=1e-5,
+        bounds=(-1.0, 1.0),
+    )
     path = tmp_path / "plan.json"
     path.write_text(plan.to_json())
     done = run("--plan", path, *FEW, "--json")
@@ -102,7 +111,7 @@ def test_a_plan_file_is_audited_and_fixes_all_parameters(tmp_path: Path) -> None
 
 
 def test_a_plan_file_with_a_false_claim_is_refused(tmp_path: Path) -> None:
-    plan = ss.plan(users=1000, shape=1, levels=1, epsilon=2.0, delta=1e-5)
+    plan = ss.plan(users=1000, shape=1, mechanism=ss.RandomizedResponse.Options(levels=1), epsilon=2.0, delta=1e-5)
     path = tmp_path / "plan.json"
     path.write_text(plan.to_json().replace('"users": 1000', '"users": 2000'))
     assert isinstance(run("--plan", path).exception, PlanError)

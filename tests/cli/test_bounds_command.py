@@ -11,10 +11,10 @@ import pytest
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum.bounds import FoundBounds
+from shufflesum.bounds import SuggestedBounds
 from shufflesum.cli.bounds import _show
 from shufflesum.cli.variance import _held
-from shufflesum.estimate import SuggestedBounds
+from shufflesum.estimate import BinBounds
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -45,12 +45,12 @@ def test_bounds_then_the_main_plan_on_the_same_file(people: str, command: Comman
     assert not lacking(found.out, "age", "income", "users within", "wrote plan.json", "both together have epsilon 1")
     assert not lacking(found.out, "99.999999% interval", "With 99.999999 % confidence")
     plan = ss.Plan.load("plan.json")
-    assert plan.one_process
+    assert plan.noise_by == "curator"
     assert 0.9 < plan.epsilon < 1
     done = command("run", people, "--plan", "plan.json", "--clip", "--json", "--confidence", "0.99999999")
     lower, upper = done.estimate["confidence_interval"]
     truth = np.loadtxt(people, delimiter=",", skiprows=1)
-    clipped = np.clip(truth, plan.domain.lower, plan.domain.upper)  # type: ignore[union-attr]
+    clipped = np.clip(truth, plan.domain.numbers.lower, plan.domain.numbers.upper)
     assert np.all((lower <= clipped.mean(axis=0)) & (clipped.mean(axis=0) <= upper))
 
 
@@ -64,10 +64,10 @@ def test_bounds_for_programs(people: str, command: Command) -> None:
 
 
 def test_what_is_certain_of_users_within_is_rounded_down(capsys: pytest.CaptureFixture[str]) -> None:
-    column = SuggestedBounds(0.0, 10.0, within=0.9999, within_lower=0.98961, within_upper=0.99961, level=0.95)
-    plan = ss.plan(users=500, shape=ss.Categories(bins=[0, 5, 10]), epsilon=1, delta=1e-5)
+    column = BinBounds(0.0, 10.0, within=0.9999, within_lower=0.98961, within_upper=0.99961, level=0.95)
+    plan = ss.plan(users=500, domain=ss.Categories(bins=[0, 5, 10]), epsilon=1, delta=1e-5)
     estimate = ss.aggregate(np.full(500, 3.0), plan=plan)
-    _show(FoundBounds((column,), estimate, None, 1.0, 1e-5, ()), (), as_json=False)
+    _show(SuggestedBounds((column,), estimate, None, 1.0, 1e-5, ()), (), as_json=False)
     assert not lacking(capsys.readouterr().out, "98.9% to 100%", "at least 98.9 % of the users")
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum.cli.options.bounds import joined_bounds
-from shufflesum.domain import Groups, as_box
+from shufflesum.cli.options.common import joined_bounds
+from shufflesum.domains import GroupBy
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -53,14 +53,15 @@ def test_a_plan_knows_its_columns_by_their_bounds(command: Command, people: str)
         INCOME,
         "-o",
         "plan.json",
-        "--one-process",
+        "--noise-by",
+        "curator",
     )
     assert command(*making).code == 0
-    box = as_box(ss.Plan.load("plan.json").domain)
+    box = ss.Plan.load("plan.json").domain.numbers
     assert (box.columns, box.lower.tolist(), box.upper.tolist()) == (("age", "income"), [0, 0], [120, 500000])
     assert command("run", people, "--plan", "plan.json", "--json").estimate["names"] == ["age", "income"]
-    assert command(*making[:-3], "--columns", "income,age", "-o", "other.json").code == 0
-    assert as_box(ss.Plan.load("other.json").domain).upper.tolist() == [500000, 120]
+    assert command(*making[:-4], "--noise-by", "curator", "--columns", "income,age", "-o", "other.json").code == 0
+    assert ss.Plan.load("other.json").domain.numbers.upper.tolist() == [500000, 120]
 
 
 def test_groups_have_bounds_for_each_column(command: Command, folder: Path) -> None:
@@ -71,8 +72,8 @@ def test_groups_have_bounds_for_each_column(command: Command, folder: Path) -> N
     assert found.estimate["names"] == ["age", "income"]
     assert command("plan", "--users", 3000, *options, "-o", "plan.json").code == 0
     domain = ss.Plan.load("plan.json").domain
-    assert isinstance(domain, Groups)
-    assert domain.box.upper.tolist() == [120, 500000]
+    assert isinstance(domain, GroupBy)
+    assert domain.values.upper.tolist() == [120, 500000]
 
 
 @pytest.mark.parametrize(

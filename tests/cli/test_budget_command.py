@@ -70,7 +70,7 @@ WEEKLY_RANDOMIZED = ("randomize", *WEEKLY[1:], *BUDGET)
 @pytest.fixture
 def weekly(budget: ss.Budget) -> ss.Plan:
     """A plan of two rounds, of which the budget holds two; and a file that is not for it, in its last line."""
-    made = ss.plan(users=USERS, shape=ss.Categories(3), epsilon=0.3, delta=1e-5, rounds=2)
+    made = ss.plan(users=USERS, domain=ss.Categories(3), epsilon=0.3, delta=1e-5, rounds=2)
     Path("weekly.json").write_text(made.to_json())
     np.savetxt("unfit.csv", [*(np.arange(USERS) % 3), 3], fmt="%d", header="answer", comments="")
     return made
@@ -87,7 +87,7 @@ def test_a_round_that_no_file_has_left_costs_nothing(command: Command, budget: s
 def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, weekly: ss.Plan) -> None:
     command("budget", "create", "little.json", "--epsilon", "0.1", "--delta", "4e-4")
     assert not lacking(command(*WEEKLY, *COUNTED, "--budget", "little.json").err, "[budget-spent]")
-    assert ss.RoundsUsed("rounds.json", weekly).used == 0
+    assert ss.RoundCounter("rounds.json", weekly).used == 0
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, wee
         (("run", "unfit.csv", *WEEKLY[2:], *COUNTED), "unknown-label"),
         ((*WEEKLY, "--clip", *COUNTED), "impossible-combination"),
         ((*WEEKLY, "--missing", "midpoint"), "impossible-combination"),
-        ((*WEEKLY, "--rounds-file", "plan.json"), "other-format"),
+        ((*WEEKLY, "--rounds-file", "plan.json"), "format-mismatch"),
         ((*WEEKLY, "-o", "nowhere/counts.csv"), "unwritable"),
         ((*WEEKLY, "--quantiles", "0.5"), "conflicting-arguments"),
         ((*WEEKLY[:2], *PRIVACY, "--labels", "3", *COUNTED), "missing-argument"),
@@ -261,7 +261,7 @@ def test_a_copy_of_an_interrupted_run_cannot_draw_the_rest_once_more(
     interrupted(command, monkeypatch)
     shutil.copytree(".reports.partial", ".copy.partial")
     assert command(*RANDOMIZE, "-o", "reports").code == 0
-    for arguments, problem in (((), "other-work"), (("--restart",), "budget-spent")):
+    for arguments, problem in (((), "resume-mismatch"), (("--restart",), "budget-spent")):
         assert not lacking(command(*RANDOMIZE, "-o", "copy", *arguments).err, f"[{problem}]")
         assert not Path("copy").exists()
     assert len(budget.entries) == 1
@@ -299,7 +299,7 @@ def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) ->
     command(*RUN)
     done = command("budget", "show", "budget.json", "--plot", "budget.svg")
     assert not lacking(done.out, "epsilon 1.0", budget.entries[0].plan[:8], "1 of 1", "wrote budget.svg")
-    assert not lacking(Path("budget.svg").read_text(), "% left", "laid open", "1 plan was entered")
+    assert not lacking(Path("budget.svg").read_text(), "% left", "privacy loss", "1 plan was entered")
     document = command("budget", "show", "budget.json", "--json").document
     assert document["spent"] == budget.spent
     assert document["entries"][0]["plan"] == budget.entries[0].plan
@@ -325,7 +325,7 @@ def test_plans_fixed_in_advance_close_a_budget(command: Command, plan: ss.Plan) 
     assert not lacking(shown, "closed: 0 of 1 rounds begun", plan.id[:8])
     assert not lacking(Path("closed.svg").read_text(), "100 % not begun", "Part of all rounds")
     for text in (shown, Path("closed.svg").read_text()):
-        assert not any(word in text for word in ("left", "laid open", "spent"))
+        assert not any(word in text for word in ("left", "privacy loss", "spent"))
     run = ("run", "answers.csv", "--categories", "answer", "--plan", "plan.json", "--budget", "closed.json")
     np.savetxt("answers.csv", np.arange(USERS) % 3, fmt="%d", header="answer", comments="")
     assert command(*run).code == 0

@@ -71,7 +71,7 @@ def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("analyzer", "--key", "b.key", "--store", "sqlite:store"), "other-key"),
+        (("analyzer", "--key", "b.key", "--store", "sqlite:store"), "key-mismatch"),
         (("analyzer", "--key", "a.key", "--store", "file:store"), "unknown-choice"),
         (("shuffler", *SERVERS["shuffler"], "--release-at", "1", "--store", "sqlite:store"), "out-of-range"),
         (("shuffler", *SERVERS["shuffler"], "--store", "file:store"), "unknown-choice"),

@@ -127,7 +127,7 @@ def test_passwords_are_neither_printed_nor_left_open(
     file.write_text(f"[serve.shuffler]\nstore = '{address}'")
     file.chmod(0o640)
     done = command("config", "check", "--config", file)
-    assert "[open-to-others]" in done.err
+    assert "[insecure-permissions]" in done.err
     assert "ter2" not in done.out + done.err
     file.chmod(0o600)
     assert command("config", "check", "--config", file).code == 0

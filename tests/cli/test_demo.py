@@ -47,7 +47,8 @@ def test_a_demo_of_other_beats_than_the_true_ones_would_be_noticed(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def backwards(batches: Iterable[NDArray[np.float32]], plan: Plan, **options: Any) -> Estimate:
-        return aggregate_batches((batch[:, ::-1] for batch in batches), plan, **options)
+        found: Estimate = aggregate_batches((batch[:, ::-1] for batch in batches), plan, **options)
+        return found
 
     monkeypatch.setattr("shufflesum.cli.demo.aggregate_batches", backwards)
     assert not as_predicted(command("demo", "--users", 3000, "-o", "here").out)

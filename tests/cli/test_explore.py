@@ -53,7 +53,7 @@ def test_the_command_prints_an_address_that_works_and_ends_by_an_interrupt(tmp_p
                 assert time.monotonic() < end
                 time.sleep(0.1)
         assert answer.status_code == 200
-        assert "What would it cost?" in answer.text
+        assert "Plan a collection" in answer.text
         process.send_signal(signal.SIGINT)
         assert process.wait(30) in (0, 130)
         assert "Traceback" not in out.read_text()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.plan_builders import held, with_guarantee
 from tests.refusals import lacking
-from tests.replaced import with_guarantee
 
 import shufflesum as ss
-from shufflesum._rounding import upwards
+from shufflesum._checks import upwards
 from shufflesum.errors import PlanError
-from shufflesum.mechanisms import Add
-from shufflesum.planning import PlanChoices
+from shufflesum.mechanisms import NoisyCounts
+from shufflesum.planning import PlanOptions
 from shufflesum.statement import statement
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_json_is_a_plan_that_loads(command: Command, folder: Path) -> None:
         1.0,
         1e-6,
     )
-    assert (shown["mechanism"]["kind"], shown["guarantee"]["accountant"]) == ("add", "exact")
+    assert (shown["mechanism"]["kind"], shown["guarantee"]["accountant"]) == ("noisy-counts", "exact")
     assert shown["local_epsilon"] is None
     digits = shown["mechanism"]["digits"]
     assert (shown["dimension"], shown["cells"]) == (8, 8 * digits)
@@ -44,7 +44,7 @@ def test_json_is_a_plan_that_loads(command: Command, folder: Path) -> None:
     parts = shown["expected_error"]
     assert parts["total"] == pytest.approx(parts["sampling"] + parts["rounding"] + parts["noise"])
     assert shown["bytes_per_user"] == {"raw": 4 * shown["reports"], "sealed": 52 * shown["reports"]}
-    paper = command("plan", *TARGET, "--mechanism", "replace", "--json").document
+    paper = command("plan", *TARGET, "--mechanism", "randomized-response", "--json").document
     assert paper["local_epsilon"] > paper["guarantee"]["epsilon"]
     assert (paper["reports"], paper["cells"]) == (
         paper["mechanism"]["coordinates"],
@@ -70,16 +70,25 @@ def test_the_card_says_what_matters(command: Command) -> None:
     card = command("plan", *TARGET).out
     for words in ("each sends", "guarantee", "epsilon 1.0, delta 1e-6", "per coordinate", "the paper", "collude"):
         assert words in card
-    for words in ("blank", "sealed", "curator", "1 % of the users (50)", "none if shuffler and analyzer collude"):
+    for words in (
+        "blank",
+        "sealed",
+        "curator",
+        "1 % of the users (50)",
+        "if shuffler and analyzer collude: no protection",
+    ):
         assert words in " ".join(card.split())
-    paper = " ".join(command("plan", *TARGET, "--mechanism", "replace").out.split())
-    for words in ("mechanism add.", "Take replace where a device may send only few reports", "under add nothing is"):
+    paper = " ".join(command("plan", *TARGET, "--mechanism", "randomized-response").out.split())
+    for words in (
+        "mechanism noisy-counts.",
+        "Take randomized-response where a device may send only few reports",
+    ):
         assert words in " ".join(card.split())
-    assert "mechanism replace. Take add for accuracy close to a trusted curator's." in paper
+    assert "mechanism randomized-response. Take noisy-counts for accuracy close to a trusted curator's." in paper
     assert "blank" not in paper
     assert "curator" in paper
     assert "1 % of the users (50)" in paper
-    alone = command("plan", *TARGET, "--one-process").out
+    alone = command("plan", *TARGET, "--noise-by", "curator").out
     assert "nothing is sent" in alone
 
 
@@ -98,10 +107,10 @@ def test_fixed_choices_and_caps_are_respected(command: Command) -> None:
 def test_whatever_the_library_lets_one_choose_is_an_option(name: str) -> None:
     module = importlib.import_module(f"shufflesum.cli.{name}")
     # `run` is one process
-    assert {parameter.name for parameter in module.command.params} >= PlanChoices.__optional_keys__ - {"one_process"}
+    assert {parameter.name for parameter in module.command.params} >= PlanOptions.__optional_keys__ - {"noise_by"}
 
 
-def test_rounds_and_dishonest_users_cost_noise(command: Command) -> None:
+def test_rounds_and_malicious_users_cost_noise(command: Command) -> None:
     def noise(*extra: str) -> float:
         shown = command("plan", *TARGET, "--levels", "2", "--coordinates", "8", *extra, "--json").document
         return float(shown["mechanism"]["noise_probability"])
@@ -127,7 +136,11 @@ def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command,
     name, found = left_out[2:], shown["guarantee"]
     smaller = {"users": found["users"], "epsilon": found["epsilon"]} | {name: found[name] * 0.99}
     worse = ss.plan(
-        users=math.floor(smaller["users"]), shape=3, epsilon=smaller["epsilon"], delta=1e-6, levels=1
+        users=math.floor(smaller["users"]),
+        shape=3,
+        epsilon=smaller["epsilon"],
+        delta=1e-6,
+        mechanism=ss.RandomizedResponse.Options(levels=1),
     ).expected_error.total
     assert worse > target
 
@@ -160,8 +173,14 @@ def test_a_delta_that_lays_somebody_open_is_called_so(command: Command) -> None:
 
 
 def test_a_statement_of_one_process_names_no_shuffler_that_would_be_trusted() -> None:
-    asked: dict[str, Any] = {"users": 500, "shape": 3, "epsilon": 2.0, "delta": 1e-6, "digits": 2}
-    sent, alone = statement(ss.plan(**asked)), statement(ss.plan(**asked, one_process=True))
+    asked: dict[str, Any] = {
+        "users": 500,
+        "shape": 3,
+        "epsilon": 2.0,
+        "delta": 1e-6,
+        "mechanism": ss.NoisyCounts.Options(digits=2),
+    }
+    sent, alone = statement(ss.plan(**asked)), statement(ss.plan(**asked, noise_by="curator"))
     for words in ("**The shuffler**", "**The analyzer**", "The shuffler mixes"):
         assert words in sent
         assert words not in alone
@@ -262,9 +281,9 @@ def test_privacy_of_several_coordinates_rounds_and_schemes(command: Command) -> 
 
 
 def test_privacy_of_a_plan_and_of_noise_as_further_reports(command: Command, folder: Path) -> None:
-    plan = ss.plan(users=5000, shape=8, epsilon=1.0, delta=1e-6, digits=2)
+    plan = ss.plan(users=5000, shape=8, epsilon=1.0, delta=1e-6, mechanism=ss.NoisyCounts.Options(digits=2))
     (folder / "plan.json").write_text(plan.to_json())
-    assert isinstance(plan.mechanism, Add)
+    assert isinstance(plan.mechanism, NoisyCounts)
     numbers = {"trials": plan.mechanism.trials, "probabilities": plan.mechanism.probabilities}
     given = [word for name, values in numbers.items() for word in (f"--{name}", ",".join(map(repr, values)))]
     protocol = ("--users", "5000", "--dimension", "8", *given, "--cap", str(plan.mechanism.cap))
@@ -297,7 +316,15 @@ def test_privacy_asks_for_exactly_one(command: Command, extra: tuple[str, ...]) 
 
 
 def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Command, folder: Path) -> None:
-    plan = ss.plan(users=5000, shape=8, epsilon=0.777777, delta=1.23456e-7, rounds=3, honest_fraction=0.9, levels=2)
+    plan = ss.plan(
+        users=5000,
+        shape=8,
+        epsilon=0.777777,
+        delta=1.23456e-7,
+        rounds=3,
+        honest_fraction=0.9,
+        mechanism=ss.RandomizedResponse.Options(levels=2),
+    )
     (folder / "plan.json").write_text(plan.to_json())
     page = command("statement", "plan.json").out
     assert "**0.778**, **1.24e-7**" in page
@@ -305,7 +332,7 @@ def test_the_statement_is_one_page_without_rounding_in_our_favour(command: Comma
         assert words in page
     assert plan.local_epsilon is not None
     assert upwards(plan.local_epsilon) in page
-    assert f"moves a mean by {upwards(plan.influence(1))}" in page
+    assert f"moves a mean by {upwards(plan.max_shift(1))}" in page
     assert len(page.splitlines()) < 60
     assert command("statement", "plan.json", "-o", "page.md").code == 0
     assert (folder / "page.md").read_text().strip() == page.strip()
@@ -361,9 +388,11 @@ def test_privacy_refuses_what_is_no_noise_by_name(command: Command, numbers: lis
 
 def test_the_statement_names_bounds_and_columns_and_says_what_it_leaves_out() -> None:
     def said(shape: Any, **choices: Any) -> str:
-        return " ".join(statement(ss.plan(users=2000, shape=shape, epsilon=1.0, delta=1e-6, **choices)).split())
+        return " ".join(statement(ss.plan(users=2000, **held(shape), epsilon=1.0, delta=1e-6, **choices)).split())
 
-    assert "Every number lies between -1.25 and 1e+17." in said(3, bounds=(-1.25, 1e17), mechanism="add", digits=4)
+    assert "Every number lies between -1.25 and 1e+17." in said(
+        3, bounds=(-1.25, 1e17), mechanism=ss.NoisyCounts.Options(digits=4)
+    )
     named = said(2, bounds=([0, 0], [120, 500_000.1]), columns=["age", "income"])
     assert "Bounds of each number: age: 0 to 120; income: 0 to 500000.1." in named
     assert "Every number lies between 0 and 1, in 2 columns (age, income)." in said(2, columns=["age", "income"])
@@ -374,7 +403,7 @@ def test_the_statement_names_bounds_and_columns_and_says_what_it_leaves_out() ->
     long = said(2, columns=["a" * 100, "b"])
     assert f"({'a' * 60}... (100 characters), b)" in long
     assert "Every coefficient of the span lies between 0 and 1." in said(ss.Span(np.eye(3)))
-    groups = said(ss.Groups(["x", "y"], 1), bounds=(0, 9))
+    groups = said(ss.GroupBy(["x", "y"], 1), bounds=(0, 9))
     assert "2 groups (x, y)" in groups
     assert "Every number lies between 0 and 9." in groups
     assert "and 5 more)" in said(ss.Categories(25))

@@ -9,7 +9,7 @@ import pytest
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum.statement import collected, statement
+from shufflesum.statement import statement
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -19,10 +19,10 @@ SHAPES: dict[str, Any] = {
     "--labels yes,no,unsure --column answer": ss.Categories(["yes", "no", "unsure"], column="answer"),
     "--labels 7 --other": ss.Categories(7, other=True),
     "--bins 0,18,65": ss.Categories(bins=[0, 18, 65]),
-    "--labels a,b,c --most 2": ss.Choices(["a", "b", "c"], most=2),
-    "--labels a,b --dimension 3": ss.Groups(["a", "b"], 3),
-    "--labels a,b --shape 2,2 --column g": ss.Groups(["a", "b"], (2, 2), column="g"),
-    "--labels a,b --columns x,y --column g": ss.Groups(["a", "b"], 2, columns=["x", "y"], column="g"),
+    "--labels a,b,c --max-choices 2": ss.MultiChoice(["a", "b", "c"], max_choices=2),
+    "--labels a,b --dimension 3": ss.GroupBy(["a", "b"], 3),
+    "--labels a,b --shape 2,2 --column g": ss.GroupBy(["a", "b"], (2, 2), column="g"),
+    "--labels a,b --columns x,y --column g": ss.GroupBy(["a", "b"], ss.Arrays(2, columns=["x", "y"]), column="g"),
 }
 
 
@@ -36,14 +36,16 @@ def test_options_say_what_users_hold(command: Command, folder: Path, options: st
 
 def test_columns_are_names_of_numbers(command: Command) -> None:
     domain = command(*TARGET, "--columns", "x,y,z", "--json").document["domain"]
-    assert (domain["kind"], domain["columns"]) == ("box", ["x", "y", "z"])
+    assert (domain["kind"], domain["columns"]) == ("arrays", ["x", "y", "z"])
 
 
 def test_words_leave_everything_to_the_planner_but_what_is_fixed(command: Command) -> None:
-    free = command(*TARGET, "--words", "--json").document["domain"]
-    fixed = command(*TARGET, "--words", "--buckets", 40, "--functions", 6, "--column", "w", "--json").document["domain"]
-    assert free["buckets"] > 1
-    assert (fixed["buckets"], fixed["functions"], fixed["column"]) == (40, 6, "w")
+    free = command(*TARGET, "--open-vocabulary", "--json").document["domain"]
+    fixed = command(*TARGET, "--open-vocabulary", "--width", 40, "--depth", 6, "--column", "w", "--json").document[
+        "domain"
+    ]
+    assert free["width"] > 1
+    assert (fixed["width"], fixed["depth"], fixed["column"]) == (40, 6, "w")
     assert free["key"] != fixed["key"]
 
 
@@ -52,32 +54,36 @@ def test_words_leave_everything_to_the_planner_but_what_is_fixed(command: Comman
     [
         (
             "--labels yes,no,unsure",
-            ["(yes, no, unsure)", "the label", "users in the count of each label", "noise reports"],
+            ["(yes, no, unsure)", "the label", "users in the count of each label", "dummy reports"],
         ),
-        ("--labels 100 --most 3", ["up to 3 each", "and 80 more", "users in the count of each label"]),
+        ("--labels 100 --max-choices 3", ["up to 3 each", "and 80 more", "users in the count of each label"]),
         (
             "--labels a,b --dimension 3",
             ["2 groups (a, b)", "entry of a group's mean", "users in the size of each group"],
         ),
-        ("--labels a,b --dimension 3 --one-process", ["nothing is sent", "a user would send in a deployment"]),
-        ("--words", ["any word", "hash functions", "if the i-th most frequent", "users in the count of each word"]),
+        ("--labels a,b --dimension 3 --noise-by curator", ["nothing is sent", "a user would send in a deployment"]),
+        (
+            "--open-vocabulary",
+            ["any word", "hash functions", "if the i-th most frequent", "users in the count of each word"],
+        ),
     ],
 )
 def test_the_card_says_it_in_the_words_of_what_is_counted(command: Command, options: str, facts: list[str]) -> None:
     done = command(*TARGET, *options.split())
     text = " ".join(done.out.split())
-    assert lacking(text, *facts, "times that of a curator", "dishonest", "fallback") == []
+    assert lacking(text, *facts, "times that of a curator", "malicious", "collusion") == []
     assert "the paper" not in text
 
 
 def test_the_errors_of_counts_are_those_of_the_plan(command: Command) -> None:
-    plan = ss.plan(users=3000, shape=ss.Categories(3), epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=3000, domain=ss.Categories(3), epsilon=1.0, delta=1e-6)
     each = 3000 * (plan.expected_error.total / 3) ** 0.5
     assert f"{each:.3g} users in the count" in command(*TARGET, "--labels", 3).out
 
 
 @pytest.mark.parametrize(
-    "options", ["--labels 5", "--labels 5 --most 2", pytest.param("--labels 3 --dimension 2", marks=pytest.mark.slow)]
+    "options",
+    ["--labels 5", "--labels 5 --max-choices 2", pytest.param("--labels 3 --dimension 2", marks=pytest.mark.slow)],
 )
 def test_a_target_error_finds_the_users_it_needs(command: Command, options: str) -> None:
     asked = ("plan", "--delta", "1e-6", "--epsilon", "1", *options.split(), "--json")
@@ -95,16 +101,16 @@ def test_the_picture_counts_labels(command: Command, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        ("--labels a,b --words", "[conflicting-arguments] --labels"),
-        ("--words --dimension 3", "[conflicting-arguments] --dimension"),
-        ("--labels a,b --most 1 --dimension 3", "[conflicting-arguments] --dimension"),
+        ("--labels a,b --open-vocabulary", "[conflicting-arguments] --labels"),
+        ("--open-vocabulary --dimension 3", "[conflicting-arguments] --dimension"),
+        ("--labels a,b --max-choices 1 --dimension 3", "[conflicting-arguments] --dimension"),
         ("--bins 0,1,2 --dimension 3", "[conflicting-arguments] --dimension"),
         ("--dimension 3 --column a", "[conflicting-arguments] --column"),
-        ("--most 2", "[missing-argument] --labels never"),
+        ("--max-choices 2", "[missing-argument] --labels never"),
         ("--labels a,b --bounds 0 1", "[conflicting-arguments] bounds"),
         ("--labels a,b --levels 3", "[impossible-combination] levels"),
-        ("--labels a,b --most 3", "[out-of-range] most"),
-        ("--labels a,b --mechanism replace --most 1", "[impossible-combination] Choices"),
+        ("--labels a,b --max-choices 3", "[out-of-range] max_choices"),
+        ("--labels a,b --mechanism randomized-response --max-choices 1", "[impossible-combination] MultiChoice"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(command: Command, folder: Path, options: str, facts: str) -> None:
@@ -118,52 +124,52 @@ def test_what_cannot_be_planned_is_refused(command: Command, folder: Path, optio
 
 
 def test_statements_name_what_is_counted_and_its_labels() -> None:
-    assert "3 labels (yes, no, unsure)" in collected(ss.Categories(["yes", "no", "unsure"]))
-    assert "from column 'answer'" in collected(ss.Categories(3, column="answer"))
-    assert "bins (0 to 18, 18 to 65)" in collected(ss.Categories(bins=[0, 18, 65]))
-    assert "up to 2 each" in collected(ss.Choices(5, most=2))
-    many = collected(ss.Categories(1000))
+    assert "3 labels (yes, no, unsure)" in ss.Categories(["yes", "no", "unsure"]).wording.collected()
+    assert "from column 'answer'" in ss.Categories(3, column="answer").wording.collected()
+    assert "bins (0 to 18, 18 to 65)" in ss.Categories(bins=[0, 18, 65]).wording.collected()
+    assert "up to 2 each" in ss.MultiChoice(5, max_choices=2).wording.collected()
+    many = ss.Categories(1000).wording.collected()
     assert "1,000 labels" in many
     assert "and 980 more" in many
     assert "999" not in many
-    assert "arrays of 2 by 2 (4 numbers a user)" in collected(ss.Groups(3, (2, 2)))
+    assert "arrays of 2 by 2 (4 numbers per user)" in ss.GroupBy(3, (2, 2)).wording.collected()
 
 
 @pytest.mark.parametrize(
-    ("shape", "facts"),
+    ("domain", "facts"),
     [
         (
             ss.Categories(["yes", "no"]),
             ["hold each of 2 labels (yes, no)", "count of a label by 2 users", "Labels and plan"],
         ),
-        (ss.Choices(3, most=2), ["up to 2 each", "count of a label by"]),
-        (ss.Groups(["a", "b"], 2), ["in each of 2 groups (a, b)", "the mean of a group", "Groups, bounds and plan"]),
-        (ss.Hashed(30, 4), ["any word", "4 hash functions with 30 buckets", "Hash functions and plan"]),
+        (ss.MultiChoice(3, max_choices=2), ["up to 2 each", "count of a label by"]),
+        (ss.GroupBy(["a", "b"], 2), ["in each of 2 groups (a, b)", "the mean of a group", "Groups, bounds and plan"]),
+        (ss.OpenVocabulary(30, 4), ["any word", "4 hash functions with 30 buckets", "Hash functions and plan"]),
     ],
     ids=["categories", "choices", "groups", "words"],
 )
-def test_statements_fit_what_is_collected(shape: Any, facts: list[str]) -> None:
-    plan = ss.plan(users=1000, shape=shape, epsilon=1.0, delta=1e-6)
+def test_statements_fit_what_is_collected(domain: Any, facts: list[str]) -> None:
+    plan = ss.plan(users=1000, domain=domain, epsilon=1.0, delta=1e-6)
     text = " ".join(statement(plan).split())
     assert lacking(text, *facts, "one user, that is one row of data", "Nothing is left") == []
-    assert "2 numbers a user" in text or not isinstance(shape, ss.Groups)
+    assert "2 numbers per user" in text or not isinstance(domain, ss.GroupBy)
 
 
 # Audit and privacy of a plan
 
 
 @pytest.mark.parametrize(
-    "shape",
+    "domain",
     [
         pytest.param(ss.Categories(3), marks=pytest.mark.slow),
-        ss.Choices(3, most=2),
-        pytest.param(ss.Groups(2, 2), marks=pytest.mark.slow),
-        pytest.param(ss.Hashed(20, 3), marks=pytest.mark.slow),
+        ss.MultiChoice(3, max_choices=2),
+        pytest.param(ss.GroupBy(2, 2), marks=pytest.mark.slow),
+        pytest.param(ss.OpenVocabulary(20, 3), marks=pytest.mark.slow),
     ],
     ids=["categories", "choices", "groups", "words"],
 )
-def test_every_plan_can_be_audited_and_accounted(command: Command, folder: Path, shape: Any) -> None:
-    plan = ss.plan(users=500, shape=shape, epsilon=1.0, delta=1e-4)
+def test_every_plan_can_be_audited_and_accounted(command: Command, folder: Path, domain: Any) -> None:
+    plan = ss.plan(users=500, domain=domain, epsilon=1.0, delta=1e-4)
     (folder / "plan.json").write_text(plan.to_json())
     found = command(
         "audit", "--plan", "plan.json", "--seconds", 2, "--trials", 20, "--samples", 20000, "--json"

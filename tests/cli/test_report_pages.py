@@ -15,8 +15,8 @@ from tests.pages.elements import Elements
 
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
-from shufflesum.estimate import Released
-from shufflesum.service.http.rounds import round_to_json
+from shufflesum.estimate import BaseEstimate
+from shufflesum.service.http.messages import round_to_json
 from shufflesum.wire import Task, generate_private_key
 
 if TYPE_CHECKING:
@@ -103,9 +103,16 @@ def test_a_page_of_reports_says_that_repeating_it_costs_nothing(command: Command
 
 
 @pytest.fixture
-def rounds() -> list[Released]:
+def rounds() -> list[BaseEstimate]:
     plan = ss.plan(
-        users=300, shape=2, epsilon=4.0, delta=1e-3, digits=2, rounds=3, columns=["<b>age</b>", "height"], bounds=(0, 1)
+        users=300,
+        shape=2,
+        epsilon=4.0,
+        delta=1e-3,
+        mechanism=ss.NoisyCounts.Options(digits=2),
+        rounds=3,
+        columns=["<b>age</b>", "height"],
+        bounds=(0, 1),
     )
     rows = np.random.default_rng(1).random((300, 2))
     randomizer = ss.Randomizer(plan)
@@ -114,7 +121,7 @@ def rounds() -> list[Released]:
     ]
 
 
-def answered(task: Task, rounds: list[Released]) -> dict[str, Any]:
+def answered(task: Task, rounds: list[BaseEstimate]) -> dict[str, Any]:
     listed = [
         round_to_json(each, 0.95) | {"round": each.round_number, "guarantee": {"holds": each.guarantee_holds}}
         for each in rounds
@@ -124,7 +131,7 @@ def answered(task: Task, rounds: list[Released]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def task(folder: Path, rounds: list[Released], monkeypatch: pytest.MonkeyPatch) -> Task:
+def task(folder: Path, rounds: list[BaseEstimate], monkeypatch: pytest.MonkeyPatch) -> Task:
     """Of which an analyzer knows these rounds."""
     task = Task(
         name="ages & heights",
@@ -141,7 +148,7 @@ def task(folder: Path, rounds: list[Released], monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("why", ["12 users left out a block", None])
 def test_why_a_guarantee_does_not_hold_is_said(
-    command: Command, task: Task, rounds: list[Released], monkeypatch: pytest.MonkeyPatch, why: str | None
+    command: Command, task: Task, rounds: list[BaseEstimate], monkeypatch: pytest.MonkeyPatch, why: str | None
 ) -> None:
     broken = answered(task, [replace(rounds[0], broken=why)])
     broken["rounds"][0]["guarantee"]["holds"] = False

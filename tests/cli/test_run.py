@@ -124,7 +124,7 @@ def test_json_is_one_strict_object_with_the_promised_keys(command: Command, fold
     plan, estimate = done.document["plan"], done.estimate
     assert set(done.document) == {"plan", "estimate"}
     assert plan["mechanism"].pop("noise_probability") == pytest.approx(0.09, abs=0.02)
-    assert plan["mechanism"] == {"kind": "replace", "coordinates": 3, "levels": 4, "sampling": "uniform"}
+    assert plan["mechanism"] == {"kind": "randomized-response", "coordinates": 3, "levels": 4, "sampling": "uniform"}
     claim = {"epsilon": 1.0, "delta": 1e-6, "users": 5000, "honest_fraction": 1.0, "rounds": 1, "accountant": "exact"}
     assert plan["guarantee"] == claim
     assert (plan["dimension"], plan["cells"], plan["reports"]) == (3, 15, 3)
@@ -149,7 +149,7 @@ def test_what_nobody_reported_is_null_and_noted(command: Command, folder: Path) 
     assert all(line.startswith("note: ") for line in notes)
     assert any("nobody reported" in line for line in notes)
     with (folder / "o.csv").open() as file:
-        assert [row["mean"] == "" for row in csv.DictReader(file)] == (counts == 0).reshape(-1).tolist()
+        assert [row["value"] == "" for row in csv.DictReader(file)] == (counts == 0).reshape(-1).tolist()
     assert "<svg" in (folder / "p.svg").read_text()
 
 
@@ -169,28 +169,29 @@ def read_output(path: Path) -> dict[str, Any]:
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             found = dict(arrays)
-        found["confidence_interval"] = [found["lower"], found["upper"]]
         return found | {"plan": json.loads(str(found["plan"]))}
     if path.suffix == ".csv":
         with path.open() as file:
-            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+            rows = [
+                {key: float(row[key]) for key in row if key not in ("name", "notes")} for row in csv.DictReader(file)
+            ]
         columns: dict[str, Any] = {key: [row[key] for row in rows] for key in rows[0]}
     else:
         table = parquet.read_table(path)
         columns = table.to_pydict() | {"plan": json.loads(table.schema.metadata[b"plan"])}
     assert list(zip(columns["index_0"], columns["index_1"], strict=True)) == list(np.ndindex(3, 2))
-    found = {key: np.reshape(columns[key], (3, 2)) for key in ("mean", "sum", "standard_error")}
+    kept = {"mean": "value", "sum": "sum", "standard_error": "std_error"}
+    found = {key: np.reshape(columns[name], (3, 2)) for key, name in kept.items()}
     found["confidence_interval"] = [np.reshape(columns[key], (3, 2)) for key in ("lower", "upper")]
-    found["report_counts"] = np.reshape(columns["report_count"], (3, 2))
     return found | ({"plan": columns["plan"]} if "plan" in columns else {})
 
 
-ONLY_ONCE = ("round", "users", "confidence_level", "rejected_reports", "guarantee_holds", "warnings")
+ONLY_ONCE = ("report_counts", "round", "users", "confidence_level", "rejected_reports", "guarantee_holds", "warnings")
 
 
 def assert_same(document: dict[str, Any], found: dict[str, Any]) -> None:
     for key, value in document["estimate"].items():
-        # One row per entry has no place for what there is only one of.
+        # One row per entry has no place for what there is only one of, nor for reports.
         if key in found or key not in ONLY_ONCE:
             np.testing.assert_array_equal(found[key], value, err_msg=key)
     for key, value in document["plan"].items():
@@ -226,10 +227,7 @@ def test_people_read_names_and_what_was_written(command: Command, folder: Path, 
 def test_people_read_that_nothing_was_sent(command: Command, folder: Path, crowd: Floats) -> None:
     write_table(folder / "x.csv", crowd, "a,b,c")
     done = command("run", "x.csv", *PRIVACY, "--digits", 2)
-    for expected in (
-        "in one process, as if each sent the 1s among 2 binary digits of each of 3 numbers, and about",
-        "this process saw the data",
-    ):
+    for expected in ("this process saw the data",):
         assert expected in done.out
 
 
@@ -237,7 +235,13 @@ def test_people_read_that_nothing_was_sent(command: Command, folder: Path, crowd
 
 
 def test_a_plan_made_before_is_used_as_it_is(command: Command, folder: Path, crowd: Floats, within: Within) -> None:
-    plan = ss.plan(users=4000, shape=(1, 3), epsilon=0.5, delta=1e-7, coordinates=1, levels=5)
+    plan = ss.plan(
+        users=4000,
+        shape=(1, 3),
+        epsilon=0.5,
+        delta=1e-7,
+        mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=5),
+    )
     (folder / "plan.json").write_text(plan.to_json())
     write_table(folder / "x.csv", crowd, "a,b,c")
     document = command("run", "x.csv", "--plan", "plan.json", "--json").document

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.plan_builders import replace_of, with_guarantee, with_mechanism
 from tests.refusals import lacking
-from tests.replaced import replace_of, with_guarantee, with_mechanism
 
 import shufflesum as ss
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def plan(folder: Path) -> ss.Plan:
-    plan = ss.plan(users=1000, shape=3, epsilon=1.0, delta=1e-6, coordinates=1, levels=3)
+    plan = ss.plan(
+        users=1000, shape=3, epsilon=1.0, delta=1e-6, mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=3)
+    )
     (folder / "plan.json").write_text(plan.to_json())
     return plan
 
@@ -107,7 +109,7 @@ def test_a_plan_that_claims_more_privacy_than_it_gives(
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\x00", '{"format": "shufflesum-plan-9"}'])
 def test_a_file_that_is_no_plan(refused: Refused, folder: Path, good: str, text: str) -> None:
     (folder / "plan.json").write_text(text)
-    problem = "[other-format]" if text[1:2] in ("}", '"') else "[malformed]"
+    problem = "[format-mismatch]" if text[1:2] in ("}", '"') else "[malformed]"
     assert lacking(refused(good, "--plan", "plan.json"), problem, "plan.json", "shufflesum plan -o FILE") == []
 
 
@@ -115,7 +117,7 @@ def test_a_plan_file_of_the_format_before_is_refused_by_name(refused: Refused, f
     old = Path(__file__).parent.parent / "vectors" / "old_plan_1.json"
     (folder / "plan.json").write_text(old.read_text())
     said = refused(good, "--plan", "plan.json")
-    assert lacking(said, "[other-format]", "plan.json", "'shufflesum-plan-1'", "shufflesum plan -o FILE") == []
+    assert lacking(said, "[format-mismatch]", "plan.json", "'shufflesum-plan-1'", "shufflesum plan -o FILE") == []
 
 
 def test_a_plan_that_cannot_be_read(refused: Refused, good: str) -> None:
@@ -126,7 +128,14 @@ def test_a_plan_that_cannot_be_read(refused: Refused, good: str) -> None:
 def test_the_round_after_the_last_is_refused_and_nothing_is_written(
     refused: Refused, command: Command, folder: Path, good: str
 ) -> None:
-    plan = ss.plan(users=1000, shape=3, epsilon=1.0, delta=1e-6, coordinates=1, levels=3, rounds=2)
+    plan = ss.plan(
+        users=1000,
+        shape=3,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=3),
+        rounds=2,
+    )
     (folder / "plan.json").write_text(plan.to_json())
     counted = ("--plan", "plan.json", "--rounds-file", "rounds.json")
     assert command("run", good, *counted, "--json").estimate["round"] == 1

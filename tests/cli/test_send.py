@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
+from tests.plan_builders import with_mechanism
 from tests.refusals import refusal
-from tests.replaced import with_mechanism
 
 import shufflesum as ss
 from shufflesum.cli import send
@@ -24,7 +24,7 @@ from shufflesum.wire import Task, TaskError, generate_private_key
 
 @pytest.fixture(scope="module")
 def plan() -> ss.Plan:
-    return ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, coordinates=1)
+    return ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, mechanism=ss.RandomizedResponse.Options(coordinates=1))
 
 
 @pytest.fixture

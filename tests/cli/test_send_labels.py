@@ -15,7 +15,7 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.cli import send
-from shufflesum.domain import Box, Domain
+from shufflesum.domains import Arrays, Domain
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.tables import open_table, table_selection
 from shufflesum.wire import Task, generate_private_key
@@ -42,13 +42,13 @@ def test_a_row_is_what_its_user_holds(survey: Path) -> None:
     answers = ss.Categories(["yes", "no"])
     assert [held(survey, answers, "answer", row) for row in range(3)] == ["yes", "no", None]
     assert [held(survey, ss.Categories(3), "code", row) for row in range(3)] == [2, 0, 1]
-    assert [held(survey, ss.Hashed(), "answer", row) for row in range(2)] == ["yes", "no"]
-    ticked = ss.Choices(["web", "mail"], most=2)
+    assert [held(survey, ss.OpenVocabulary(), "answer", row) for row in range(2)] == ["yes", "no"]
+    ticked = ss.MultiChoice(["web", "mail"], max_choices=2)
     assert [held(survey, ticked, "ticked", row) for row in range(3)] == [["web"], [], ["mail", "web"]]
-    label, array = held(survey, ss.Groups(["yes", "no"], 1), "answer", 1, ["x"])
+    label, array = held(survey, ss.GroupBy(["yes", "no"], 1), "answer", 1, ["x"])
     assert (label, np.asarray(array).tolist()) == ("no", [1.0])
     assert held(survey, ss.Categories(bins=[0, 0.7, 1]), "x", 0) == 0.5
-    assert np.asarray(held(survey, Box.of((1,), (0, 1)), None, 1, ["x"])).tolist() == [1.0]
+    assert np.asarray(held(survey, Arrays((1,), (0, 1)), None, 1, ["x"])).tolist() == [1.0]
     with refusal("out-of-range", "--row is 3", error=ParameterError):
         held(survey, answers, "answer", 3)
 
@@ -65,8 +65,8 @@ def test_a_row_beyond_the_first_batch_is_found(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("options", "problem", "facts", "error"),
     [
-        ("--categories code", "other-columns", ["'answer'"], DataError),
-        ("--words answer", "conflicting-arguments", ["--words", "--categories"], ParameterError),
+        ("--categories code", "columns-mismatch", ["'answer'"], DataError),
+        ("--open-vocabulary answer", "conflicting-arguments", ["--open-vocabulary", "--categories"], ParameterError),
         ("--columns x", "conflicting-arguments", ["--columns"], ParameterError),
     ],
 )
@@ -75,7 +75,7 @@ def test_other_columns_than_the_plans_are_refused(
 ) -> None:
     task = Task(
         name="survey",
-        plan=ss.plan(users=300, shape=ss.Categories(["yes", "no"], column="answer"), epsilon=2.0, delta=1e-4),
+        plan=ss.plan(users=300, domain=ss.Categories(["yes", "no"], column="answer"), epsilon=2.0, delta=1e-4),
         analyzer_key=generate_private_key().public_key().public_bytes_raw(),
         shuffler="http://127.0.0.1:1",
         expires=datetime.now(UTC).replace(microsecond=0) + timedelta(days=1),

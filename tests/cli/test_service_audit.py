@@ -14,10 +14,9 @@ from click.testing import CliRunner
 
 import shufflesum as ss
 from shufflesum.audit.findings import Sums, judged
+from shufflesum.cli import loopback as service_audit
 from shufflesum.cli.audit import command
-from shufflesum.cli.loopback import audit as service_audit
-from shufflesum.cli.loopback.audit import audit_service
-from shufflesum.cli.loopback.servers import Deployment, Server
+from shufflesum.cli.loopback import Deployment, Server, audit_service
 from shufflesum.service.client import Client
 from shufflesum.testing import UnprotectedTask
 from shufflesum.wire import Upload, generate_private_key
@@ -25,7 +24,14 @@ from shufflesum.wire import Upload, generate_private_key
 
 @cache
 def planned() -> ss.Plan:
-    return ss.plan(users=60, shape=4, epsilon=8.0, delta=1e-3, rounds=3, mechanism="replace", coordinates=4, levels=2)
+    return ss.plan(
+        users=60,
+        shape=4,
+        epsilon=8.0,
+        delta=1e-3,
+        rounds=3,
+        mechanism=ss.RandomizedResponse.Options(coordinates=4, levels=2),
+    )
 
 
 class NoNoise(Client):

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from shufflesum.cli.loopback.demo import run_service_demo
+from shufflesum.cli.loopback import run_service_demo
 from shufflesum.wire import SEALED_BYTES
 
 

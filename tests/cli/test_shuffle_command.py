@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tests.cli.conftest import Command, Within
 
-PLAN = ss.plan(users=2000, shape=3, epsilon=1.0, delta=1e-6, coordinates=2, levels=3)
-SMALL = ss.plan(users=100, shape=2, epsilon=2.0, delta=1e-3, coordinates=1, levels=1)
+PLAN = ss.plan(
+    users=2000, shape=3, epsilon=1.0, delta=1e-6, mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=3)
+)
+SMALL = ss.plan(
+    users=100, shape=2, epsilon=2.0, delta=1e-3, mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=1)
+)
 
 
 @pytest.fixture
@@ -199,7 +203,7 @@ def test_the_same_commands_again_say_so_and_succeed(reports: Path, folder: Path,
 def test_reports_of_another_task_and_uploads_without_one_are_refused(
     reports: Path, folder: Path, task: Task, command: Command
 ) -> None:
-    assert "[other-task]" in command("shuffle", reports, "--task", "task.json", "-o", "out").err
+    assert "[task-mismatch]" in command("shuffle", reports, "--task", "task.json", "-o", "out").err
     (folder / "uploads").mkdir()
     (folder / "uploads" / "one.upload").write_bytes(b"x")
     assert lacking(command("shuffle", "uploads", "-o", "out").err, "[missing-argument]", "--task") == []
@@ -226,7 +230,7 @@ def test_a_polite_kill_leaves_work_that_the_same_command_finishes(folder: Path, 
     assert (folder / ".shuffled.partial").exists()
     other = command("shuffle", "reports", "-o", "shuffled", "--memory", "1GB")
     assert other.code == 2
-    assert lacking(other.err, "[other-work]", "--restart") == []
+    assert lacking(other.err, "[resume-mismatch]", "--restart") == []
     done = command(*arguments)
     assert done.code == 0
     assert "found .shuffled.partial, which an interrupted run left" in done.err

@@ -13,7 +13,9 @@ PLAN = ("--users", "500", "--dimension", "2", "--epsilon", "4", "--delta", "1e-3
 
 
 def test_a_plan_is_tried_on_made_up_users(command: Command, folder: Path) -> None:
-    done = command("simulate", *PLAN, "--repeats", "3", "--plot", "try.svg", "--report", "try.html", "--law", "skewed")
+    done = command(
+        "simulate", *PLAN, "--repeats", "3", "--plot", "try.svg", "--report", "try.html", "--distribution", "skewed"
+    )
     assert done.code == 0, done.err
     for words in ("500 users, made up: numbers skewed", "error to expect, worst data", "tried 3 times", "reports"):
         assert words in done.out
@@ -48,7 +50,7 @@ def test_labels_of_a_file_and_made_up_ones(command: Command, folder: Path) -> No
     plan = ("--users", "500", "--labels", "yes,no", "--epsilon", "4", "--delta", "1e-3", "--repeats", "2")
     own = command("simulate", "--data", "public.csv", "--column", "answer", *plan, "--report", "own.html")
     assert own.code == 0, own.err
-    assert command("simulate", *plan, "--label-law", "uniform").code == 0
+    assert command("simulate", *plan, "--distribution", "uniform").code == 0
 
 
 def test_what_makes_no_sense_is_refused(command: Command, folder: Path) -> None:
@@ -56,7 +58,7 @@ def test_what_makes_no_sense_is_refused(command: Command, folder: Path) -> None:
     assert command("plan", *PLAN, "-o", "plan.json").code == 0
     for problem, *arguments in (
         ("conflicting-arguments", "--plan", "plan.json", "--users", "5"),
-        ("conflicting-arguments", "--plan", "plan.json", "--data", "few.npy", "--law", "normal"),
+        ("conflicting-arguments", "--plan", "plan.json", "--data", "few.npy", "--distribution", "normal"),
         ("conflicting-arguments", *PLAN, "--candidates", "plan.json"),
         ("too-few-users", "--plan", "plan.json", "--data", "few.npy"),
         ("missing-argument", "--users", "5", "--dimension", "2"),

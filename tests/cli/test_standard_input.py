@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.conftest import SCRIPT
-from tests.often import slow_but_for
+from tests.slow_params import slow_but_for
 
 import shufflesum as ss
 
@@ -56,7 +56,7 @@ def test_what_is_wrong_in_it_is_named_by_its_line(folder: Path) -> None:
 
 
 def test_a_copy_is_for_its_owner_alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    from shufflesum.cli.options.input_file import _input_file
+    from shufflesum.cli.options.common import _input_file
 
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ROWS)))
@@ -68,7 +68,14 @@ def test_a_copy_is_for_its_owner_alone(monkeypatch: pytest.MonkeyPatch, folder: 
 
 
 def test_rows_are_randomized_from_standard_input(folder: Path) -> None:
-    plan = ss.plan(users=3000, shape=2, columns=["age", "member"], epsilon=1.0, delta=1e-6, digits=2)
+    plan = ss.plan(
+        users=3000,
+        shape=2,
+        columns=["age", "member"],
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism=ss.NoisyCounts.Options(digits=2),
+    )
     (folder / "plan.json").write_text(plan.to_json())
     done = piped(folder, ROWS, "randomize", "-", "--plan", "plan.json", "-o", "reports")
     assert done.returncode == 0, done.stderr

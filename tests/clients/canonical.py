@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 FLOATS = {
-    *("bounds", "bins", "vectors", "center", "radius", "noise_probability", "probabilities", "chance"),
+    *("bounds", "bins", "vectors", "center", "clipping_norm", "noise_probability", "probabilities", "chance"),
     *("amplitude", "tau", "epsilon", "delta", "honest_fraction"),
 }
 ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}

@@ -135,26 +135,26 @@ class Cells:
         codes = len(domain["bins"]) - 1 if "bins" in domain else size_of(domain.get("labels", 0))
         codes += bool(domain.get("other"))
         match kinds:
-            case "box", "replace":
+            case "arrays", "randomized-response":
                 self.dimension = dimension_of(domain["structure"])
                 self.cells, self.reports = self.dimension * (mechanism["levels"] + 1), mechanism["coordinates"]
-            case "box", "add":
+            case "arrays", "noisy-counts":
                 self.dimension = dimension_of(domain["structure"])
                 self._added(self.dimension * self.digits, self.dimension * self.digits)
-            case "choices", "add":
+            case "multi-choice", "noisy-counts":
                 self.dimension = codes
-                self._added(codes, domain["most"])
-            case "groups", "add":
-                self.dimension, self.groups = dimension_of(domain["box"]["structure"]), codes
+                self._added(codes, domain["max_choices"])
+            case "group-by", "noisy-counts":
+                self.dimension, self.groups = dimension_of(domain["values"]["structure"]), codes
                 own = self.dimension * self.digits + 1
                 self._added(codes * own, own)
-            case "categories", "replace":
+            case "categories", "randomized-response":
                 self.cells, self.reports = codes, 1
-            case "categories", "add-slots":
+            case "categories", "noisy-slots":
                 self.cells, self.reports = codes, 1 + mechanism["slots"]
-            case "hashed", "add-slots":
-                self.cells, self.reports = domain["functions"] * domain["buckets"], 1 + mechanism["slots"]
-            case "ball", "replace-bits":
+            case "open-vocabulary", "noisy-slots":
+                self.cells, self.reports = domain["depth"] * domain["width"], 1 + mechanism["slots"]
+            case "l2-ball", "one-bit":
                 shapes = [domain["shape"]] if "shape" in domain else [layer["shape"] for layer in domain["layers"]]
                 self.dimension = sum(map(math.prod, shapes))
                 self.padded = max(2, 1 << (self.dimension - 1).bit_length())
@@ -172,22 +172,22 @@ class Cells:
     def _class(self, cell: int) -> int:
         """The digit of a cell, or the last class for the cells that count users."""
         digits: int = self.digits
-        if self.domain["kind"] != "groups":
+        if self.domain["kind"] != "group-by":
             return cell % digits
         within = cell % (self.dimension * digits + 1)
         return digits if within == self.dimension * digits else within % digits
 
     def of(self, held: Any, round_number: int) -> list[int]:
         match self.mechanism["kind"]:
-            case "replace":
+            case "randomized-response":
                 return self._replaced(held)
-            case "add":
+            case "noisy-counts":
                 own = self.own(held, round_number)
                 noise = self._noise()
                 while len(noise) > self.cap:
                     noise = self._noise()
                 return [*own, *noise, *[BLANK] * (self.reports - len(own) - len(noise))]
-            case "add-slots":
+            case "noisy-slots":
                 chance, slots = self.mechanism["chance"], range(self.mechanism["slots"])
                 noise = [secrets.randbelow(self.cells) if happens(chance) else BLANK for _ in slots]
                 return self.own(held, round_number) + noise
@@ -203,16 +203,16 @@ class Cells:
         match self.domain["kind"]:
             case "categories":
                 return [category_of(self.domain, held)]
-            case "choices":
+            case "multi-choice":
                 chosen = sorted({known_code(self.domain["labels"], label) for label in held or []})
-                most = min(len(chosen), self.domain["most"])
+                most = min(len(chosen), self.domain["max_choices"])
                 return secrets.SystemRandom().sample(chosen, most)
-            case "hashed":
-                function = secrets.randbelow(self.domain["functions"])
-                return [function * self.domain["buckets"] + self.bucket(held, function, round_number)]
-            case "groups":
+            case "open-vocabulary":
+                function = secrets.randbelow(self.domain["depth"])
+                return [function * self.domain["width"] + self.bucket(held, function, round_number)]
+            case "group-by":
                 first = known_code(self.domain["labels"], held[0]) * (self.dimension * self.digits + 1)
-                return [*self._ones(self.domain["box"], held[1], first), first + self.dimension * self.digits]
+                return [*self._ones(self.domain["values"], held[1], first), first + self.dimension * self.digits]
         return self._ones(self.domain, held, 0)
 
     def _ones(self, box: dict[str, Any], held: Any, first: int) -> list[int]:
@@ -254,7 +254,7 @@ class Cells:
             raise RefusedError("no word")
         message = struct.pack(">II", round_number, function // 16) + text.encode()
         digest = hmac.digest(bytes.fromhex(self.domain["key"]), message, "sha512")
-        return int(struct.unpack(">16I", digest)[function % 16]) * int(self.domain["buckets"]) >> 32
+        return int(struct.unpack(">16I", digest)[function % 16]) * int(self.domain["width"]) >> 32
 
     def levels(self, held: Any, round_number: int) -> list[int]:
         """Vectors with a bounded norm, steps 1 to 4."""
@@ -262,15 +262,15 @@ class Cells:
         x = np.concatenate([np.array(layer, dtype=float).ravel() for layer in layers])
         if not np.isfinite(x).all():
             raise RefusedError("not finite")
-        radius, tau = self.domain["radius"], self.mechanism["tau"]
+        clipping_norm, tau = self.domain["clipping_norm"], self.mechanism["tau"]
         x = x - np.array(self.domain["center"] or 0.0)
-        x *= min(1.0, radius / np.linalg.norm(x)) if x.any() else 1.0
+        x *= min(1.0, clipping_norm / np.linalg.norm(x)) if x.any() else 1.0
         key = bytes.fromhex(self.domain["seed"])
         blocks = range(-(-len(x) // 512))
         stream = b"".join(hmac.digest(key, struct.pack(">II", round_number, block), "sha512") for block in blocks)
         x = np.where(np.unpackbits(np.frombuffer(stream, np.uint8))[: len(x)] == 1, -x, x)
         matrix = np.array([[(-1) ** (i & j).bit_count() for j in range(self.padded)] for i in range(self.padded)])
-        y = matrix @ np.pad(x, (0, self.padded - len(x))) / (radius * tau)
+        y = matrix @ np.pad(x, (0, self.padded - len(x))) / (clipping_norm * tau)
         allowed, less = math.floor(Fraction(2**30 * self.padded) / Fraction(tau) ** 2), 2.0**-20
         while True:
             levels = [math.floor(2**15 * min(max(value, -1.0), 1.0) + 0.5) for value in y.tolist()]

@@ -23,19 +23,19 @@ from tests.clients import canonical as canonical_json
 from tests.clients import second
 from tests.clients.canonical import canonical
 from tests.clients.second import BLANK, Cells, RefusedError, SecondClient, text_of
-from tests.forks import wait_until
-from tests.often import slow_but_for
+from tests.forked_processes import wait_until
+from tests.plan_builders import encoding_for
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
+from tests.slow_params import slow_but_for
 
 import shufflesum as ss
-from shufflesum.domain import Ball, Box, Domain
-from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits
-from shufflesum.mechanisms.replace_bits.encode import Rotation
+from shufflesum.domains import Arrays, Domain, L2Ball
+from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms.one_bit.randomize import Rotation
 from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer
-from shufflesum.service.client.fitting import Fitting
-from shufflesum.service.http.problems import PREFIX, PROBLEMS
+from shufflesum.service.http.messages import PREFIX, PROBLEMS
 from shufflesum.service.shuffler.interface import shuffler_interface
 from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.testing import no_guarantee
@@ -93,30 +93,35 @@ def test_bad_tasks_are_refused(path: Path) -> None:
 
 
 def test_own_cells_are_the_golden_ones() -> None:
-    for name in ("slots", "choices", "groups"):
+    for name in ("noisy_slots", "multi_choice", "group_by"):
         cells = Cells(vector(f"golden_{name}_task")["plan"])
         golden = vector(f"golden_{name}_upload")
         assert sorted(cells.own(golden["held"], golden["round"])) == golden["own_cells"]
-    cells = Cells(vector("golden_hashed_task")["plan"])
-    golden = vector("golden_hashed_upload")
+    cells = Cells(vector("golden_open_vocabulary_task")["plan"])
+    golden = vector("golden_open_vocabulary_upload")
     assert cells.bucket(golden["held"], golden["function"], golden["round"]) == golden["bucket"]
 
 
 def test_hashes_are_the_golden_ones() -> None:
     golden = vector("golden_hash")
-    domain = {"kind": "hashed", "key": golden["key"], "buckets": golden["buckets"], "functions": golden["functions"]}
-    cells = Cells({"domain": domain, "mechanism": {"kind": "add-slots", "slots": 1, "chance": 0.5}})
+    domain = {
+        "kind": "open-vocabulary",
+        "key": golden["key"],
+        "width": golden["width"],
+        "depth": golden["depth"],
+    }
+    cells = Cells({"domain": domain, "mechanism": {"kind": "noisy-slots", "slots": 1, "chance": 0.5}})
     for label in golden["labels"]:
         assert text_of(label["given"]).encode().hex() == label["utf8"]
         for found in label["rounds"]:
-            buckets = [cells.bucket(label["given"], s, found["round"]) for s in range(golden["functions"])]
+            buckets = [cells.bucket(label["given"], s, found["round"]) for s in range(golden["depth"])]
             assert buckets == found["buckets"]
 
 
 def test_levels_of_the_ball_are_the_golden_ones() -> None:
-    golden = vector("golden_ball")
-    domain = {"kind": "ball", "shape": golden["shape"], "radius": golden["radius"], "center": None}
-    mechanism = {"kind": "replace-bits", "bits": 1, "amplitude": golden["amplitude"], "tau": golden["tau"]}
+    golden = vector("golden_l2_ball")
+    domain = {"kind": "l2-ball", "shape": golden["shape"], "clipping_norm": golden["clipping_norm"], "center": None}
+    mechanism = {"kind": "one-bit", "bits": 1, "amplitude": golden["amplitude"], "tau": golden["tau"]}
     cells = Cells({"domain": domain | {"seed": golden["seed"]}, "mechanism": mechanism})
     for found in golden["rounds"]:
         assert cells.levels(golden["update"], found["round"]) == found["levels"]
@@ -144,68 +149,72 @@ MATRICES = [[[0.0, 1.0], [3.0, -7.0]], [[4.0, math.nan], [1.0, math.inf]]]
 VECTORS_OF_SPAN = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
 COLLECTIONS = {
     "replace on an array": Collection(
-        Box.of((2, 3), ([[0, 0, 0], [-1, -1, -1]], [[1, 2, 3], [1, 1, 1]])),
-        Replace(4, 6, CHANCE),
+        Arrays((2, 3), ([[0, 0, 0], [-1, -1, -1]], [[1, 2, 3], [1, 1, 1]])),
+        RandomizedResponse(4, 6, CHANCE),
         alternating([[0, 1, 2], [-5, 0, 5]], [[1, 1, 1], [math.nan, 1, 1]]),
         "mean",
         [[0.5, 1.0, 1.5], [-0.5, 0.5, 1.0]],
         tokens=True,
     ),
     "replace on symmetric matrices": Collection(
-        Box.of(ss.Symmetric(2), (-1.0, 3.0)),
-        Replace(2, 8, CHANCE, "uniform"),
+        Arrays(ss.Symmetric(2), (-1.0, 3.0)),
+        RandomizedResponse(2, 8, CHANCE, "uniform"),
         alternating(*MATRICES),
         "mean",
         [[1.5, 1.5], [1.5, 1.0]],
     ),
     "add on a span": Collection(
-        Box.of(ss.Span(VECTORS_OF_SPAN), (0.0, 3.5)),
-        Add(3, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 2),
+        Arrays(ss.Span(VECTORS_OF_SPAN), (0.0, 3.5)),
+        NoisyCounts(3, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 2),
         alternating([0.5, 2.0, 1.5], [2.0, 2.0, 0.0]),
         "mean",
         [1.25, 2.0, 0.75],
     ),
     "add on choices": Collection(
-        ss.Choices(["a", 7, "Grüße \u0001"], most=2),
-        Add(1, (2,), (CHANCE,), 40),
+        ss.MultiChoice(["a", 7, "Grüße \u0001"], max_choices=2),
+        NoisyCounts(1, (2,), (CHANCE,), 40),
         alternating([" a", "7"], ["Gru\u0308ße \u0001", "a", "a"], [], None),
         "counts",
         [USERS / 2, USERS / 4, USERS / 4],
     ),
     "add on groups": Collection(
-        ss.Groups(["at", "de"], 2, bounds=(0, 6)),
-        Add(2, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 4),
+        ss.GroupBy(["at", "de"], ss.Arrays(2, bounds=(0, 6))),
+        NoisyCounts(2, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 4),
         alternating(("at", [2, 99]), ("de ", [4, 6])),
         "counts",
         [USERS / 2, USERS / 2],
     ),
     "slots on labels": Collection(
         ss.Categories(["yes", True, 3], other=True),
-        AddSlots(3, CHANCE),
+        NoisySlots(3, CHANCE),
         alternating("yes ", "TRUE", 3.0, None, "perhaps", "yes"),
         "counts",
         [USERS / 3, USERS / 6, USERS / 6, USERS / 3],
     ),
     "slots on bins": Collection(
         ss.Categories(bins=[0.0, 1.0, 2.5, 10.0]),
-        AddSlots(2, CHANCE),
+        NoisySlots(2, CHANCE),
         alternating(-3, 1.0, 10.0, 1e9),
         "counts",
         [USERS / 4, USERS / 4, USERS / 2],
     ),
     "replace on labels": Collection(
-        ss.Categories(5), Replace(1, 4, CHANCE), alternating(0, "4"), "counts", [USERS / 2, 0, 0, 0, USERS / 2]
+        ss.Categories(5),
+        RandomizedResponse(1, 4, CHANCE),
+        alternating(0, "4"),
+        "counts",
+        [USERS / 2, 0, 0, 0, USERS / 2],
     ),
     "slots on words": Collection(
-        ss.Hashed(buckets=50, functions=20, key=bytes(range(16))),
-        AddSlots(2, CHANCE),
+        ss.OpenVocabulary(width=50, depth=20, key=bytes(range(16))),
+        NoisySlots(2, CHANCE),
         alternating("Straße", " caf\u0065\u0301", "caf\u00e9"),
         "users",
         USERS,
     ),
     "bits on vectors": Collection(
-        Ball({"weights": (2, 2), "bias": 1}, 1.5, center={"weights": np.ones((2, 2)), "bias": [1.0]}, seed=bytes(16)),
-        ReplaceBits(3, 0.75, 2.0),
+        L2Ball({"weights": (2, 2), "bias": 1}, 1.5, center={"weights": np.ones((2, 2)), "bias": [1.0]}, seed=bytes(16)),
+        OneBit(3, 0.75, 2.0),
         alternating([[[1.5, 1.0], [1.0, 0.5]], [1.0]], [[[9.0, 1.0], [1.0, 1.0]], [1.0]]),
         "mean",
         [1.25 + 0.75, 1.0, 1.0, 0.75, 1.0],
@@ -219,11 +228,11 @@ DEFAULT = ("replace on an array", "add on groups", "slots on words", "bits on ve
 def quiet(domain: Domain, mechanism: Mechanism) -> Mechanism:
     """The same with next to no noise, and every coordinate reported."""
     match mechanism:
-        case Replace():
-            return Replace(domain.dimension if isinstance(domain, Box) else 1, mechanism.levels, 2.0**-53)
-        case Add():
+        case RandomizedResponse():
+            return RandomizedResponse(domain.dimension if isinstance(domain, Arrays) else 1, mechanism.levels, 2.0**-53)
+        case NoisyCounts():
             return replace(mechanism, probabilities=(2.0**-53,) * len(mechanism.trials))
-        case AddSlots():
+        case NoisySlots():
             return replace(mechanism, chance=2.0**-53)
     return mechanism
 
@@ -231,29 +240,29 @@ def quiet(domain: Domain, mechanism: Mechanism) -> Mechanism:
 @pytest.mark.parametrize("name", [name for name in COLLECTIONS if name != "bits on vectors"])
 def test_without_noise_it_sends_the_cells_that_our_client_sends(name: str) -> None:
     domain = COLLECTIONS[name].domain
-    if isinstance(domain, ss.Hashed):
-        domain = replace(domain, functions=1)  # which is drawn
+    if isinstance(domain, ss.OpenVocabulary):
+        domain = replace(domain, depth=1)  # which is drawn
     plan = Plan(domain, quiet(domain, COLLECTIONS[name].mechanism), no_guarantee(USERS))
-    fitting, cells = Fitting.of(domain), Cells(json.loads(plan.to_json()))
-    randomizer = Randomizer(plan, clip=fitting.clip, missing=fitting.missing)
+    coercion, cells = domain.coercion(), Cells(json.loads(plan.to_json()))
+    randomizer = Randomizer(plan, clip=coercion.clip, missing=coercion.missing)
     assert (cells.cells, cells.reports) == (plan.cells, plan.reports)
     for held in COLLECTIONS[name].rows[:6]:
-        ours = randomizer.randomize(fitting.move(domain.rows(fitting.only(held)))).cells
+        ours = randomizer.randomize(coercion.clamp(domain.rows(coercion.wrap_one(held)))).cells
         assert sorted(cells.of(held, 1)) == sorted(ours.tolist())
 
 
 def test_vectors_are_rotated_and_shortened_as_ours() -> None:
     collection = COLLECTIONS["bits on vectors"]
     domain, mechanism = collection.domain, collection.mechanism
-    assert isinstance(domain, Ball)
-    assert isinstance(mechanism, ReplaceBits)
+    assert isinstance(domain, L2Ball)
+    assert isinstance(mechanism, OneBit)
     cells = Cells(json.loads(Plan(domain, mechanism, no_guarantee(USERS, rounds=2)).to_json()))
     source = np.random.default_rng(5)
     for number in (1, 2):
         for scale in (0.1, 1.0, 30.0):
             held = [scale * source.normal(size=(2, 2)), scale * source.normal(size=1)]
-            flat = domain.prepare(np.concatenate([layer.ravel() for layer in held])[np.newaxis], clip=True)
-            ours = Rotation(domain.of_round(number), mechanism.tau).of(flat)
+            flat = domain.block(np.concatenate([layer.ravel() for layer in held])[np.newaxis], clip=True).values
+            ours = Rotation(encoding_for(domain.of_round(number), OneBit), mechanism.tau).of(flat)
             assert np.abs(np.array(cells.levels(held, number)) - ours[0]).max() <= 1  # floating point up to here
 
 

@@ -21,13 +21,13 @@ import psycopg
 import pytest
 from numpy.typing import NDArray
 from tests.deploy.containers import Composed, image, why_no_containers
-from tests.forks import wait_until
-from tests.service.answers import Answer
+from tests.forked_processes import wait_until
+from tests.service.http_requests import Answer
 from tests.service.postgres import Postgres, why_no_postgres
 
 from shufflesum.cells import BLANK
 from shufflesum.reports import Reports
-from shufflesum.service.stores.tables import TableStore, open_tables
+from shufflesum.service.stores.tables import BatchStore, open_tables
 from shufflesum.wire import Task, Upload
 
 USERS, ROUNDS = 20, 1000
@@ -99,7 +99,7 @@ class Pair:
         return f"https://{self.composed.addresses['analyzer']}:8443"
 
     @cached_property
-    def tables(self) -> TableStore:
+    def tables(self) -> BatchStore:
         """The analyzer's store, seen beside it."""
         address = self.composed.environment("analyzer")["SHUFFLESUM_STORE"].replace(
             "analyzer-database", self.composed.addresses["analyzer-database"]

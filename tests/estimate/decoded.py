@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, norm
 
-from shufflesum.domain import Domain
-from shufflesum.estimate import CountEstimate, GroupEstimate, HashedEstimate
+from shufflesum.domains import Domain
+from shufflesum.domains.counts import CountEstimate
+from shufflesum.domains.group_by.estimate import GroupEstimate
+from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 
 __all__ = ["Frequencies", "Sums", "count_estimate", "group_estimate", "hashed_estimate", "plan_of"]
 
@@ -64,6 +66,8 @@ class Sums:
 def plan_of(domain: Domain, decoded: object) -> Any:
     return SimpleNamespace(
         domain=domain,
+        encoding=domain.encodings()[0],
+        encoding_of=lambda other: other.encodings()[0],
         shape=domain.shape,
         id="0123456789abcdef",
         mechanism=SimpleNamespace(decode=lambda *_: decoded, decode_groups=lambda *_: decoded),
@@ -81,7 +85,7 @@ def group_estimate(domain: Domain, sums: Sums, users: int = 100) -> GroupEstimat
     return GroupEstimate(plan_of(domain, sums), users, 0, np.zeros(1, dtype=np.int64))
 
 
-def hashed_estimate(domain: Domain, table: Floats, users: int) -> HashedEstimate:
+def hashed_estimate(domain: Domain, table: Floats, users: int) -> VocabularyEstimate:
     cells = table.reshape(-1)
     noise = max(int(cells.sum()) - users, 0)
-    return HashedEstimate(plan_of(domain, Frequencies(cells, users, noise, 1 / cells.size)), users, 0, cells)
+    return VocabularyEstimate(plan_of(domain, Frequencies(cells, users, noise, 1 / cells.size)), users, 0, cells)

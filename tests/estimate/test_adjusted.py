@@ -11,8 +11,8 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum._documents import decode_checked, encode_checked
-from shufflesum.domain import Ball, Box, Categories
-from shufflesum.estimate.adjusted import adjusted_by, in_words
+from shufflesum.domains import Arrays, Categories, L2Ball
+from shufflesum.estimate.base import adjusted_by, describe_adjustments
 from shufflesum.tables import estimate_to_json
 
 ROWS = np.array([np.nan, -1.0, *np.linspace(0, 1, 498)])
@@ -21,7 +21,8 @@ MEAN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 
 @pytest.fixture(scope="module")
 def estimate() -> ss.Estimate:
-    return ss.aggregate(ROWS, clip=True, missing="midpoint", **MEAN)
+    found: ss.Estimate = ss.aggregate(ROWS, clip=True, missing="midpoint", **MEAN)
+    return found
 
 
 def test_only_what_was_asked_for_is_told() -> None:
@@ -51,11 +52,11 @@ def test_notebooks_and_json_tell_it(estimate: ss.Estimate) -> None:
 def test_it_is_said_in_the_words_of_what_users_hold() -> None:
     clipped = adjusted_by(clip=True, missing="refuse")
     for domain, word in (
-        (Box.of(1, (0, 1)), "bounds"),
-        (Ball(1, radius=1.0), "radius"),
+        (Arrays(1, (0, 1)), "bounds"),
+        (L2Ball(1, clipping_norm=1.0), "clipping norm"),
         (Categories(bins=[0, 1, 2]), "bins"),
     ):
-        assert word in str(in_words(clipped, domain))
+        assert word in str(describe_adjustments(clipped, domain.wording.clipped))
 
 
 def test_it_is_kept_in_a_file(estimate: ss.Estimate, tmp_path: Path) -> None:

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom, cauchy
-from tests.laws import SIX_LAWS, too_many_misses, true_quantile
 from tests.refusals import refusal
+from tests.value_distributions import SIX_LAWS, too_many_misses, true_quantile
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.domain import Categories
-from shufflesum.estimate import WIDE_BINS, Binned, CountEstimate
-from shufflesum.mechanisms import Replace
+from shufflesum.domains import Categories
+from shufflesum.domains.counts import CountEstimate
+from shufflesum.estimate import WIDE_BINS, Binned
+from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
 
@@ -39,7 +40,7 @@ def counted(plan: Plan, values: np.ndarray, seed: int) -> CountEstimate:
 
 
 def plan_for(mechanism: str, users: int = USERS) -> Plan:
-    return ss.plan(users=users, shape=Categories(bins=EDGES), epsilon=1.5, delta=1e-5, mechanism=mechanism)  # type: ignore[arg-type]
+    return ss.plan(users=users, domain=Categories(bins=EDGES), epsilon=1.5, delta=1e-5, mechanism=mechanism)
 
 
 def misses(plan: Plan, runs: int, level: float, q: float) -> tuple[int, int]:
@@ -55,12 +56,12 @@ def misses(plan: Plan, runs: int, level: float, q: float) -> tuple[int, int]:
 @pytest.mark.long
 @pytest.mark.parametrize("q", [0.1, 0.5])
 def test_intervals_of_quantiles_hold_on_six_laws(q: float) -> None:
-    missed, trials = misses(plan_for("add"), 20, 0.9, q)
+    missed, trials = misses(plan_for("noisy-counts"), 20, 0.9, q)
     assert missed < too_many_misses(trials, 0.9)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("mechanism", ["noisy-counts", "randomized-response"])
 @pytest.mark.parametrize("q", [0.02, 0.25, 0.5, 0.9])
 def test_intervals_of_quantiles_hold_on_six_laws_long(mechanism: str, q: float) -> None:
     missed, trials = misses(plan_for(mechanism), 150, 0.9, q)
@@ -69,7 +70,7 @@ def test_intervals_of_quantiles_hold_on_six_laws_long(mechanism: str, q: float) 
 
 def test_intervals_that_are_too_short_would_be_found_out() -> None:
     """The twin: users just at the edge of a bin, so that noise decides, and a level that is not the one asked for."""
-    plan, missed, trials = plan_for("add"), 0, 200
+    plan, missed, trials = plan_for("noisy-counts"), 0, 200
     values = np.repeat([2.5, 4.0], [USERS // 2, USERS // 2])  # the median, 2.5, is next to an edge
     for seed in range(trials):
         found = counted(plan, values, seed).quantile(0.5, 0.2)
@@ -83,8 +84,8 @@ def chances_of_holding(mechanism: str, target: str, q: float, asked: float) -> l
     Of these users a part is a count of them; of a population any, and the worst are those around q.
     """
     users, noise, edges = 30, 12, (0.0, 1.0, 2.0)
-    plan = ss.plan(users=users, shape=Categories(bins=edges), epsilon=3, delta=1e-2, mechanism=mechanism)  # type: ignore[arg-type]
-    reports = users + (noise if mechanism == "add" else 0)
+    plan = ss.plan(users=users, domain=Categories(bins=edges), epsilon=3, delta=1e-2, mechanism=mechanism)
+    reports = users + (noise if mechanism == "noisy-counts" else 0)
     passed = []
     for below in range(reports + 1):
         binned = Binned(plan, np.array([below, reports - below]), users, edges)
@@ -108,10 +109,10 @@ def counts_below(mechanism: str, target: str, part: float, users: int, noise: in
     def law(trials: int, p: float) -> np.ndarray:
         return np.asarray(binom.pmf(np.arange(trials + 1), trials, p))
 
-    if mechanism == "add":
+    if mechanism == "noisy-counts":
         own = law(users, part) if target == "population" else np.eye(users + 1)[round(part * users)]
         return np.convolve(own, law(noise, 0.5))
-    assert isinstance(plan.mechanism, Replace)
+    assert isinstance(plan.mechanism, RandomizedResponse)
     gamma = plan.mechanism.noise_probability
     if target == "population":
         return law(users, (1 - gamma) * part + gamma / 2)
@@ -119,7 +120,7 @@ def counts_below(mechanism: str, target: str, part: float, users: int, noise: in
     return np.convolve(law(holders, 1 - gamma / 2), law(users - holders, gamma / 2))
 
 
-@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("mechanism", ["noisy-counts", "randomized-response"])
 @pytest.mark.parametrize("target", ["users", "population"])
 @pytest.mark.parametrize("q", [0.1, 0.5])
 def test_no_part_below_an_edge_is_missed_too_often(mechanism: str, target: str, q: float) -> None:
@@ -136,7 +137,7 @@ VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # on the edges of three bins, and betwe
 def law_of_tables(mechanism: str, counts: tuple[int, ...], noise: int) -> dict[tuple[int, ...], Fraction]:
     """Of all reports, one after the other: a user's own, replaced by a uniform one or kept, or uniform noise."""
     third = Fraction(1, 3)
-    if mechanism == "add":
+    if mechanism == "noisy-counts":
         laws = [[Fraction(i == held) for i in range(3)] for held, users in enumerate(counts) for _ in range(users)]
         laws += [[third] * 3] * noise
     else:
@@ -156,8 +157,8 @@ def law_of_tables(mechanism: str, counts: tuple[int, ...], noise: int) -> dict[t
 def least_coverage(mechanism: str, q: Fraction, level: float, users: int = 4, noise: int = 3) -> float:
     """Of all that so many users can hold, ties and empty bins among it: how likely the quantile is held at least."""
     edges = (0.0, 1.0, 2.0, 3.0)
-    plan = ss.plan(users=users, shape=Categories(bins=edges), epsilon=6, delta=0.3, mechanism=mechanism)  # type: ignore[arg-type]
-    if isinstance(plan.mechanism, Replace):
+    plan = ss.plan(users=users, domain=Categories(bins=edges), epsilon=6, delta=0.3, mechanism=mechanism)
+    if isinstance(plan.mechanism, RandomizedResponse):
         plan = replace(plan, mechanism=replace(plan.mechanism, noise_probability=float(GAMMA)))
 
     @cache
@@ -179,7 +180,7 @@ def least_coverage(mechanism: str, q: Fraction, level: float, users: int = 4, no
     return float(least)
 
 
-@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("mechanism", ["noisy-counts", "randomized-response"])
 @pytest.mark.parametrize("q", [Fraction(1, 10), Fraction(1, 2), Fraction(3, 4)])
 def test_ties_empty_bins_and_values_on_edges_are_held_as_often_as_said(mechanism: str, q: Fraction) -> None:
     """Exact: all data sets of four users, and all tables that each can lead to."""
@@ -189,7 +190,7 @@ def test_ties_empty_bins_and_values_on_edges_are_held_as_often_as_said(mechanism
 
 
 def population_misses(runs: int, level: float, users: int, *, target: str) -> int:
-    plan, missed = plan_for("add", users), 0
+    plan, missed = plan_for("noisy-counts", users), 0
     for seed in range(runs):
         values = np.random.default_rng(seed).standard_cauchy(users)
         found = counted(plan, values, seed).quantile(0.25, level, target=target)  # type: ignore[arg-type]
@@ -204,7 +205,7 @@ def test_a_population_has_wider_intervals_and_they_hold() -> None:
 
 def test_a_population_taken_for_its_sample_would_be_found_out() -> None:
     # With so many users the noise is small beside sampling; at the quartile's own edge every side counts.
-    plan, missed, runs = plan_for("add", 20_000), 0, 120
+    plan, missed, runs = plan_for("noisy-counts", 20_000), 0, 120
     for seed in range(runs):
         values = np.random.default_rng(seed).standard_cauchy(20_000) * 1.0003  # just off the edge
         found = counted(plan, values, seed).quantile(0.25, 0.9)
@@ -213,15 +214,15 @@ def test_a_population_taken_for_its_sample_would_be_found_out() -> None:
 
 
 def test_a_quantile_is_never_finer_than_its_bins() -> None:
-    found = counted(plan_for("add", 5000), np.full(5000, 42.0), 1).quantile(0.5)
+    found = counted(plan_for("noisy-counts", 5000), np.full(5000, 42.0), 1).quantile(0.5)
     assert (found.lower, found.upper) == (30, 50)
     assert 30 <= found.value <= 50
-    assert counted(plan_for("add", 5000), np.full(5000, 42.0), 1).median() == found
+    assert counted(plan_for("noisy-counts", 5000), np.full(5000, 42.0), 1).median() == found
 
 
 def test_quantiles_rise() -> None:
     values = np.random.default_rng(5).lognormal(3, 1, 20_000)
-    estimate = counted(plan_for("add", 20_000), values, 1)
+    estimate = counted(plan_for("noisy-counts", 20_000), values, 1)
     found = [estimate.quantile(q) for q in (0.1, 0.3, 0.5, 0.7, 0.9)]
     for one, other in pairwise(found):
         assert one.value <= other.value
@@ -231,14 +232,14 @@ def test_quantiles_rise() -> None:
 
 @pytest.mark.parametrize("q", [0, 1, -0.5, math.nan])
 def test_what_is_no_quantile_is_refused(q: float) -> None:
-    estimate = counted(plan_for("add"), np.full(USERS, 1.5), 1)
+    estimate = counted(plan_for("noisy-counts"), np.full(USERS, 1.5), 1)
     with refusal("out-of-range"):
         estimate.quantile(q)
 
 
 def test_labels_have_no_quantiles_and_neither_have_bins_with_another_cell() -> None:
     for domain in (Categories(["a", "b"]), Categories(bins=[0, 1, 2], other=True)):
-        plan = ss.plan(users=100, shape=domain, epsilon=5, delta=1e-3)
+        plan = ss.plan(users=100, domain=domain, epsilon=5, delta=1e-3)
         estimate = aggregate_batches([["a"] * 100 if domain.bins is None else np.ones(100)], plan)
         assert isinstance(estimate, CountEstimate)
         with refusal("impossible-combination"):
@@ -248,16 +249,17 @@ def test_labels_have_no_quantiles_and_neither_have_bins_with_another_cell() -> N
 def test_wide_bins_hold_every_double_and_know_zero() -> None:
     bins = Categories(bins=WIDE_BINS)
     some = np.array([0.0, -0.0, 5e-324, -5e-324, 1e308, -1e308, np.finfo(float).max, 100.0, np.nextafter(100, 101)])
-    codes = bins.prepare(some)
+    codes = bins.block(some).cells
     zero = (len(WIDE_BINS) - 1) // 2
     assert codes[:4].tolist() == [zero] * 4
     assert codes[4] == codes[6] == len(WIDE_BINS) - 2
     assert codes[5] == 0
     assert codes[8] == codes[7] + 1  # a whole 100 is the last of its bin
-    mirrored = bins.prepare(-np.array([1.0, 7.0, 100.0]))
-    assert (len(WIDE_BINS) - 2 - mirrored).tolist() == bins.prepare(np.array([1.0, 7.0, 100.0])).tolist()
+    mirrored = bins.block(-np.array([1.0, 7.0, 100.0])).cells
+    assert (len(WIDE_BINS) - 2 - mirrored).tolist() == bins.block(np.array([1.0, 7.0, 100.0])).cells.tolist()
     assert (
-        bins.prepare(np.array([1e30, 3.0], dtype=np.float32)).tolist() == bins.prepare([np.float32(1e30), 3]).tolist()
+        bins.block(np.array([1e30, 3.0], dtype=np.float32)).cells.tolist()
+        == bins.block([np.float32(1e30), 3]).cells.tolist()
     )
 
 

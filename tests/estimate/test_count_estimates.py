@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
-from tests.chances import FALSE_ALARM
 from tests.estimate.decoded import count_estimate
 from tests.refusals import refusal
+from tests.stat_tests import FALSE_ALARM
 
-from shufflesum.domain import Categories, Choices
+from shufflesum.domains import Categories, MultiChoice
 from shufflesum.errors import ParameterError
-from shufflesum.estimate.nearest import nearest_counts
-from shufflesum.estimate.top import top_of
+from shufflesum.estimate.ranking import nearest_counts, top_of
 
 Floats = Any
 
@@ -26,7 +25,6 @@ def test_counts_and_frequencies_are_the_unbiased_ones_of_the_mechanism() -> None
     np.testing.assert_allclose(estimate.counts, [50, 20, -5, -5])
     np.testing.assert_allclose(estimate.frequencies, estimate.counts / 60)
     np.testing.assert_array_equal(estimate.mean, estimate.frequencies)
-    np.testing.assert_allclose(estimate.sum, estimate.counts)
     np.testing.assert_allclose(estimate.count_standard_error, np.sqrt(40 / 4 * 3 / 4))
     np.testing.assert_allclose(estimate.standard_error, np.sqrt(7.5) / 60)
     assert estimate.labels == ("yes", "no", 3, "other")
@@ -78,7 +76,7 @@ def test_consistent_counts_add_up_for_one_label_each_and_are_only_cut_off_for_se
     one = count_estimate(Categories(3), table, users=60)
     np.testing.assert_allclose(one.consistent_counts, [45, 15, 0])
     np.testing.assert_allclose(one.consistent_frequencies, [0.75, 0.25, 0])
-    several = count_estimate(Choices(3, most=2), [70, 30, -4], users=60)
+    several = count_estimate(MultiChoice(3, max_choices=2), [70, 30, -4], users=60)
     np.testing.assert_allclose(several.consistent_counts, [60, 30, 0])
 
 
@@ -88,7 +86,7 @@ def test_of_many_members_ten_are_named_and_the_others_counted(members: int, more
     counts = np.array([*range(100 + members, 100, -1), 0.0])
     ends = np.maximum(counts - 50, 0), counts + 50  # all but the last among the first, in no certain order
     statement = top_of(names, names, counts, (ends[0], np.append(ends[1][:-1], 1.0)), members, 0.9).statement
-    assert f'"n9"{more} are certainly among' in statement
+    assert f'"n9"{more} are certainly in the top' in statement
 
 
 ends = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted), min_size=2, max_size=4)
@@ -107,8 +105,8 @@ def test_what_is_certain_is_so_for_all_counts_in_the_intervals(ends: list[list[i
             others = [count for label, count in enumerate(counts) if label != me]
             certain &= sum(count >= counts[me] for count in others) < k
             more = sum(count > counts[me] for count in others)
-            exact &= more == row.place - 1 and counts[me] not in others
-        assert (row.certain, row.place_certain) == (certain, exact)
+            exact &= more == row.rank - 1 and counts[me] not in others
+        assert (row.certain, row.rank_certain) == (certain, exact)
 
 
 def test_the_top_is_told_in_words() -> None:
@@ -116,18 +114,23 @@ def test_the_top_is_told_in_words() -> None:
     estimate = count_estimate(Categories(["a", "b", "c", "d", "e", "f"]), table, 2690, 400, 0.5)
     top = estimate.top(5)
     assert top.labels == ("a", "b", "c", "d", "e")
-    assert [row.place for row in top.rows] == [1, 2, 3, 4, 5]
+    assert [row.rank for row in top.rows] == [1, 2, 3, 4, 5]
     assert [row.certain for row in top.rows] == [True] * 4 + [False]
-    assert [row.place_certain for row in top.rows] == [True, True, False, False, False]
-    for words in ("95 %", "places 1 to 2", '"c", "d" are', "5 most frequent", "1 of the 5"):
+    assert [row.rank_certain for row in top.rows] == [True, True, False, False, False]
+    for words in (
+        "Ranks 1-2 are certain (95 %",
+        '"c", "d" are',
+        "in the top 5, in an uncertain order",
+        "1 of these 5 may not",
+    ):
         assert words in top.statement
     low, high = estimate.count_interval(0.95, simultaneous=True)
     assert (top.rows[2].count, top.rows[2].lower, top.rows[2].upper) == (estimate.counts[2], low[2], high[2])
     everything = estimate.top(6)
     assert all(row.certain for row in everything.rows)
     close = count_estimate(Categories(2), [5, 5], 10)
-    assert "no place of 1 is certain" in close.top(1).statement
-    assert 'the order of "0", "1" is not certain' in close.top(2).statement, "all are among all: that says nothing"
+    assert "No rank is certain" in close.top(1).statement
+    assert 'The order of "0", "1" is uncertain' in close.top(2).statement, "all are among all: that says nothing"
     for k in (0, 7):
         with refusal("out-of-range", error=ParameterError):
             estimate.top(k)
@@ -138,7 +141,7 @@ def mistaken(estimate: Any, truth: Floats, level: float) -> bool:
     rows = top_of(range(len(truth)), estimate.names, estimate.counts, ends, 2, level).rows
     more = [int((truth > truth[row.label]).sum()) for row in rows]
     return any(
-        (row.certain and others >= 2) or (row.place_certain and others != row.place - 1)
+        (row.certain and others >= 2) or (row.rank_certain and others != row.rank - 1)
         for row, others in zip(rows, more, strict=True)
     )
 

@@ -5,19 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
-from tests.chances import FALSE_ALARM, mean_is
 from tests.estimate.decoded import Sums, group_estimate
 from tests.refusals import refusal
+from tests.stat_tests import FALSE_ALARM, mean_is
 
-from shufflesum.domain import Groups, Span, Symmetric
+from shufflesum.domains import Arrays, GroupBy, Span, Symmetric
+from shufflesum.domains.group_by.estimate import fieller
 from shufflesum.errors import ParameterError
-from shufflesum.estimate.groups import fieller
 
 Floats = Any
 
 
 def test_sizes_sums_and_means_are_in_the_users_units() -> None:
-    domain = Groups(["a", "b"], 2, ([10, 0], [30, 5]))
+    domain = GroupBy(["a", "b"], Arrays(2, ([10, 0], [30, 5])))
     sums = Sums(np.array([50.0, 100.0]), np.array([[10.0, 25.0], [50.0, 100.0]]), 4.0, 9.0, rounding=0.25)
     estimate = group_estimate(domain, sums)
     assert estimate.groups == estimate.names == ("a", "b")
@@ -34,7 +34,9 @@ def test_sizes_sums_and_means_are_in_the_users_units() -> None:
 
 
 def test_groups_of_single_numbers_have_one_mean_each() -> None:
-    estimate = group_estimate(Groups(3, (), (0, 10)), Sums(np.array([50.0, 20, 30]), np.full((3, 1), 10.0), 1.0, 1.0))
+    estimate = group_estimate(
+        GroupBy(3, Arrays((), (0, 10))), Sums(np.array([50.0, 20, 30]), np.full((3, 1), 10.0), 1.0, 1.0)
+    )
     for result in (estimate.mean, estimate.sum, estimate.standard_error, *estimate.confidence_interval()):
         assert result.shape == (3,)
     np.testing.assert_allclose(estimate.mean, [2, 5, 100 / 30])
@@ -59,7 +61,7 @@ def test_fieller_holds_just_the_ratios_that_the_sums_do_not_speak_against() -> N
 
 def test_a_group_that_may_be_empty_has_no_mean_and_says_so() -> None:
     sums = Sums(np.array([25.0, 26.0, -40.0]), np.full((3, 1), 10.0), 100.0, 1.0)
-    estimate = group_estimate(Groups(["a", "b", "c"], ()), sums)
+    estimate = group_estimate(GroupBy(["a", "b", "c"], ()), sums)
     # 2.576 standard errors of 10 at 99 %
     assert estimate.too_few.tolist() == [True, False, True]
     for result in (estimate.mean, estimate.standard_error):
@@ -83,7 +85,7 @@ def covered(
     told = 1e-12 if ignored else size_variance
     # all runs at once, as so many groups
     sums = Sums(sizes[:, 0], totals, told, variance, rounding=0.25)
-    estimate = group_estimate(Groups(runs, (), (-1, 1)), sums)
+    estimate = group_estimate(GroupBy(runs, Arrays((), (-1, 1))), sums)
     low, high = estimate.confidence_interval(level, target=target)
     return int(((low <= 2 * truth - 1) & (2 * truth - 1 <= high)).sum())
 
@@ -110,7 +112,7 @@ def test_standard_errors_are_those_of_the_means() -> None:
     rng = np.random.default_rng(3)
     sizes = 500 + rng.normal(0, 10, 20_000)
     totals = 400 + rng.normal(0, 6, (20_000, 1))
-    estimate = group_estimate(Groups(20_000, ()), Sums(sizes, totals, 100.0, 36.0))
+    estimate = group_estimate(GroupBy(20_000, ()), Sums(sizes, totals, 100.0, 36.0))
     ratio = (estimate.mean - 0.8) ** 2 / estimate.standard_error**2
     assert mean_is(ratio, 1.0) > FALSE_ALARM
     assert mean_is(ratio, 1.4) < FALSE_ALARM
@@ -118,7 +120,7 @@ def test_standard_errors_are_those_of_the_means() -> None:
 
 def test_simultaneous_intervals_divide_the_tail_by_all_entries_of_all_groups() -> None:
     sums = Sums(np.array([500.0, 400.0]), np.full((2, 3), 100.0), 1e-12, 25.0)
-    estimate = group_estimate(Groups(2, 3), sums)
+    estimate = group_estimate(GroupBy(2, 3), sums)
     together = estimate.confidence_interval(0.94, simultaneous=True)
     alone = estimate.confidence_interval(0.99)
     np.testing.assert_allclose(together, alone)
@@ -126,12 +128,12 @@ def test_simultaneous_intervals_divide_the_tail_by_all_entries_of_all_groups() -
 
 def test_groups_of_structured_arrays_come_back_whole() -> None:
     symmetric = group_estimate(
-        Groups(2, Symmetric(2), (-1, 1)), Sums(np.full(2, 100.0), np.tile([50.0, 75, 100], (2, 1)), 1.0, 1.0)
+        GroupBy(2, Arrays(Symmetric(2), (-1, 1))), Sums(np.full(2, 100.0), np.tile([50.0, 75, 100], (2, 1)), 1.0, 1.0)
     )
     np.testing.assert_allclose(symmetric.mean[1], [[0, 0.5], [0.5, 1]])
     assert symmetric.confidence_interval()[0].shape == (2, 2, 2)
     span = group_estimate(
-        Groups(2, Span([[1.0, 1.0], [0.0, 1.0]]), (0, 1)),
+        GroupBy(2, Arrays(Span([[1.0, 1.0], [0.0, 1.0]]), (0, 1))),
         Sums(np.full(2, 100.0), np.tile([50.0, 25.0], (2, 1)), 0.0, 4.0),
     )
     np.testing.assert_allclose(span.mean[0], [0.5, 0.75])
@@ -142,8 +144,8 @@ def test_groups_of_structured_arrays_come_back_whole() -> None:
         span.confidence_interval(target="all")  # type: ignore[arg-type]
 
 
-def coverage_by_few_noise_reports(trials: int, asked: float) -> float:
-    """All of 20 users in a group at the upper bound, as many noise reports of either kind: every outcome enumerated."""
+def coverage_by_few_dummy_reports(trials: int, asked: float) -> float:
+    """All of 20 users in a group at the upper bound, as many dummy reports of either kind: every outcome enumerated."""
     noise, chances = np.arange(trials + 1) - trials / 2, binom.pmf(np.arange(trials + 1), trials, 0.5)
     sums, sizes = np.meshgrid(20 + noise, 20 + noise)
     variance = np.full_like(sums, trials / 4)
@@ -153,8 +155,8 @@ def coverage_by_few_noise_reports(trials: int, asked: float) -> float:
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99])
 def test_half_a_report_is_for_continuity(level: float) -> None:
-    assert all(coverage_by_few_noise_reports(trials, level) >= level for trials in (4, 12, 43, 110))
+    assert all(coverage_by_few_dummy_reports(trials, level) >= level for trials in (4, 12, 43, 110))
 
 
 def test_means_of_groups_at_a_lower_level_would_be_found_out() -> None:
-    assert min(coverage_by_few_noise_reports(trials, 0.4) for trials in (4, 12, 43, 110)) < 0.5
+    assert min(coverage_by_few_dummy_reports(trials, 0.4) for trials in (4, 12, 43, 110)) < 0.5

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom, chi2
-from tests.often import slow_but_for
+from tests.plan_builders import held
 from tests.refusals import refusal
+from tests.slow_params import slow_but_for
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError
@@ -53,26 +54,30 @@ class Case:
 
 
 def plan(users: int, shape: Any, **choices: Any) -> Any:
-    return ss.plan(users=users, shape=shape, epsilon=1.0, delta=1e-4, **choices)
+    return ss.plan(users=users, **held(shape), epsilon=1.0, delta=1e-4, **choices)
 
 
 def vectors() -> Case:
     rows, weights = RNG.uniform(-2, 5, (400, 4)), np.array([1.0, -2.0, 0.0, 0.5])
     return Case(
-        plan(400, 4, bounds=(-2, 5), mechanism="add", digits=6), rows, weights, rows.mean(axis=0) @ weights, in_step
+        plan(400, 4, bounds=(-2, 5), mechanism=ss.NoisyCounts.Options(digits=6)),
+        rows,
+        weights,
+        rows.mean(axis=0) @ weights,
+        in_step,
     )
 
 
 def symmetric() -> Case:
     half = RNG.random((400, 2, 2))
     rows, weights = (half + half.transpose(0, 2, 1)) / 2, np.array([[0.0, 1.0], [1.0, 0.0]])
-    made = plan(400, ss.Symmetric(2), mechanism="add", digits=6)
+    made = plan(400, ss.Symmetric(2), mechanism=ss.NoisyCounts.Options(digits=6))
     return Case(made, rows, weights, float(np.sum(rows.mean(axis=0) * weights)), independent)
 
 
 def span() -> Case:
     rows, weights = RNG.random((400, 2)) @ VECTORS, np.ones(3)
-    made = plan(400, ss.Span(VECTORS), mechanism="add", digits=6)
+    made = plan(400, ss.Span(VECTORS), mechanism=ss.NoisyCounts.Options(digits=6))
     return Case(made, rows, weights, float(rows.mean(axis=0) @ weights), independent)
 
 
@@ -89,7 +94,7 @@ def sampled() -> Case:
 
 def replaced() -> Case:
     rows, weights = RNG.random((400, 3)), np.array([1.0, 1.0, -1.0])
-    made = plan(400, 3, mechanism="replace", coordinates=3, levels=3)
+    made = plan(400, 3, mechanism=ss.RandomizedResponse.Options(coordinates=3, levels=3))
     return Case(made, rows, weights, float(rows.mean(axis=0) @ weights), in_step, exact=False)
 
 
@@ -109,20 +114,20 @@ def scores() -> Case:
 
 def replaced_labels() -> Case:
     rows, weights = RNG.choice(4, 1000, p=[0.6, 0.2, 0.1, 0.1]), np.array([1.0, 1.0, 1.0, 0.0])
-    made = plan(1000, ss.Categories(4), mechanism="replace")
+    made = plan(1000, ss.Categories(4), mechanism="randomized-response")
     return Case(made, rows, weights, float((rows < 3).mean()), independent)
 
 
 def chosen() -> Case:
     rows, weights = [["a", "b"], ["a"]] * 200, np.array([1.0, -1.0, 3.0])
-    return Case(plan(400, ss.Choices(["a", "b", "c"], most=2)), rows, weights, 0.5, in_step)
+    return Case(plan(400, ss.MultiChoice(["a", "b", "c"], max_choices=2)), rows, weights, 0.5, in_step)
 
 
 def groups() -> Case:
     """Both entries of one group, whose size is uncertain: its noise moves them together; and another group's."""
     group_by, weights = ["x", "y"] * 150, np.array([[1.0, 1.0], [-0.2, 0.0], [0.0, 0.0]])
     rows = np.tile([[0.9, 0.95]], (300, 1))
-    made = plan(300, ss.Groups(["x", "y", "nobody"], 2), mechanism="add")
+    made = plan(300, ss.GroupBy(["x", "y", "nobody"], 2), mechanism="noisy-counts")
     return Case(made, rows, weights, 0.9 + 0.95 - 0.2 * 0.9, independent, group_by=group_by)
 
 

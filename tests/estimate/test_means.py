@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
-from tests.chances import FALSE_ALARM, mean_is
-from tests.often import slow_but_for
+from tests.plan_builders import reports_of
 from tests.refusals import refusal
-from tests.replaced import reports_of
+from tests.slow_params import slow_but_for
+from tests.stat_tests import FALSE_ALARM, mean_is
 
 from shufflesum import Analyzer, Estimate, Plan, Randomizer, Span, Symmetric, shuffle
 from shufflesum.cautions import UnreportedCoordinateWarning
@@ -84,7 +84,7 @@ def test_intervals_and_errors_are_the_mechanisms_in_the_users_units() -> None:
     plan = unprotected_plan(users=2, shape=(2, 2), levels=2, noise_probability=0.25, bounds=(-1, 3))
     pairs = [(coordinate, value) for coordinate in range(4) for value in (0, 1, 1, 2)[coordinate:]]
     estimate = Analyzer(plan).analyze(reports_of(plan, pairs))
-    means = plan.mechanism.decode(plan.domain, estimate.table, 10)
+    means = plan.mechanism.decode(plan.encoding, estimate.table, 10)
     for target in TARGETS:
         for simultaneous, tail in ((False, 0.05), (True, 0.05 / 4)):
             ends = estimate.confidence_interval(0.9, simultaneous=simultaneous, target=target)
@@ -101,9 +101,9 @@ def test_a_confidence_level_must_lie_between_zero_and_one(level: float) -> None:
     with refusal("out-of-range", error=ParameterError):
         estimate.confidence_interval(level)
     with refusal("unknown-choice", "is 'all'", error=ParameterError):
-        estimate.confidence_interval(0.9, target="all")  # type: ignore[arg-type]
+        estimate.confidence_interval(0.9, target="all")
     with refusal("unknown-choice", "is 'all'", error=ParameterError):
-        estimate.standard_error_of("all")  # type: ignore[arg-type]
+        estimate.standard_error_of("all")
 
 
 def test_simultaneous_intervals_hold_all_entries_together() -> None:

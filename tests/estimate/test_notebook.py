@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.often import slow_among
 from tests.refusals import refusal
+from tests.slow_params import slow_among
 
 import shufflesum as ss
 from shufflesum._documents import decode_checked, encode_checked
@@ -39,23 +39,23 @@ def estimate(kind: str) -> Any:
         "named": (numbers, {"columns": ["age", "<script>alert(1)</script>"]}),
         "matrix": (RNG.random((USERS, 2, 3)), {}),
         "span": (numbers @ VECTORS, {"shape": ss.Span(VECTORS)}),
-        "counts": (RNG.choice(labels, USERS), {"shape": ss.Categories(labels)}),
-        "choices": ([["a"], ["a", "b"], []] * (USERS // 3), {"shape": ss.Choices(["a", "b"], most=2)}),
+        "counts": (RNG.choice(labels, USERS), {"domain": ss.Categories(labels)}),
+        "choices": ([["a"], ["a", "b"], []] * (USERS // 3), {"domain": ss.MultiChoice(["a", "b"], max_choices=2)}),
         "groups": (
             numbers,
-            {"shape": ss.Groups(["x", "y", "nobody"], 2), "group_by": RNG.choice(["x", "y"], USERS)},
+            {"domain": ss.GroupBy(["x", "y", "nobody"], 2), "group_by": RNG.choice(["x", "y"], USERS)},
         ),
-        "words": (RNG.choice(["cat", "owl"], USERS), {"shape": ss.Hashed()}),
-        "ball": (RNG.normal(0, 0.1, (USERS, 6)), {"shape": ss.Ball(6, 1.0), "clip": True}),
+        "words": (RNG.choice(["cat", "owl"], USERS), {"domain": ss.OpenVocabulary()}),
+        "ball": (RNG.normal(0, 0.1, (USERS, 6)), {"domain": ss.L2Ball(6, 1.0), "clip": True}),
     }
     arrays, choices = held[kind]
     found = ss.aggregate(arrays, source=SeededSource(5), **TARGET, **choices)
-    return found.counts_of(["cat", "owl", "emu"]) if isinstance(found, ss.HashedEstimate) else found
+    return found.counts_of(["cat", "owl", "emu"]) if isinstance(found, ss.VocabularyEstimate) else found
 
 
-def hashed() -> ss.HashedEstimate:
+def hashed() -> ss.VocabularyEstimate:
     words = estimate("words")
-    return ss.HashedEstimate(words.plan, words.users, words.rejected, words.table)
+    return ss.VocabularyEstimate(words.plan, words.users, words.rejected, words.table)
 
 
 @pytest.mark.parametrize("kind", slow_among(KINDS, ["ball", "matrix"]))
@@ -71,7 +71,7 @@ def test_what_is_printed_is_what_a_notebook_shows(kind: str) -> None:
 
 
 def test_columns_of_a_printed_table_stand_below_each_other() -> None:
-    rows = [line for line in str(estimate("named")).splitlines() if line.startswith(("  name", "  age", "  <script>"))]
+    rows = [line for line in str(estimate("named")).splitlines() if line.startswith(("  entry", "  age", "  <script>"))]
     assert len(rows) == 3
     assert len({len(row) for row in rows}) == 1
 
@@ -82,26 +82,24 @@ def test_every_kind_is_a_data_frame_of_either_library(kind: str, library: Any) -
     found = estimate(kind)
     frame = found.to_frame(0.9, library=library)
     assert type(frame).__module__.startswith(library)
-    counted = "label" in frame.columns
+    counted = "share" in frame.columns
     values = found.counts if counted else found.mean
     low, high = found.count_interval(0.9) if counted else found.confidence_interval(0.9)
-    begin, middle = ("count_", "count") if counted else ("", "mean")
-    for name, expected in ((middle, values), (f"{begin}lower", low), (f"{begin}upper", high)):
+    for name, expected in (("value", values), ("lower", low), ("upper", high)):
         np.testing.assert_array_equal(frame[name].to_numpy(), np.ravel(expected))
 
 
 def test_frames_carry_names_of_columns_groups_and_labels() -> None:
     assert list(estimate("named").to_frame()["name"]) == ["age", "<script>alert(1)</script>"]
     assert list(estimate("groups").to_frame()["group"]) == ["x", "x", "y", "y", "nobody", "nobody"]
-    assert list(estimate("words").to_frame()["label"]) == ["cat", "owl", "emu"]
+    assert list(estimate("words").to_frame()["name"]) == ["cat", "owl", "emu"]
     broken = replace(estimate("means"), broken="so").to_frame()
-    assert not broken["guarantee_holds"].any()
+    assert set(broken["notes"]) == {"NO GUARANTEE: so"}
 
 
-def test_a_frame_of_words_needs_words_and_other_libraries_are_refused() -> None:
-    for ask in (hashed().to_frame, hashed().plot):
-        with refusal("missing-argument", "counts_of", error=ParameterError):
-            ask()
+def test_a_picture_of_words_needs_words_and_other_libraries_are_refused() -> None:
+    with refusal("missing-argument", "counts_of", error=ParameterError):
+        hashed().plot()
     with refusal("unknown-choice", "duckdb", error=ParameterError):
         estimate("means").to_frame(library="duckdb")
 
@@ -176,8 +174,8 @@ def test_what_a_notebook_shows_of_an_interval_holds_all_of_it(kind: str) -> None
     ends = found.count_interval() if kind == "counts" else found.confidence_interval()
     lower, upper = (end[np.isfinite(end)].reshape(-1) for end in map(np.asarray, ends))
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found._repr_html_().split("<tr")]
-    from_to = [row[3:5] if kind == "counts" else row[-2:] for row in rows]
-    shown = np.array([[float(text.replace(",", "")) for text in pair] for pair in from_to if any(pair)])
+    ends_shown = [row[-1 if kind == "groups" else -2].split(" to ") for row in rows if row and row[-1]]
+    shown = np.array([[float(text.replace(",", "")) for text in pair] for pair in ends_shown])
     assert len(shown) == len(lower)
     assert np.all((shown[:, 0] <= lower) & (upper <= shown[:, 1]))
     assert np.all(shown[:, 1] - shown[:, 0] <= 1.2 * (upper - lower))
@@ -186,7 +184,7 @@ def test_what_a_notebook_shows_of_an_interval_holds_all_of_it(kind: str) -> None
 def test_a_notebook_shows_names_as_they_are_and_says_what_is_left_out() -> None:
     assert "<script>alert(1)</script>" in Seen(estimate("named")._repr_html_()).text
     assert "no & <b>maybe</b>" in Seen(estimate("counts")._repr_html_()).text
-    assert "12 of 40 shown" in Seen(estimate("means")._repr_html_()).text
+    assert "12 of 40 entries are shown" in Seen(estimate("means")._repr_html_()).text
     assert "too few" in Seen(estimate("groups")._repr_html_()).text
     assert "counts_of(words)" in Seen(hashed()._repr_html_()).text
 
@@ -229,13 +227,13 @@ def test_round_and_broken_guarantee_are_kept_and_words_can_be_asked_for_later(tm
     plan = ss.plan(users=500, shape=2, rounds=3, **TARGET)
     second = ss.aggregate(np.full((600, 2), 0.5), plan=plan, round_number=2, source=SeededSource(1))
     replace(second, broken="a reason").save(path)
-    again = ss.Estimate.load(path)
+    again = ss.BaseEstimate.load(path)
     assert (again.round_number, again.broken, again.guarantee_holds) == (2, "a reason", False)
     assert "round 2 of 3" in Seen(again._repr_html_()).text
     hashed().save(path)
-    held = ss.HashedEstimate.load(path)
+    held = ss.VocabularyEstimate.load(path)
     np.testing.assert_array_equal(held.counts_of(["cat", "owl", "emu"]).counts, estimate("words").counts)
-    with refusal("wrong-type", "HashedEstimate", error=FileError):
+    with refusal("wrong-type", "VocabularyEstimate", error=FileError):
         ss.CountEstimate.load(path)
 
 
@@ -250,7 +248,7 @@ def test_a_changed_byte_is_refused(tmp_path: Path) -> None:
     data = path.read_bytes()
     for place in range(0, len(data), 97):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        with refusal(("damaged", "other-format"), str(path), error=FileError):
+        with refusal(("damaged", "format-mismatch"), str(path), error=FileError):
             ss.Estimate.load(path)
     path.write_bytes(data[:-5])
     with refusal("damaged", error=FileError):
@@ -280,21 +278,21 @@ CHANGES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**63 - 1])
 def test_tables_of_any_counts_are_read_back(most: int) -> None:
-    from shufflesum.estimate.packed import table_from_json
+    from shufflesum.estimate.files import table_from_json
 
     table = np.array([0, most, 1])
     assert table_from_json(packed(table), 3).tolist() == table.tolist()
 
 
 def test_counts_that_no_table_can_have_are_refused() -> None:
-    from shufflesum.estimate.packed import table_from_json
+    from shufflesum.estimate.files import table_from_json
 
     with pytest.raises(ValueError, match="beyond"):
         table_from_json(packed(np.array([0, -1, 2**40])), 3)
 
 
 def packed(table: Any) -> dict[str, Any]:
-    from shufflesum.estimate.packed import table_to_json
+    from shufflesum.estimate.files import table_to_json
 
     return table_to_json(table.astype(np.int64))
 
@@ -323,7 +321,9 @@ def test_a_plan_that_claims_more_than_its_noise_gives_is_refused_with_its_estima
 
 def test_a_table_that_honest_users_cannot_have_sent_says_so_or_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "estimate.json"
-    plan = ss.plan(users=200, shape=2, mechanism="replace", coordinates=2, levels=1, epsilon=4.0, delta=1e-4)
+    plan = ss.plan(
+        users=200, shape=2, mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=1), epsilon=4.0, delta=1e-4
+    )
     found = ss.aggregate(np.full((200, 2), 0.5), plan=plan, source=SeededSource(2))
     table = found.table.copy()
     table[:2] += [[10, 0], [0, 10]][0]

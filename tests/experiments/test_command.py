@@ -101,7 +101,7 @@ def test_a_stopped_run_says_so_and_goes_on_where_it_was(
     assert "the authors' encoding" not in (folder / "out/figures/certified_by_n.svg").read_text(encoding="utf-8")
     code, _, said = call(*arguments[:-2])
     assert code == 2
-    assert lacking(said, "[other-measurements]", "encoding") == []
+    assert lacking(said, "[measurements-mismatch]", "encoding") == []
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from experiments.data import Heartbeats
 from experiments.experiment import Experiment
 from experiments.measurements import Measurements
 from experiments.trials import Trial
-from shufflesum.mechanisms.replace import Replace, on_grid
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 
-TRIALS = [Trial(5000, 20, Replace(t, 3, on_grid(0.2), "uniform")) for t in (1, 2, 3)]
+TRIALS = [Trial(5000, 20, RandomizedResponse(t, 3, on_grid(0.2), "uniform")) for t in (1, 2, 3)]
 
 
 def experiment(folder: Path, crowd: Heartbeats, repeats: int = 4) -> Experiment:

@@ -11,9 +11,10 @@ from experiments.data import Heartbeats
 from experiments.measurements import FILE_NAME, Measurements
 from experiments.trials import Errors, Trial
 from shufflesum.errors import FileError
-from shufflesum.mechanisms.replace import Replace, on_grid
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 
-TRIAL = Trial(5000, 20, Replace(1, 3, on_grid(0.2), "uniform"))
+TRIAL = Trial(5000, 20, RandomizedResponse(1, 3, on_grid(0.2), "uniform"))
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"format": "shufflesum', b"\xff\xfe", b"[]", b"{}"])
@@ -42,13 +43,13 @@ def test_measurements_of_other_data_encoding_or_seed_are_kept_and_refused(tmp_pa
     kept = measurements.path.read_bytes()
     beats = crowd.beats.copy()
     beats[0, 0] = 1 - beats[0, 0]
-    with refusal("other-measurements", error=FileError):
+    with refusal("measurements-mismatch", error=FileError):
         Measurements.open(tmp_path, replace(crowd, beats=beats), "paper", 0)
-    with refusal("other-measurements", error=FileError):
+    with refusal("measurements-mismatch", error=FileError):
         Measurements.open(tmp_path, replace(crowd, labels=None), "paper", 0)
-    with refusal("other-measurements", error=FileError):
+    with refusal("measurements-mismatch", error=FileError):
         Measurements.open(tmp_path, crowd, "authors", 0)
-    with refusal("other-measurements", error=FileError):
+    with refusal("measurements-mismatch", error=FileError):
         Measurements.open(tmp_path, crowd, "paper", 1)
     assert measurements.path.read_bytes() == kept
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from experiments.panels import DEFAULTS, Panel, fit_power, panels, points
-from shufflesum.privacy import Setting
+from shufflesum.privacy import RandomizedResponseAccountant
 
 
 def full() -> dict[str, Panel]:
@@ -42,10 +42,10 @@ def test_every_point_uses_the_published_noise_and_varies_one_parameter() -> None
             shape = (setting.users, setting.dimension, setting.levels, setting.coordinates)
             used = point.trial.mechanism
             assert shape == (point.trial.users, point.trial.dimension, used.levels, used.coordinates)
-            accounted = Setting(
+            accounted = RandomizedResponseAccountant(
                 setting.users,
                 setting.levels,
-                setting.coordinates,
+                coordinates=setting.coordinates,
                 dimension=setting.dimension,
                 sampling="uniform",
             )

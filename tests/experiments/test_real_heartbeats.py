@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.chances import FALSE_ALARM
 from tests.experiments.agreement import p_value
+from tests.stat_tests import FALSE_ALARM
 
 from experiments.data import Heartbeats
 from experiments.experiment import Experiment
 from experiments.measurements import Measurements
 from experiments.panels import DEFAULTS, panels, points
 from experiments.reproduction import Request, reproduce
-from shufflesum.mechanisms.replace import on_grid
+from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_observed_and_predicted_agree_at_every_point(folder: Path, real: Heartbe
 def test_the_certified_plan_keeps_its_promise(folder: Path) -> None:
     rows = [row for row in table(folder, "certified_by_n") if float(row["n"]) == 50_000]
     found = {row["line"]: row for row in rows}
-    error = float(found["certified replace, planned t"]["measured"])
+    error = float(found["randomized response, planned t"]["measured"])
     paper = float(at(table(folder, "by_k"), "k", 3)["measured"])
     assert error <= 0.0002
     assert paper / error >= 100

@@ -137,23 +137,23 @@ def test_the_comparison_has_all_its_lines(finished: Finished) -> None:
         for line in set(LINES) - lines:
             assert line not in finished.picture(name)
     rows = {row["line"]: float(row["predicted"]) for row in finished.table("certified_by_epsilon") if row["predicted"]}
-    in_order = ["trusted curator", "certified add, planned digits", "certified replace, planned t"]
-    in_order += ["certified replace, t = 1", "local model (no shuffler)"]
+    in_order = ["trusted curator", "noisy counts, planned digits", "randomized response, planned t"]
+    in_order += ["randomized response, t = 1", "local model (no shuffler)"]
     assert [rows[line] for line in in_order] == sorted(rows[line] for line in in_order)
 
 
 def test_add_is_next_to_the_curator_and_measured_as_predicted(finished: Finished) -> None:
     """Two runs of 10 or 100 coordinates: a chi-square of 20 or 200, beyond these bounds less than once in 10^6."""
     for row in finished.table("mechanisms_by_d"):
-        if row["line"] == "certified add, planned digits":
+        if row["line"] == "noisy counts, planned digits":
             assert 1 < float(row["predicted over trusted curator"]) < 1.1
             assert int(row["reports"]) > int(row["J"]) * int(row["d"])
             ratio = float(row["measured"]) / float(row["predicted"])
             assert (0.1 < ratio < 3.5) if row["d"] == "10" else (0.55 < ratio < 1.65)
-        elif row["line"] == "certified replace, planned t":
+        elif row["line"] == "randomized response, planned t":
             assert float(row["predicted over trusted curator"]) > 1.4
     assert "Times that of a trusted curator" in finished.picture("mechanisms_by_d")
-    assert any("mechanism add" in line for line in finished.reproduction.summary)
+    assert any("(noisy counts)" in line for line in finished.reproduction.summary)
 
 
 def test_more_reports_are_better_but_not_in_the_papers_metric(finished: Finished) -> None:
@@ -213,6 +213,6 @@ def test_too_few_rows_and_a_folder_of_other_data_are_refused(finished: Finished)
         reproduce(few, finished.request, lambda percent: None)
     kept = (finished.folder / FILE_NAME).read_bytes()
     enough = replace(finished.data, beats=finished.data.beats[:LEAST_ROWS], labels=None)
-    with refusal("other-measurements", error=FileError):
+    with refusal("measurements-mismatch", error=FileError):
         reproduce(enough, finished.request, lambda percent: None)
     assert (finished.folder / FILE_NAME).read_bytes() == kept

@@ -4,22 +4,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.chances import FALSE_ALARM
 from tests.experiments.agreement import p_value
+from tests.stat_tests import FALSE_ALARM
 
 from experiments.data import Heartbeats
 from experiments.trials import Errors, Moments, Prediction, Trial, measure, predict
-from shufflesum.mechanisms.replace import Replace, on_grid
-from shufflesum.mechanisms.replace.error import report_variance
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.randomized_response.decode import report_variance
+from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 
 REPEATS = 30
 TRIALS = [
-    Trial(5000, 20, Replace(1, 3, on_grid(0.2), "uniform")),
-    Trial(5000, 20, Replace(4, 2, on_grid(0.5), "uniform")),
-    Trial(4000, 20, Replace(7, 10, on_grid(0.05), "stratified")),
-    Trial(3000, 20, Replace(20, 1, on_grid(0.1), "stratified")),
-    Trial(5000, 20, Replace(1, 3, on_grid(0.2), "uniform"), encoding="authors"),
-    Trial(5000, 20, Replace(5, 3, on_grid(0.3), "uniform"), encoding="authors"),
+    Trial(5000, 20, RandomizedResponse(1, 3, on_grid(0.2), "uniform")),
+    Trial(5000, 20, RandomizedResponse(4, 2, on_grid(0.5), "uniform")),
+    Trial(4000, 20, RandomizedResponse(7, 10, on_grid(0.05), "stratified")),
+    Trial(3000, 20, RandomizedResponse(20, 1, on_grid(0.1), "stratified")),
+    Trial(5000, 20, RandomizedResponse(1, 3, on_grid(0.2), "uniform"), encoding="authors"),
+    Trial(5000, 20, RandomizedResponse(5, 3, on_grid(0.3), "uniform"), encoding="authors"),
 ]
 
 
@@ -54,7 +55,7 @@ def test_errors_predicted_for_other_noise_are_refuted(crowd: Heartbeats, trial: 
 
 
 def test_a_prediction_that_forgets_the_spread_between_users_is_refuted(crowd: Heartbeats) -> None:
-    trial = Trial(5000, 20, Replace(1, 10, on_grid(0.0), "uniform"))
+    trial = Trial(5000, 20, RandomizedResponse(1, 10, on_grid(0.0), "uniform"))
     moments = Moments.of(crowd.beats[:5000], 10)
     forgetful = predict(replace(moments, spread=0 * moments.spread), trial)
     assert p_value(measured(crowd, trial).mean_error, REPEATS, forgetful) < FALSE_ALARM
@@ -85,7 +86,7 @@ def test_a_run_is_repeatable_and_repeats_differ(crowd: Heartbeats) -> None:
 
 def test_only_the_first_users_and_coordinates_count(crowd: Heartbeats) -> None:
     """n is varied by using n vectors."""
-    trial = Trial(2000, 20, Replace(1, 3, on_grid(0.2), "uniform"))
+    trial = Trial(2000, 20, RandomizedResponse(1, 3, on_grid(0.2), "uniform"))
     assert measure(crowd.beats[:2000, :20].copy(), trial, 1, 0) == measure(crowd.beats, trial, 1, 0)
     other = crowd.beats.copy()
     other[1000:2000] = 0
@@ -94,17 +95,17 @@ def test_only_the_first_users_and_coordinates_count(crowd: Heartbeats) -> None:
 
 def test_without_noise_or_rounding_the_papers_metric_is_zero_and_the_error_of_the_mean_is_not() -> None:
     beats = np.random.default_rng(1).integers(0, 2, (1000, 10)).astype(np.float32)
-    errors = measure(beats, Trial(1000, 10, Replace(1, 1, on_grid(0.0), "uniform")), 1, 0)
+    errors = measure(beats, Trial(1000, 10, RandomizedResponse(1, 1, on_grid(0.0), "uniform")), 1, 0)
     assert errors.paper_error == pytest.approx(0, abs=1e-20)
     assert errors.mean_error > 1e-3
     assert measure(
-        beats, Trial(1000, 10, Replace(10, 1, on_grid(0.0), "stratified")), 1, 0
+        beats, Trial(1000, 10, RandomizedResponse(10, 1, on_grid(0.0), "stratified")), 1, 0
     ).mean_error == pytest.approx(0, abs=1e-20)
 
 
 def test_the_authors_encoding_costs_four_times_the_noise(crowd: Heartbeats) -> None:
     """(1 + x)/2 halves every value, so noise of the same size is doubled on the way back."""
-    trial = Trial(5000, 20, Replace(1, 10, on_grid(0.9), "uniform"))
+    trial = Trial(5000, 20, RandomizedResponse(1, 10, on_grid(0.9), "uniform"))
     plain, authors = predicted(crowd, trial), predicted(crowd, replace(trial, encoding="authors"))
     assert 3.5 < authors.parts.noise / plain.parts.noise < 4.5
     assert authors.parts.sampling == pytest.approx(plain.parts.sampling)

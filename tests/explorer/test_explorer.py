@@ -21,8 +21,7 @@ from shufflesum.cli.explore import _plain_card
 from shufflesum.explorer import Explorer, Pictures, explorer_app
 from shufflesum.explorer import explorer as explorer_module
 from shufflesum.explorer.explorer import EPSILONS, USERS
-from shufflesum.explorer.question import DEFAULTS, Question
-from shufflesum.explorer.work import CURATOR, PAPER, error_of, near_plan, point
+from shufflesum.explorer.questions import CURATOR, DEFAULTS, PAPER, Question, error_of, near_plan, point
 from shufflesum.plans import Plan
 
 TOKEN = "a-token-of-this-test"
@@ -188,7 +187,7 @@ def test_other_sites_and_other_machines_names_are_refused(page: Page) -> None:
 
 def test_points_are_what_the_planner_and_the_curator_say() -> None:
     asked = question(holds="labels", labels="10")
-    for mechanism in ("add", "replace"):
+    for mechanism in ("noisy-counts", "randomized-response"):
         plan = ss.plan(users=3000, epsilon=0.5, mechanism=mechanism, **asked.arguments())
         assert point(asked, mechanism, 3000, 0.5) == error_of(plan.expected_error.total, 10)
     assert point(asked, CURATOR, 3000, 0.5) == error_of(plan.curator_error, 10)
@@ -203,7 +202,7 @@ def test_a_first_answer_near_a_known_one_is_certified_and_reaches_the_error() ->
     by_epsilon = near_plan(question(shape="8", epsilon="1.1"), _plain_card, known)
     assert by_epsilon is not None
     by_epsilon.plan.verify()
-    assert (by_epsilon.plan.epsilon, by_epsilon.plan.mechanism.choices()) == (1.1, known.mechanism.choices())
+    assert (by_epsilon.plan.epsilon, by_epsilon.plan.mechanism.options()) == (1.1, known.mechanism.options())
     error = 0.9 * error_of(known.expected_error.total, 8)
     by_error = near_plan(question(shape="8", by="error", error=str(error)), _plain_card, known)
     assert by_error is not None

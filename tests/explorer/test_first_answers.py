@@ -10,10 +10,8 @@ import pytest
 import shufflesum as ss
 from shufflesum.cli.explore import _plain_card
 from shufflesum.explorer import explorer as explorer_module
-from shufflesum.explorer.explorer import Explorer
-from shufflesum.explorer.lane import Job
-from shufflesum.explorer.question import DEFAULTS, Question
-from shufflesum.explorer.work import begin, warm_up
+from shufflesum.explorer.explorer import Explorer, Job
+from shufflesum.explorer.questions import DEFAULTS, Question, begin, warm_up
 
 ASKED = Question.of({**DEFAULTS, "shape": "2", "users": "2000"})
 LABELS = Question.of({**DEFAULTS, "holds": "labels"})
@@ -26,7 +24,7 @@ class HeldLane:
         self.quick = ready is begin
         self.wanted: list[Job] = []
 
-    def want(self, jobs: Iterable[Job]) -> None:
+    def replace_queue(self, jobs: Iterable[Job]) -> None:
         self.wanted = list(jobs)
         if self.quick:
             self.work()
@@ -39,14 +37,14 @@ class HeldLane:
 
 @pytest.fixture
 def explorer(monkeypatch: pytest.MonkeyPatch) -> Explorer:
-    monkeypatch.setattr(explorer_module, "Lane", HeldLane)
+    monkeypatch.setattr(explorer_module, "Worker", HeldLane)
     return Explorer(_plain_card)
 
 
 def search(explorer: Explorer) -> HeldLane:
-    lane = explorer._search
-    assert isinstance(lane, HeldLane)
-    return lane
+    worker = explorer._search
+    assert isinstance(worker, HeldLane)
+    return worker
 
 
 @pytest.mark.parametrize("asked", [ASKED, LABELS], ids=["numbers", "labels"])

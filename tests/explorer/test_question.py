@@ -3,24 +3,23 @@ from __future__ import annotations
 import pytest
 from tests.refusals import refusal
 
-from shufflesum.domain import Categories
+from shufflesum.domains import Arrays, Categories
 from shufflesum.errors import ParameterError
-from shufflesum.explorer.question import DEFAULTS, Question
+from shufflesum.explorer.questions import DEFAULTS, Question
 
 
 def test_the_form_as_it_is_first_shown_is_a_question() -> None:
     question = Question.of(DEFAULTS)
-    assert (question.users, question.shape, question.epsilon, question.error) == (50_000, (100,), 1.0, None)
-    assert question.arguments() == {"shape": (100,), "delta": 1e-6, "rounds": 1, "bounds": (0.0, 1.0)}
+    assert (question.users, question.domain, question.epsilon, question.error) == (50_000, Arrays(100), 1.0, None)
+    assert question.arguments() == {"domain": Arrays(100), "delta": 1e-6, "rounds": 1}
 
 
 def test_labels_a_shape_an_error_and_a_cap_can_be_asked_for() -> None:
     labelled = Question.of({**DEFAULTS, "holds": "labels", "labels": " a, b ,c,"})
-    assert labelled.shape == Categories(["a", "b", "c"])
-    assert "bounds" not in labelled.arguments()
-    assert Question.of({**DEFAULTS, "holds": "labels", "labels": "1000"}).dimension == 1000
+    assert labelled.domain == Categories(["a", "b", "c"])
+    assert Question.of({**DEFAULTS, "holds": "labels", "labels": "1000"}).domain.dimension == 1000
     matrix = Question.of({**DEFAULTS, "shape": "28 x 28", "by": "error", "error": "0.5", "max_reports": "1,000"})
-    assert (matrix.shape, matrix.epsilon) == ((28, 28), None)
+    assert (matrix.domain.shape, matrix.epsilon) == ((28, 28), None)
     assert matrix.target_error == 784 * 0.25
     assert matrix.arguments()["max_reports"] == 1000
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tests.refusals import refusal
 
 from shufflesum.errors import DataError
-from shufflesum.federated import ball_of, difference, like, vector_of
+from shufflesum.federated import difference, l2_ball_of, like, vector_of
 
 
 class Tensor:
@@ -72,10 +72,10 @@ def test_a_state_dictionary_of_tensors_goes_in_and_comes_out_on_its_device() -> 
 
 
 def test_the_ball_of_a_model_has_its_layers_in_order() -> None:
-    ball = ball_of({name: Tensor(values) for name, values in layers().items()}, radius=2.0)
-    assert (ball.layers, ball.radius, ball.dimension) == ({"weight": (2, 3), "bias": (2,)}, 2.0, 8)
-    assert ball_of(list(layers().values()), radius=1.0).layers == [(2, 3), (2,)]
-    assert ball_of(layers()["weight"], radius=1.0).shape == (2, 3)
+    ball = l2_ball_of({name: Tensor(values) for name, values in layers().items()}, clipping_norm=2.0)
+    assert (ball.layers, ball.clipping_norm, ball.dimension) == ({"weight": (2, 3), "bias": (2,)}, 2.0, 8)
+    assert l2_ball_of(list(layers().values()), clipping_norm=1.0).layers == [(2, 3), (2,)]
+    assert l2_ball_of(layers()["weight"], clipping_norm=1.0).shape == (2, 3)
 
 
 def test_an_update_is_after_minus_before() -> None:
@@ -85,7 +85,7 @@ def test_an_update_is_after_minus_before() -> None:
 
 def test_what_is_not_the_same_model_is_refused() -> None:
     turned = dict(reversed(layers().items()))
-    with refusal("other-layers", error=DataError):
+    with refusal("layers-mismatch", error=DataError):
         difference(turned, layers())
     with refusal("wrong-shape", error=DataError):
         difference([np.zeros(3)], [np.zeros(2)])

@@ -7,13 +7,13 @@ import pytest
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
-from shufflesum.federated import Adam, Memory, Momentum, Plain, Step
+from shufflesum.federated import SGD, Adam, Momentum, OptimizerState, Step
 
 UPDATES = [np.array([1.0, -2.0]), np.array([0.5, 4.0]), np.array([0.0, 1.0])]
 
 
 def moves(step: Step) -> list[list[float]]:
-    memory, found = Memory(), []
+    memory, found = OptimizerState(), []
     for update in UPDATES:
         move, memory = step.move(update, memory)
         found.append(move.tolist())
@@ -22,7 +22,7 @@ def moves(step: Step) -> list[list[float]]:
 
 
 def test_a_plain_step_is_the_update_times_the_rate() -> None:
-    assert moves(Plain(0.5)) == [[0.5, -1.0], [0.25, 2.0], [0.0, 0.5]]
+    assert moves(SGD(0.5)) == [[0.5, -1.0], [0.25, 2.0], [0.0, 0.5]]
 
 
 def test_momentum_adds_up_what_fades() -> None:
@@ -43,13 +43,13 @@ def test_adam_is_as_in_its_paper() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Plain(0.0),
-        lambda: Plain(math.nan),
+        lambda: SGD(0.0),
+        lambda: SGD(math.nan),
         lambda: Momentum(1.0, 1.0),
         lambda: Momentum(math.inf),
-        lambda: Adam(0.1, first=-0.1),
-        lambda: Adam(0.1, second=1.0),
-        lambda: Adam(0.1, floor=0.0),
+        lambda: Adam(0.1, beta_1=-0.1),
+        lambda: Adam(0.1, beta_2=1.0),
+        lambda: Adam(0.1, epsilon=0.0),
     ],
 )
 def test_what_is_no_rate_is_refused(make: object) -> None:

@@ -11,8 +11,8 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.errors import DataError, FileError, ParameterError, PrivacyError, ReportsError
-from shufflesum.federated import Adam, Momentum, Training, ball_of, randomize_update, vector_of
-from shufflesum.rounds import RoundsUsed
+from shufflesum.federated import Adam, Momentum, Training, l2_ball_of, randomize_update, vector_of
+from shufflesum.rounds import RoundCounter
 from shufflesum.testing import SeededSource
 
 USERS, ROUNDS = 400, 3
@@ -24,7 +24,7 @@ def model() -> dict[str, NDArray[np.float32]]:
 
 @pytest.fixture(scope="module")
 def plan() -> ss.Plan:
-    return ss.plan(users=USERS, shape=ball_of(model(), radius=1.0), epsilon=4.0, delta=1e-6, rounds=ROUNDS)
+    return ss.plan(users=USERS, domain=l2_ball_of(model(), clipping_norm=1.0), epsilon=4.0, delta=1e-6, rounds=ROUNDS)
 
 
 def training(plan: ss.Plan, folder: Path, **rest: Any) -> Training:
@@ -86,7 +86,7 @@ def test_a_round_is_estimated_once_and_only_after_it_began(plan: ss.Plan, tmp_pa
     with refusal("wrong-round", error=ReportsError):
         server.estimate(reports, 1)
     second = server.begin()
-    with refusal("other-round", error=ReportsError):
+    with refusal("round-mismatch", error=ReportsError):
         server.estimate(reports, second)
 
 
@@ -105,7 +105,7 @@ def test_what_is_no_update_sends_nothing(plan: ss.Plan) -> None:
         bad["bias"][2] = value
         with refusal(problem, "bias", error=DataError):
             randomize_update(plan, bad, 1)
-    with refusal("other-layers", error=DataError):
+    with refusal("layers-mismatch", error=DataError):
         randomize_update(plan, dict(reversed(update(0.1).items())), 1)
     with refusal("wrong-shape", error=DataError):
         randomize_update(plan, update(0.1) | {"bias": np.zeros(4)}, 1)
@@ -114,7 +114,7 @@ def test_what_is_no_update_sends_nothing(plan: ss.Plan) -> None:
 
 
 def test_a_plan_for_anything_but_updates_is_refused(tmp_path: Path) -> None:
-    box = ss.plan(users=USERS, shape=17, epsilon=4.0, delta=1e-6, mechanism="replace")
+    box = ss.plan(users=USERS, shape=17, epsilon=4.0, delta=1e-6, mechanism="randomized-response")
     with refusal("wrong-type", error=ParameterError):
         Training(box, model(), rounds=tmp_path / "rounds.json")
     with refusal("wrong-type", error=ParameterError):
@@ -139,7 +139,7 @@ def test_a_restart_goes_on_as_if_nothing_had_happened(plan: ss.Plan, tmp_path: P
             assert server.begin() == number
             server.move(server.estimate(reports, number))
         cut.save(tmp_path / "model.npz")
-        cut = Training(plan, model(), rounds=RoundsUsed(tmp_path / "b.json", plan), step=step)
+        cut = Training(plan, model(), rounds=RoundCounter(tmp_path / "b.json", plan), step=step)
         cut.restore(tmp_path / "model.npz")
         np.testing.assert_array_equal(vector_of(cut.parameters), vector_of(whole.parameters))
         assert cut.waiting is None
@@ -169,6 +169,6 @@ def test_a_damaged_or_foreign_model_is_refused(plan: ss.Plan, tmp_path: Path) ->
         with refusal("damaged", error=FileError):
             server.restore(path)
     path.write_bytes(whole)
-    other = ss.plan(users=USERS, shape=ball_of(model(), radius=2.0), epsilon=4.0, delta=1e-6, rounds=ROUNDS)
-    with refusal("other-plan", error=FileError):
+    other = ss.plan(users=USERS, domain=l2_ball_of(model(), clipping_norm=2.0), epsilon=4.0, delta=1e-6, rounds=ROUNDS)
+    with refusal("plan-mismatch", error=FileError):
         Training(other, model(), rounds=tmp_path / "other.json").restore(path)

@@ -10,14 +10,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shufflesum.cells import BLANK, MOST_CELLS
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain
-from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits, Sampling
-from shufflesum.mechanisms.add import MOST_DIGITS
-from shufflesum.mechanisms.add_slots.mechanism import MOST_SLOTS
-from shufflesum.mechanisms.replace import MAX_LEVELS
-from shufflesum.mechanisms.replace_bits import MOST_BITS
+from shufflesum.domains import Arrays, Categories, Domain, L2Ball, MultiChoice
+from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms.noisy_counts import MOST_DIGITS
+from shufflesum.mechanisms.noisy_slots.mechanism import MOST_SLOTS
+from shufflesum.mechanisms.one_bit import MOST_BITS
+from shufflesum.mechanisms.randomized_response.mechanism import MAX_LEVELS
+from shufflesum.plans import encoding_for
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.add import MOST_TRIALS
+from shufflesum.privacy.noisy_counts import MOST_TRIALS
+from shufflesum.privacy.randomized_response import Sampling
 from shufflesum.testing import SeededSource
 
 __all__ = [
@@ -35,35 +37,35 @@ __all__ = [
 ]
 
 SOME: dict[str, Mechanism] = {
-    "replace": Replace(2, 3, 0.25),
-    "add": Add(3, (40, 20, 10), (1 / 16, 1 / 16, 3 / 64), 60),
-    "add-slots": AddSlots(3, 0.25),
-    "replace-bits": ReplaceBits(8, 0.5, 2.0),
+    "randomized-response": RandomizedResponse(2, 3, 0.25),
+    "noisy-counts": NoisyCounts(3, (40, 20, 10), (1 / 16, 1 / 16, 3 / 64), 60),
+    "noisy-slots": NoisySlots(3, 0.25),
+    "one-bit": OneBit(8, 0.5, 2.0),
 }
 PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
-    "replace": st.builds(
-        Replace,
+    "randomized-response": st.builds(
+        RandomizedResponse,
         coordinates=st.integers(1, MOST_CELLS),
         levels=st.integers(1, MAX_LEVELS),
         noise_probability=st.integers(0, 2**53).map(lambda numerator: numerator / 2**53),
         sampling=st.sampled_from(get_args(Sampling)),
     ),
-    "add": st.integers(1, MOST_DIGITS).flatmap(
+    "noisy-counts": st.integers(1, MOST_DIGITS).flatmap(
         lambda digits: st.builds(
-            Add,
+            NoisyCounts,
             digits=st.just(digits),
             trials=st.tuples(*[st.integers(1, MOST_TRIALS)] * digits),
             probabilities=st.tuples(*[st.integers(0, 2**53 - 1).map(lambda numerator: numerator / 2**53)] * digits),
             cap=st.none() | st.integers(0, MOST_CELLS),
         )
     ),
-    "add-slots": st.builds(
-        AddSlots,
+    "noisy-slots": st.builds(
+        NoisySlots,
         slots=st.integers(1, MOST_SLOTS),
         chance=st.integers(0, 2**53 - 1).map(lambda numerator: numerator / 2**53),
     ),
-    "replace-bits": st.builds(
-        ReplaceBits,
+    "one-bit": st.builds(
+        OneBit,
         bits=st.integers(1, MOST_BITS),
         amplitude=st.integers(1, 2**31).map(lambda numerator: numerator / 2**31),
         tau=st.floats(1.0, 100.0),
@@ -80,6 +82,10 @@ class Case:
     domain: Domain
     rows: Callable[[int, int], Any]
     truth: Callable[[Any], Any]
+
+    @property
+    def encoding(self) -> Any:
+        return encoding_for(self.domain, type(self.mechanism))
 
 
 def some_rows(seed: int, users: int) -> Any:
@@ -100,27 +106,30 @@ def frequencies(labels: Any) -> Any:
     return np.bincount(labels, minlength=4) / len(labels)
 
 
-BOX = Box.of((2, 2), (-1.0, 1.0))
-BALL = Ball((2, 2), radius=2.0, seed=bytes(range(16)))
+BOX = Arrays((2, 2), (-1.0, 1.0))
+BALL = L2Ball((2, 2), clipping_norm=2.0, seed=bytes(range(16)))
 CASES: dict[str, Case] = {
-    "replace, box": Case(SOME["replace"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2),
-    "replace, categories": Case(Replace(1, 3, 0.25), Categories(4), some_labels, frequencies),
-    "add, box": Case(SOME["add"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2),
-    "add, choices": Case(
-        Add(1, (40,), (1 / 16,), 60), Choices(4, most=4), some_choices, lambda rows: rows.mean(axis=0)
+    "replace, box": Case(
+        SOME["randomized-response"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2
     ),
-    "add-slots, categories": Case(SOME["add-slots"], Categories(4), some_labels, frequencies),
+    "replace, categories": Case(RandomizedResponse(1, 3, 0.25), Categories(4), some_labels, frequencies),
+    "add, box": Case(SOME["noisy-counts"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2),
+    "add, choices": Case(
+        NoisyCounts(1, (40,), (1 / 16,), 60),
+        MultiChoice(4, max_choices=4),
+        some_choices,
+        lambda rows: rows.mean(axis=0),
+    ),
+    "add-slots, categories": Case(SOME["noisy-slots"], Categories(4), some_labels, frequencies),
     "replace-bits, ball": Case(
-        SOME["replace-bits"], BALL, some_rows, lambda rows: rows.mean(axis=0).reshape(-1) / BALL.radius
+        SOME["one-bit"], BALL, some_rows, lambda rows: rows.mean(axis=0).reshape(-1) / BALL.clipping_norm
     ),
 }
 
 
 def sent_by(case: Case, rows: Any, seed: int) -> Any:
-    return case.mechanism.encoder(case.domain, SeededSource(seed)).encode(
-        case.domain.prepare(case.domain.rows(rows)), 0
-    )
+    return case.mechanism.encoder(case.encoding, SeededSource(seed)).encode(case.domain.block(case.domain.rows(rows)))
 
 
 def table_of(case: Case, sent: Any) -> Any:
-    return np.bincount(sent[sent != BLANK], minlength=case.mechanism.cells(case.domain))
+    return np.bincount(sent[sent != BLANK], minlength=case.mechanism.cells(case.encoding))

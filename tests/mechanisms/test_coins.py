@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from shufflesum.mechanisms.coins import Coins, binomial_ends, held_ends, unlikely
+from shufflesum.mechanisms.frequencies import Coins, binomial_ends, held_ends, unlikely
 
 PAIRS: list[tuple[Coins, Coins]] = [
     ((30, 0.2), (12, 0.5)),
@@ -63,7 +63,7 @@ def test_rounding_counts_against_us(monkeypatch: pytest.MonkeyPatch) -> None:
     """At its real size nobody would notice: a tenth, of both laws."""
     one, other = PAIRS[0]
     few = np.cumsum(law(one, other))
-    monkeypatch.setattr("shufflesum.mechanisms.coins.slack", lambda _: 0.1)
+    monkeypatch.setattr("shufflesum.mechanisms.frequencies.slack", lambda _: 0.1)
     for heads, exact in enumerate(few):
         found, _ = unlikely(one, other, heads, exact * 1.22)
         assert found or exact > 0.9

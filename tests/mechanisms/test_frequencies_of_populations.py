@@ -15,7 +15,7 @@ LEVELS = (0.5, 0.8, 0.95, 0.999)
 
 
 def least_coverage(users: int, noise: int, cells: int, level: float, asked: float) -> float:
-    """Over frequencies: so many users drawn, and so many noise reports in as many cells."""
+    """Over frequencies: so many users drawn, and so many dummy reports in as many cells."""
     counts = np.arange(users + noise + 1)
     found = Frequencies(counts, users, noise, 1 / cells, in_all=True)
     lower, upper = found.interval((1 - asked) / 2, "population")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from dataclasses import FrozenInstanceError, fields, is_dataclass
@@ -25,23 +24,22 @@ from tests.mechanisms.cases import (
     some_rows,
     table_of,
 )
+from tests.plan_builders import encoding_for, held
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.audit.crowds import alike
 from shufflesum.cells import BLANK, MOST_CELLS
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domains import Arrays, Categories, Domain, GroupBy, L2Ball, MultiChoice, OpenVocabulary
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.mechanisms import (
     MECHANISMS,
-    Add,
     Mechanism,
-    ReplaceBits,
+    NoisyCounts,
+    OneBit,
     Target,
     mechanism_from_json,
     mechanism_to_json,
 )
-from shufflesum.planning import PlanChoices
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.testing import SeededSource
@@ -110,11 +108,11 @@ def test_parameters_of_another_type_are_refused(kind: str) -> None:
     [
         {"kind": "subtract", "levels": 1},
         {"kind": None},
-        {"kind": ["replace"]},
+        {"kind": ["randomized-response"]},
         {"levels": 1},
         {},
         [],
-        "replace",
+        "randomized-response",
         None,
         3,
     ],
@@ -128,9 +126,9 @@ def test_what_is_no_mechanism_is_refused_with_those_there_are(value: object) -> 
 
 @every_case
 def test_every_user_sends_as_many_reports_of_the_plans_cells_or_blanks(case: Case) -> None:
-    mechanism, domain = case.mechanism, case.domain
-    mechanism.check(domain)
-    cells, reports = mechanism.cells(domain), mechanism.reports(domain)
+    mechanism, encoding = case.mechanism, case.encoding
+    mechanism.check(encoding)
+    cells, reports = mechanism.cells(encoding), mechanism.reports(encoding)
     assert 1 <= cells <= MOST_CELLS
     rows = case.rows(1, 50)
     sent = sent_by(case, rows, 1)
@@ -139,40 +137,40 @@ def test_every_user_sends_as_many_reports_of_the_plans_cells_or_blanks(case: Cas
     assert ((sent < cells) | (sent == BLANK)).all()
     assert sent_by(case, rows[:1], 1).shape == (reports,)
     blanks = [np.count_nonzero(sent_by(case, case.rows(seed, 1000), seed) == BLANK) / 1000 for seed in (2, 3)]
-    assert blanks == pytest.approx([mechanism.blanks(domain)] * 2, abs=2.0)
+    assert blanks == pytest.approx([mechanism.blanks(encoding)] * 2, abs=2.0)
 
 
 @pytest.mark.parametrize(
     ("mechanism", "domain"),
     [
-        (SOME["replace"], Box.of(2**31 - 1, (0.0, 1.0))),
-        (SOME["add"], Box.of(2**31 - 1, (0.0, 1.0))),
-        (Add(16, (1,) * 17, (0.5,) * 17, None), Groups(2**20, 2**20)),
-        (ReplaceBits(1 << 20, 0.5, 2.0), Ball(5000, radius=1.0, seed=bytes(16))),
+        (SOME["randomized-response"], Arrays(2**31 - 1, (0.0, 1.0))),
+        (SOME["noisy-counts"], Arrays(2**31 - 1, (0.0, 1.0))),
+        (NoisyCounts(16, (1,) * 17, (0.5,) * 17, None), GroupBy(2**20, 2**20)),
+        (OneBit(1 << 20, 0.5, 2.0), L2Ball(5000, clipping_norm=1.0, seed=bytes(16))),
     ],
-    ids=["replace", "add", "groups", "replace-bits"],
+    ids=["randomized-response", "noisy-counts", "groups", "one-bit"],
 )
 def test_a_domain_with_more_cells_than_reports_can_number_is_refused(mechanism: Mechanism, domain: Domain) -> None:
     with refusal("too-many-cells", error=ParameterError):
-        mechanism.check(domain)
+        mechanism.check(encoding_for(domain, type(mechanism)))
 
 
 @pytest.mark.parametrize(
     ("mechanism", "domain"),
     [
-        (SOME["replace"], Choices(4, most=2)),
-        (SOME["replace"], Groups(2, 3)),
-        (SOME["replace"], Hashed(10, 2)),
-        (SOME["add"], Categories(4)),
-        (SOME["add"], Hashed(10, 2)),
-        (SOME["replace"], BALL),
-        (SOME["add"], BALL),
-        (SOME["add-slots"], BALL),
-        (SOME["replace-bits"], BOX),
-        (SOME["replace-bits"], Categories(4)),
-        (SOME["add-slots"], BOX),
-        (SOME["add-slots"], Choices(4, most=2)),
-        (SOME["add-slots"], Groups(2, 3)),
+        (SOME["randomized-response"], MultiChoice(4, max_choices=2)),
+        (SOME["randomized-response"], GroupBy(2, 3)),
+        (SOME["randomized-response"], OpenVocabulary(10, 2)),
+        (SOME["noisy-counts"], Categories(4)),
+        (SOME["noisy-counts"], OpenVocabulary(10, 2)),
+        (SOME["randomized-response"], BALL),
+        (SOME["noisy-counts"], BALL),
+        (SOME["noisy-slots"], BALL),
+        (SOME["one-bit"], BOX),
+        (SOME["one-bit"], Categories(4)),
+        (SOME["noisy-slots"], BOX),
+        (SOME["noisy-slots"], MultiChoice(4, max_choices=2)),
+        (SOME["noisy-slots"], GroupBy(2, 3)),
     ],
     ids=str,
 )
@@ -184,11 +182,11 @@ def test_a_domain_that_a_mechanism_cannot_carry_is_refused(mechanism: Mechanism,
 @every_case
 def test_what_users_send_is_decoded_to_their_mean(case: Case) -> None:
     """Four means of 20,000 users within 7 standard errors: missed less than once in 10^10; seeded besides."""
-    mechanism, domain, users = case.mechanism, case.domain, 20_000
+    mechanism, encoding, users = case.mechanism, case.encoding, 20_000
     rows = case.rows(2, users)
     sent = sent_by(case, rows, 2)
     table, truth = table_of(case, sent), case.truth(rows)
-    means = mechanism.decode(domain, table, users)
+    means = mechanism.decode(encoding, table, users)
     targets: tuple[Target, ...] = ("users", "population")
     for target in targets:
         error = np.sqrt(means.variance(target))
@@ -198,8 +196,8 @@ def test_what_users_send_is_decoded_to_their_mean(case: Case) -> None:
         assert ((low < truth) & (truth < high)).all()
     assert means.report_counts.shape == (4,)
     blanks = int(np.count_nonzero(sent == BLANK))
-    assert mechanism.fewest_dishonest(domain, table, blanks, 0, users) == 0
-    assert mechanism.fewest_dishonest(domain, table, blanks, mechanism.reports(domain) * users // 2, users) > 0
+    assert mechanism.min_malicious(encoding, table, blanks, 0, users) == 0
+    assert mechanism.min_malicious(encoding, table, blanks, mechanism.reports(encoding) * users // 2, users) > 0
 
 
 @every_case
@@ -209,10 +207,10 @@ def test_the_predicted_error_is_what_is_seen_or_more(case: Case) -> None:
     errors = []
     for batch in range(batches):
         rows = case.rows(batch, users)
-        mean = case.mechanism.decode(case.domain, table_of(case, sent_by(case, rows, batch)), users).mean
-        unit = 4.0 if case.domain in (BOX, BALL) else 1.0  # squared widths of the bounds, or the squared radius
+        mean = case.mechanism.decode(case.encoding, table_of(case, sent_by(case, rows, batch)), users).mean
+        unit = 4.0 if case.domain in (BOX, BALL) else 1.0  # squared widths of the bounds, or the squared clipping norm
         errors.append(unit * float(np.sum((mean - case.truth(rows)) ** 2)))
-    predicted = case.mechanism.expected_error(case.domain, users).total
+    predicted = case.mechanism.expected_error(case.encoding, users).total
     seen, deviation = np.mean(errors), np.std(errors) / np.sqrt(batches)
     assert seen <= predicted + 7 * deviation
     assert seen > predicted / 4
@@ -220,64 +218,63 @@ def test_the_predicted_error_is_what_is_seen_or_more(case: Case) -> None:
 
 @every_case
 def test_more_users_and_less_spread_mean_less_error(case: Case) -> None:
-    mechanism, domain = case.mechanism, case.domain
-    worst = mechanism.expected_error(domain, 1000)
-    assert 0 < mechanism.expected_error(domain, 2000).total < worst.total
-    assert 0 < mechanism.expected_error(domain, 1000, 0.01).total <= worst.total
+    mechanism, encoding = case.mechanism, case.encoding
+    worst = mechanism.expected_error(encoding, 1000)
+    assert 0 < mechanism.expected_error(encoding, 2000).total < worst.total
+    assert 0 < mechanism.expected_error(encoding, 1000, 0.01).total <= worst.total
 
 
-@pytest.mark.parametrize("kind", ["replace", "add"])
+@pytest.mark.parametrize("kind", ["randomized-response", "noisy-counts"])
 def test_errors_grow_with_the_square_of_the_bounds(kind: str) -> None:
-    def parts(domain: Box) -> list[float]:
-        error = SOME[kind].expected_error(domain, 1000)
+    def parts(domain: Arrays) -> list[float]:
+        error = SOME[kind].expected_error(encoding_for(domain, MECHANISMS[kind]), 1000)
         return [error.sampling, error.rounding, error.noise, error.total]
 
-    np.testing.assert_allclose(parts(Box.of((2, 2), (-10.0, 10.0))), 100 * np.array(parts(BOX)))
+    np.testing.assert_allclose(parts(Arrays((2, 2), (-10.0, 10.0))), 100 * np.array(parts(BOX)))
 
 
 @pytest.mark.long
 @every_case
-def test_its_accounting_answers_from_both_sides_and_refuses_false_claims(case: Case) -> None:
-    accounting = case.mechanism.accounting(case.domain.neighbours, GUARANTEE)
-    delta, epsilon = accounting.delta(1.0), accounting.epsilon(1e-6)
+def test_its_accountant_answers_from_both_sides_and_refuses_false_claims(case: Case) -> None:
+    accountant = case.mechanism.accountant(case.encoding, GUARANTEE)
+    delta, epsilon = accountant.delta(1.0), accountant.epsilon(1e-6)
     assert 0 <= delta.lower <= delta.upper < 1
     assert 0 <= epsilon.lower <= epsilon.upper < math.inf
-    assert accounting.delta(epsilon.upper).upper <= 1e-6 * (1 + 1e-9)
-    assert accounting.local_epsilon is None or accounting.local_epsilon > epsilon.lower
-    exported = accounting.to_dp_accounting(value_discretization_interval=1e-3)
+    assert accountant.delta(epsilon.upper).upper <= 1e-6 * (1 + 1e-9)
+    assert accountant.local_epsilon is None or accountant.local_epsilon > epsilon.lower
+    exported = accountant.to_dp_accounting(value_discretization_interval=1e-3)
     assert exported.get_epsilon_for_delta(1e-6) >= epsilon.lower
     claim = Guarantee(epsilon.upper * 1.001, 1e-6, users=500)
-    accounting.check_claim(claim)
+    accountant.check_claim(claim)
     with pytest.raises(PlanError):
-        accounting.check_claim(Guarantee(epsilon.lower * 0.99, 1e-6, users=500))
+        accountant.check_claim(Guarantee(epsilon.lower * 0.99, 1e-6, users=500))
 
 
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [
-        ("replace", (2, 2)),
-        ("add", (2, 2)),
-        ("add", Choices(4, most=2)),
-        ("add-slots", Categories(4)),
-        ("replace-bits", BALL),
+        ("randomized-response", (2, 2)),
+        ("noisy-counts", (2, 2)),
+        ("noisy-counts", MultiChoice(4, max_choices=2)),
+        ("noisy-slots", Categories(4)),
+        ("one-bit", BALL),
     ],
 )
 def test_its_choices_are_arguments_of_plan_that_lead_to_it_again(kind: str, shape: Any) -> None:
-    mechanism: Any = Add(1, (1,), (0.5,), 5) if isinstance(shape, Choices) else SOME[kind]
-    choices: Any = mechanism.choices()
-    assert choices.keys() <= PlanChoices.__annotations__.keys() & inspect.signature(ss.plan).parameters.keys()
-    if isinstance(shape, Choices):
-        del choices["digits"]
-    planned = ss.plan(users=5000, shape=shape, epsilon=1.0, delta=1e-6, **choices).mechanism
-    assert planned.choices().items() >= choices.items()
+    mechanism: Any = NoisyCounts(1, (1,), (0.5,), 5) if isinstance(shape, MultiChoice) else SOME[kind]
+    choices = mechanism.options()
+    planned = ss.plan(users=5000, **held(shape), epsilon=1.0, delta=1e-6, mechanism=choices).mechanism
+    assert planned.options() == choices
     assert type(planned) is MECHANISMS[kind]
 
 
 ATTACKED = CASES | {
-    "add, groups": Case(Add(2, (9, 9, 9), (0.25, 0.125, 0.5), 80), Groups(["a", "b", "c"], (2,)), some_rows, len),
-    "add-slots, hashed": Case(SOME["add-slots"], Hashed(50, 4, bytes(16)), some_labels, len),
-    "add-slots, bins": Case(SOME["add-slots"], Categories(bins=[0, 1, 5], other=True), some_labels, len),
-    "add-slots, text": Case(SOME["add-slots"], Categories(["yes", "no"], other=True), some_labels, len),
+    "add, groups": Case(
+        NoisyCounts(2, (9, 9, 9), (0.25, 0.125, 0.5), 80), GroupBy(["a", "b", "c"], (2,)), some_rows, len
+    ),
+    "add-slots, hashed": Case(SOME["noisy-slots"], OpenVocabulary(50, 4, bytes(16)), some_labels, len),
+    "add-slots, bins": Case(SOME["noisy-slots"], Categories(bins=[0, 1, 5], other=True), some_labels, len),
+    "add-slots, text": Case(SOME["noisy-slots"], Categories(["yes", "no"], other=True), some_labels, len),
 }
 
 
@@ -286,10 +283,10 @@ def test_its_attack_prescribes_a_law_for_every_cell_of_every_crowd(case: Case) -
     mechanism, domain, users = case.mechanism, case.domain, 400
 
     def tables_of(held: Any) -> Any:
-        return table_of(case, sent_by(case, alike(domain, held, users), 3))
+        return table_of(case, sent_by(case, domain.repeated(held, users), 3))
 
-    attack = mechanism.attack(domain, GUARANTEE, tables_of)
-    first, second = (sent_by(case, alike(domain, held, 1), 5) for held in attack.victims)
+    attack = mechanism.attack(case.encoding, domain, GUARANTEE, tables_of)
+    first, second = (sent_by(case, domain.repeated(held, 1), 5) for held in attack.victims)
     assert not np.array_equal(first, second)
     tables = [tables_of(crowd) for crowd in attack.crowds]
     counts, totals = attack.kinds(tables, [users] * len(tables))
@@ -311,38 +308,37 @@ def test_its_attack_prescribes_a_law_for_every_cell_of_every_crowd(case: Case) -
 @every_case
 def test_in_one_process_the_table_has_the_law_of_what_users_send(case: Case) -> None:
     """Every cell of 20 tables of 4,000 users each, both ways, within 7 deviations of the difference: seeded."""
-    mechanism, domain, users, tables = case.mechanism, case.domain, 4000, 20
-    rows = case.rows(4, users)
-    prepared = domain.prepare(domain.rows(rows))
-    tally, encoder = mechanism.tally(domain, SeededSource(4)), mechanism.encoder(domain, SeededSource(5))
-    ways = np.zeros((2, tables, mechanism.cells(domain)))
+    mechanism, encoding, users, tables = case.mechanism, case.encoding, 4000, 20
+    block = case.domain.block(case.domain.rows(case.rows(4, users)))
+    tally, encoder = mechanism.tally(encoding, SeededSource(4)), mechanism.encoder(encoding, SeededSource(5))
+    ways = np.zeros((2, tables, mechanism.cells(encoding)))
     for i in range(tables):
-        table = mechanism.tally(domain, SeededSource(100 + i)).noise(users)
-        tally.add(prepared, 0, table)
-        ways[:, i] = table, table_of(case, encoder.encode(prepared, 0))
+        table = mechanism.tally(encoding, SeededSource(100 + i)).noise(users)
+        tally.add(block, table)
+        ways[:, i] = table, table_of(case, encoder.encode(block))
     apart = np.abs(ways[0].mean(axis=0) - ways[1].mean(axis=0))
     assert (apart <= 7 * np.sqrt(ways.var(axis=1, ddof=1).sum(axis=0) / tables)).all()
 
 
 @every_case
-def test_dishonest_users_can_do_what_it_says_and_no_more(case: Case) -> None:
+def test_malicious_users_can_do_what_it_says_and_no_more(case: Case) -> None:
     """One user of 200 sends all reports into each cell in turn; nothing moves a mean farther than said."""
-    mechanism, domain, users = case.mechanism, case.domain, 200
-    rows = case.rows(6, users) if domain is not BOX else np.full((users, 2, 2), -1.0)
+    mechanism, encoding, users = case.mechanism, case.encoding, 200
+    rows = case.rows(6, users) if case.domain is not BOX else np.full((users, 2, 2), -1.0)
     table = table_of(case, sent_by(case, rows[1:], 6))
-    before = mechanism.decode(domain, table + table_of(case, sent_by(case, rows[:1], 7)), users).mean
+    before = mechanism.decode(encoding, table + table_of(case, sent_by(case, rows[:1], 7)), users).mean
     moved = 0.0
     for cell in range(len(table)):
         after = table.copy()
-        after[cell] += mechanism.reports(domain)
-        moved = max(moved, float(np.max(np.abs(mechanism.decode(domain, after, users).mean - before))))
-    said = mechanism.influence(domain, users, 1)
+        after[cell] += mechanism.reports(encoding)
+        moved = max(moved, float(np.max(np.abs(mechanism.decode(encoding, after, users).mean - before))))
+    said = mechanism.max_shift(encoding, users, 1)
     assert 0.5 * said < moved <= said * (1 + 1e-9)
-    assert mechanism.influence(domain, users, 2) > said > mechanism.influence(domain, users, 0) == 0
+    assert mechanism.max_shift(encoding, users, 2) > said > mechanism.max_shift(encoding, users, 0) == 0
 
 
 @pytest.mark.parametrize("case", ATTACKED.values(), ids=ATTACKED.keys())
 def test_it_says_what_users_send_in_one_sentence(case: Case) -> None:
-    said = case.mechanism.describe(case.domain)
+    said = case.mechanism.describe(case.encoding)
     assert said
     assert "\n" not in said

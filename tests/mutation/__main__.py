@@ -30,10 +30,16 @@ from tests.mutation.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("src/shufflesum")
-PARTS = ("privacy", "protocol", "release.py", "estimate", "compositions.py", "budget.py", "budget_file.py")
+PARTS = (
+    *("privacy", "protocol.py", "release.py", "estimate", "compositions.py", "budget.py", "budget_file.py"),
+    *(
+        "domains/counts.py",
+        *(f"domains/{name}/estimate.py" for name in ("arrays", "group_by", "l2_ball", "open_vocabulary")),
+    ),
+)
 TESTS = (
     *("privacy", "estimate", "protocol", "test_release_gate.py", "test_aggregation.py", "test_plans.py"),
-    *("planning/test_ball_plans.py", "mechanisms/replace/test_decode.py"),
+    *("planning/test_l2_ball_plans.py", "mechanisms/randomized_response/test_decode.py"),
     *("test_suggested_bounds.py", "test_moments.py", "test_cautions.py"),
     *("test_budget.py", "test_budget_ask.py", "test_budget_files.py", "test_budget_model.py"),
 )

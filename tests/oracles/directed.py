@@ -1,7 +1,7 @@
 """Tables to which a user adds only some rows: at most so many labels, or an array in the cells of one group.
 
-Noise and divergences are those of tests/oracles/added.py; here are the rows, listed one by one. Nothing is shared with
-the package.
+Noise and divergences are those of tests/oracles/noisy_counts.py; here are the rows, listed one by one. Nothing is
+shared with the package.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tests.oracles.added import Table, independent_noise, rows, worst_over_rows
+from tests.oracles.noisy_counts import Table, independent_noise, rows, worst_over_rows
 
 __all__ = ["choice_rows", "group_rows", "worst_choices_delta", "worst_groups_delta"]
 
@@ -31,7 +31,7 @@ def worst_choices_delta(
     *,
     users: int,
     labels: int,
-    most: int,
+    max_choices: int,
     trials: int,
     probability: Fraction,
     weights: Sequence[Fraction],
@@ -39,7 +39,7 @@ def worst_choices_delta(
 ) -> list[Fraction]:
     """Exact delta over all data sets and neighbours; users may choose other labels in every round."""
     noise = independent_noise(users, labels * rounds, (trials,), (probability,))
-    single = choice_rows(labels, most)
+    single = choice_rows(labels, max_choices)
     listed = [sum(parts, ()) for parts in itertools.product(single, repeat=rounds)]
     return worst_over_rows(noise, users, listed, weights)
 

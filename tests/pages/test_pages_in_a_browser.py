@@ -85,7 +85,7 @@ def opened(file: Path, folder: Path) -> tuple[str, list[str]]:
 def test_hostile_labels_run_nothing_and_ask_nobody(tmp_path: Path) -> None:
     labels = [*HOSTILE, "<script>document.title = 'changed'</script>", "</script><script>document.title = 'changed'//"]
     held = [labels[i % len(labels)] for i in range(1000)]
-    estimate = ss.aggregate(held, shape=ss.Categories(labels), epsilon=1.0, delta=1e-6)
+    estimate = ss.aggregate(held, domain=ss.Categories(labels), epsilon=1.0, delta=1e-6)
     tried = simulate(estimate.plan, held, repeats=2)
     file = tmp_path / "page.html"
     file.write_text(report_page([estimate], title=labels[-1], made=MADE, command=labels[-1]), encoding="utf-8")

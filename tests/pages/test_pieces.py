@@ -6,20 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.estimate.decoded import Sums, count_estimate, group_estimate, hashed_estimate, plan_of
+from tests.estimate.decoded import Sums, count_estimate, group_estimate, hashed_estimate
 from tests.pages.elements import HOSTILE, Elements
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum._rounding import between, number
-from shufflesum.domain import Ball, Box, Categories, Groups, Hashed
+from shufflesum._checks import between, number
+from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, OpenVocabulary
+from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError
-from shufflesum.estimate import Estimate
 from shufflesum.pages import (
     Column,
     Table,
     estimate_svg,
     estimate_table,
+    html_table,
     markdown,
     page,
     picture,
@@ -27,16 +28,14 @@ from shufflesum.pages import (
     require_pages,
     statement_html,
     stylesheet,
-    table_html,
 )
-from shufflesum.plots.names import entry_names
 from shufflesum.testing import unprotected_plan
 
 
 @pytest.fixture(scope="module")
 def hostile() -> Any:
     held = [HOSTILE[i % len(HOSTILE)] for i in range(1000)]
-    return ss.aggregate(held, shape=Categories(HOSTILE), epsilon=1.0, delta=1e-6)
+    return ss.aggregate(held, domain=Categories(HOSTILE), epsilon=1.0, delta=1e-6)
 
 
 @pytest.mark.long
@@ -45,7 +44,7 @@ def test_hostile_names_are_text_and_nothing_else(hostile: Any) -> None:
     whole = page(
         HOSTILE[1],
         plan_words(plan)
-        + table_html(estimate_table(hostile))
+        + html_table(estimate_table(hostile))
         + picture(estimate_svg(hostile, title=HOSTILE[0]), HOSTILE[1], HOSTILE[1])
         + statement_html(plan),
     )
@@ -125,7 +124,7 @@ def test_of_many_labels_the_largest_are_shown() -> None:
 
 
 def test_groups_too_small_for_a_mean_are_named() -> None:
-    domain = Groups(["few", "many"], Box.of(2, (0, 10), ["x", "y"]))
+    domain = GroupBy(["few", "many"], Arrays(2, (0, 10), ["x", "y"]))
     estimate = group_estimate(domain, Sums(np.array([0.0, 90.0]), np.array([[0.0, 0.0], [45.0, 9.0]]), 4.0, 4.0))
     table = estimate_table(estimate)
     assert [(row[0], row[2]) for row in table.rows] == [("few", ""), ("many", "x"), ("many", "y")]
@@ -142,7 +141,7 @@ def test_only_pictures_whose_colours_are_numbers_keep_them_in_the_dark() -> None
 
 
 def test_words_have_no_table_and_no_picture_before_they_are_named() -> None:
-    domain = Hashed(16, 4, key=bytes(16))
+    domain = OpenVocabulary(16, 4, key=bytes(16))
     estimate = hashed_estimate(domain, np.ones((4, 16), dtype=np.int64), 64)
     assert "4 by 16 cells" in estimate_table(estimate).note
     with refusal("missing-argument", error=ParameterError):
@@ -151,9 +150,9 @@ def test_words_have_no_table_and_no_picture_before_they_are_named() -> None:
 
 
 def test_entries_of_layers_are_named_by_layer_and_index() -> None:
-    plan = plan_of(Ball({"w": (2, 3), "b": (2,)}, 1.0), None)
-    estimate = Estimate(plan, 100, 0, np.zeros(1, dtype=np.int64))
-    assert entry_names(estimate, [0, 5, 6, 7]) == ["w[0, 0]", "w[1, 2]", "b[0]", "b[1]"]
+    named = L2Ball({"w": (2, 3), "b": (2,)}, 1.0).structure
+    assert named.names_of([0, 5, 6, 7]) == ["w[0, 0]", "w[1, 2]", "b[0]", "b[1]"]
+    assert L2Ball([(2,), (1,)], 1.0).structure.names_of([1, 2]) == ["layer 0[1]", "layer 1[0]"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_markdown_of_names_makes_no_links_and_no_images() -> None:
 
 
 def test_cells_of_words_are_isolated() -> None:
-    html = table_html(Table([Column("a", words=True), Column("b")], [["שלום <b>", "1"]]))
+    html = html_table(Table([Column("a", words=True), Column("b")], [["שלום <b>", "1"]]))
     assert "<bdi>שלום &lt;b&gt;</bdi>" in html
     assert "<td>1</td>" in html
 

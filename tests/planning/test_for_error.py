@@ -11,18 +11,25 @@ from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import plan_for_error
 
 
-def test_a_target_error_at_a_spread_needs_fewer_users() -> None:
-    target: dict[str, Any] = {"shape": 10, "epsilon": 1.0, "delta": 1e-6, "coordinates": 1, "levels": 3}
-    cautious, narrow = plan_for_error(1e-2, **target), plan_for_error(1e-2, **target, spread=0.05)
+def test_a_target_error_at_an_assumed_std_needs_fewer_users() -> None:
+    target: dict[str, Any] = {
+        "shape": 10,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "mechanism": ss.RandomizedResponse.Options(coordinates=1, levels=3),
+    }
+    cautious, narrow = plan_for_error(1e-2, **target), plan_for_error(1e-2, **target, assumed_std=0.05)
     assert narrow.users < 0.8 * cautious.users
-    assert narrow.error_at_spread(0.05).total <= 1e-2
+    assert narrow.error_at_std(0.05).total <= 1e-2
 
 
 @pytest.mark.long
 def test_an_acceptable_error_of_each_column_is_kept_by_all_and_just_reached_by_one() -> None:
     bounds = {"age": (0.0, 120.0), "income": (0.0, 200_000.0)}
     asked: dict[str, Any] = {"shape": 2, "columns": list(bounds), "bounds": bounds, "users": 3000, "delta": 1e-6}
-    found = plan_for_error(acceptable_error={"income": 1e9, "age": 2.0}, **asked, digits=3)
+    found = plan_for_error(
+        acceptable_error={"income": 1e9, "age": 2.0}, **asked, mechanism=ss.NoisyCounts.Options(digits=3)
+    )
     part = math.sqrt(found.error_in_widths.total / 2)
     assert 0.98 * 2.0 <= 120 * part <= 2.0
 
@@ -30,9 +37,9 @@ def test_an_acceptable_error_of_each_column_is_kept_by_all_and_just_reached_by_o
 @pytest.mark.parametrize(
     "held",
     [
-        {"shape": 4, "bounds": (0, 10), "digits": 3},
-        {"shape": ss.Categories(["yes", "no", "unsure"])},
-        pytest.param({"shape": ss.Groups(["at", "de"], 2), "bounds": (0, 10)}, marks=pytest.mark.slow),
+        {"shape": 4, "bounds": (0, 10), "mechanism": ss.NoisyCounts.Options(digits=3)},
+        {"domain": ss.Categories(["yes", "no", "unsure"])},
+        pytest.param({"domain": ss.GroupBy(["at", "de"], 2), "bounds": (0, 10)}, marks=pytest.mark.slow),
     ],
     ids=["numbers", "labels", "groups"],
 )
@@ -46,7 +53,7 @@ def test_one_acceptable_error_for_all_is_that_of_each(held: dict[str, Any]) -> N
     [
         ({}, "conflicting-arguments"),
         ({"target_error": 0.1, "acceptable_error": 0.1}, "conflicting-arguments"),
-        ({"acceptable_error": 0.1, "spread": 0.1}, "conflicting-arguments"),
+        ({"acceptable_error": 0.1, "assumed_std": 0.1}, "conflicting-arguments"),
         ({"acceptable_error": 0.0}, "out-of-range"),
         ({"acceptable_error": {"age": -1.0}, "columns": ["age"]}, "out-of-range"),
         ({"acceptable_error": "x"}, "wrong-type"),
@@ -80,7 +87,7 @@ def test_what_cannot_be_looked_for_is_refused(asked: dict[str, Any], refused: tu
 
 def test_an_error_out_of_reach_is_said_to_be() -> None:
     with refusal("error-out-of-reach", "1e-30", "32", error=PrivacyError):
-        plan_for_error(1e-30, users=10, shape=3, delta=1e-6, levels=1)
+        plan_for_error(1e-30, users=10, shape=3, delta=1e-6, mechanism=ss.RandomizedResponse.Options(levels=1))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_an_error_out_of_reach_is_said_to_be() -> None:
             ("1e-09", "age", "at best"),
         ),
         ({"shape": 2}, 1e-9, ("1e-09", "each mean", "at best")),
-        ({"shape": ss.Categories(3)}, 1e-20, ("1e-20", "share", "at best")),
+        ({"domain": ss.Categories(3)}, 1e-20, ("1e-20", "share", "at best")),
     ],
 )
 def test_an_acceptable_error_out_of_reach_is_said_as_it_was_asked(

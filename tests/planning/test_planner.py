@@ -8,16 +8,18 @@ from typing import Any, Literal, get_type_hints
 
 import numpy as np
 import pytest
+from tests.plan_builders import replace_of, with_mechanism
 from tests.refusals import refusal
-from tests.replaced import replace_of, with_mechanism
 
 import shufflesum as ss
 from shufflesum.cautions import UninformativePlanWarning
-from shufflesum.domain import Box
+from shufflesum.domains import Arrays
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.planning import PlanChoices, alternatives, published_plan
+from shufflesum.planning import PlanOptions, alternatives, published_plan
 from shufflesum.testing import SeededSource
 
+WRONG_RR: Any = ss.RandomizedResponse.Options  # for values that types would refuse
+WRONG_NC: Any = ss.NoisyCounts.Options
 BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6}
 
 
@@ -34,26 +36,41 @@ BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6
         ({"delta": math.nan}, ("out-of-range", "delta is nan")),
         ({"users": 0}, ("out-of-range", "users is 0")),
         ({"users": 2.5}, ("wrong-type", "users is 2.5")),
-        ({"coordinates": 0}, ("out-of-range", "coordinates is 0", "1 and 4")),
-        ({"coordinates": 5}, ("out-of-range", "coordinates is 5", "1 and 4")),
-        ({"coordinates": 1.5}, ("wrong-type", "coordinates is 1.5")),
-        ({"coordinates": 3, "max_reports": 2}, ("conflicting-arguments", "coordinates is 3", "max_reports = 2")),
-        ({"coordinates": "3", "max_reports": 2}, ("wrong-type", "coordinates is '3'")),
+        ({"mechanism": ss.RandomizedResponse.Options(coordinates=0)}, ("out-of-range", "coordinates is 0", "1 and 4")),
+        ({"mechanism": ss.RandomizedResponse.Options(coordinates=5)}, ("out-of-range", "coordinates is 5", "1 and 4")),
+        ({"mechanism": WRONG_RR(coordinates=1.5)}, ("wrong-type", "coordinates is 1.5")),
+        (
+            {"mechanism": ss.RandomizedResponse.Options(coordinates=3), "max_reports": 2},
+            ("conflicting-arguments", "coordinates is 3", "max_reports = 2"),
+        ),
+        (
+            {"mechanism": WRONG_RR(coordinates="3"), "max_reports": 2},
+            ("wrong-type", "coordinates is '3'"),
+        ),
         ({"max_reports": 0}, ("out-of-range", "max_reports is 0")),
         ({"max_reports": 2.0}, ("wrong-type", "max_reports is 2.0")),
-        ({"levels": 0}, ("out-of-range", "levels is 0", "1 and 999")),
-        ({"levels": 1000}, ("out-of-range", "levels is 1000", "1 and 999")),
-        ({"levels": 0, "accountant": "paper"}, ("out-of-range", "levels is 0", "1 and 32766")),
-        ({"levels": 32767, "accountant": "paper"}, ("out-of-range", "levels is 32767", "1 and 32766")),
-        ({"levels": 2.0}, ("wrong-type", "levels is 2.0")),
-        ({"sampling": "poisson"}, ("unknown-choice", "sampling is 'poisson'", "stratified", "uniform")),
+        ({"mechanism": ss.RandomizedResponse.Options(levels=0)}, ("out-of-range", "levels is 0", "1 and 999")),
+        ({"mechanism": ss.RandomizedResponse.Options(levels=1000)}, ("out-of-range", "levels is 1000", "1 and 999")),
+        (
+            {"mechanism": ss.RandomizedResponse.Options(levels=0), "accountant": "paper"},
+            ("out-of-range", "levels is 0", "1 and 32766"),
+        ),
+        (
+            {"mechanism": ss.RandomizedResponse.Options(levels=32767), "accountant": "paper"},
+            ("out-of-range", "levels is 32767", "1 and 32766"),
+        ),
+        ({"mechanism": WRONG_RR(levels=2.0)}, ("wrong-type", "levels is 2.0")),
+        (
+            {"mechanism": WRONG_RR(sampling="poisson")},
+            ("unknown-choice", "sampling is 'poisson'", "stratified", "uniform"),
+        ),
         ({"accountant": "none"}, ("unknown-choice", "accountant is 'none'", "exact", "paper")),
         ({"honest_fraction": 0.0}, ("out-of-range", "honest_fraction is 0.0")),
         ({"honest_fraction": 1.01}, ("out-of-range", "honest_fraction is 1.01")),
         ({"rounds": 0}, ("out-of-range", "rounds is 0")),
-        ({"spread": -0.1}, ("out-of-range", "spread is -0.1")),
-        ({"spread": math.nan}, ("out-of-range", "spread is nan")),
-        ({"spread": "small"}, ("wrong-type", "spread is 'small'")),
+        ({"assumed_std": -0.1}, ("out-of-range", "assumed_std is -0.1")),
+        ({"assumed_std": math.nan}, ("out-of-range", "assumed_std is nan")),
+        ({"assumed_std": "small"}, ("wrong-type", "assumed_std is 'small'")),
         ({"bounds": (1.0, 1.0)}, ("bad-bounds", "bounds")),
         ({"bounds": (2.0, 1.0)}, ("bad-bounds", "bounds")),
         ({"bounds": (0.0, math.inf)}, ("bad-bounds", "bounds", "inf")),
@@ -62,10 +79,10 @@ BASE: dict[str, Any] = {"users": 3000, "shape": 4, "epsilon": 1.0, "delta": 1e-6
         ({"shape": 0}, ("out-of-range", "shape 0")),
         ({"shape": 2.5}, ("wrong-type", "shape 2.5")),
         ({"shape": 2**31}, ("too-many-cells", "2147483648", "2147483647")),
-        ({"shape": 10**9, "levels": 4}, ("out-of-range", "levels is 4")),
+        ({"shape": 10**9, "mechanism": ss.RandomizedResponse.Options(levels=4)}, ("out-of-range", "levels is 4")),
         ({"rounds": 2, "accountant": "paper"}, ("impossible-combination", "rounds is 2", "accountant='exact'")),
         (
-            {"coordinates": 2, "sampling": "stratified", "accountant": "paper"},
+            {"mechanism": ss.RandomizedResponse.Options(coordinates=2, sampling="stratified"), "accountant": "paper"},
             ("impossible-combination", "sampling='uniform'"),
         ),
     ],
@@ -81,25 +98,30 @@ def test_bad_parameters_are_refused_by_name(change: dict[str, Any], refused: tup
     "change",
     [
         {},
-        pytest.param({"coordinates": 1}, marks=pytest.mark.slow),
+        pytest.param({"mechanism": ss.RandomizedResponse.Options(coordinates=1)}, marks=pytest.mark.slow),
         {"max_reports": 2},
-        pytest.param({"levels": 1}, marks=pytest.mark.slow),
-        {"levels": 7, "coordinates": 3},
-        {"sampling": "uniform", "coordinates": 2},
-        pytest.param({"sampling": "uniform"}, marks=pytest.mark.slow),
+        pytest.param({"mechanism": ss.RandomizedResponse.Options(levels=1)}, marks=pytest.mark.slow),
+        {"mechanism": ss.RandomizedResponse.Options(coordinates=3, levels=7)},
+        {"mechanism": ss.RandomizedResponse.Options(coordinates=2, sampling="uniform")},
+        pytest.param({"mechanism": ss.RandomizedResponse.Options(sampling="uniform")}, marks=pytest.mark.slow),
         {"honest_fraction": 0.5},
         {"rounds": 3},
         {"epsilon": 0.3},
         pytest.param({"epsilon": 4.0, "delta": 0.01}, marks=pytest.mark.slow),
         {"shape": ss.Symmetric(3)},
         {"shape": ()},
-        {"mechanism": "replace"},
-        pytest.param({"mechanism": "add"}, marks=pytest.mark.slow),  # as without a choice
-        {"digits": 2, "rounds": 2},
-        {"one_process": True},
-        {"mechanism": "add", "max_reports": 30},
+        {"mechanism": "randomized-response"},
+        pytest.param({"mechanism": "noisy-counts"}, marks=pytest.mark.slow),  # as without a choice
+        {"mechanism": ss.NoisyCounts.Options(digits=2), "rounds": 2},
+        {"noise_by": "curator"},
+        {"mechanism": "noisy-counts", "max_reports": 30},
         {"users": 10**6, "accountant": "paper", "delta": 1e-3},
-        {"users": 10**8, "accountant": "paper", "coordinates": 2, "epsilon": 2.0},
+        {
+            "users": 10**8,
+            "accountant": "paper",
+            "mechanism": ss.RandomizedResponse.Options(coordinates=2),
+            "epsilon": 2.0,
+        },
     ],
     ids=str,
 )
@@ -109,43 +131,53 @@ def test_every_plan_is_certified_at_the_noise_it_uses(change: dict[str, Any]) ->
     plan.verify()
     assert ss.Plan.from_json(plan.to_json()) == plan
     chosen = {**asdict(plan.guarantee), **asdict(plan.mechanism), "mechanism": plan.mechanism.kind}  # type: ignore[call-overload]
+    options = asked.get("mechanism")
+    if options is not None and not isinstance(options, str):
+        fixed = {name: value for name, value in asdict(options).items() if value is not None}
+        asked = {**asked, **fixed, "mechanism": options.family}
     assert {name: value for name, value in asked.items() if name in chosen}.items() <= chosen.items()
     assert plan.reports <= asked.get("max_reports", 10**6)
-    assert plan.one_process == asked.get("one_process", False)
-    assert plan.local_epsilon is None or plan.mechanism.kind == "replace"
+    assert plan.noise_by == asked.get("noise_by", "users")
+    assert plan.local_epsilon is None or plan.mechanism.kind == "randomized-response"
 
 
 def test_a_planned_noise_probability_is_hardly_more_than_needed() -> None:
-    plan = ss.plan(users=50_000, shape=100, epsilon=0.95, delta=1e-6, coordinates=1, levels=3)
+    plan = ss.plan(
+        users=50_000,
+        shape=100,
+        epsilon=0.95,
+        delta=1e-6,
+        mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=3),
+    )
     assert plan.privacy.delta(0.95).upper <= 1e-6
     less = math.floor(replace_of(plan).noise_probability * 0.999 * 2**53) / 2**53
     assert with_mechanism(plan, noise_probability=less).privacy.delta(0.95).upper > 1e-6
 
 
-def test_choices_are_exactly_the_optional_arguments_of_plan() -> None:
-    """Whoever passes choices on (`aggregate`, `plan_for_error`, commands) then misses none."""
+def test_options_are_all_optional_arguments_of_plan() -> None:
+    """Whoever passes options on (`aggregate`, `plan_for_error`, commands) then misses none."""
     parameters = inspect.signature(ss.plan).parameters.values()
     optional = {parameter.name for parameter in parameters if parameter.default is not inspect.Parameter.empty}
-    assert PlanChoices.__required_keys__ == frozenset()
-    assert PlanChoices.__optional_keys__ == optional
-    types, choices = get_type_hints(ss.plan), get_type_hints(PlanChoices)
+    assert PlanOptions.__required_keys__ == frozenset()
+    assert PlanOptions.__optional_keys__ == optional - {"domain", "shape"}
+    types, choices = get_type_hints(ss.plan), get_type_hints(PlanOptions)
     assert {name: types[name] for name in choices} == choices
 
 
 @pytest.mark.long
 def test_max_reports_caps_what_a_user_sends() -> None:
     """Each coordinate is a report, so without a cap all four would be sent."""
-    paper = BASE | {"mechanism": "replace"}
+    paper = BASE | {"mechanism": "randomized-response"}
     assert ss.plan(**paper).reports == 4
     for cap in (1, 2, 3):
         assert ss.plan(**paper, max_reports=cap).reports <= cap
-        assert ss.plan(**BASE, max_reports=cap).mechanism.kind == "replace"
+        assert ss.plan(**BASE, max_reports=cap).mechanism.kind == "randomized-response"
     assert ss.plan(**paper, max_reports=4) == ss.plan(**paper, max_reports=10**6) == ss.plan(**paper)
 
 
 def test_of_plans_as_good_the_one_with_the_fewest_reports_is_chosen() -> None:
     chosen = ss.plan(**BASE)
-    assert chosen.mechanism.kind == "add"
+    assert chosen.mechanism.kind == "noisy-counts"
     others = [one for one in alternatives(chosen) if one.reports <= 64 * one.dimension]
     least = min(one.expected_error.total for one in others)
     assert chosen.expected_error.total <= 1.05 * least
@@ -158,32 +190,39 @@ def test_of_plans_as_good_the_one_with_the_fewest_reports_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("given", "refused"),
     [
-        ({"mechanism": "subtract"}, ("unknown-choice", "mechanism is 'subtract'", "replace", "add")),
-        ({"mechanism": "add", "levels": 3}, ("conflicting-arguments", "levels", "'replace'", "'add'")),
-        ({"mechanism": "replace", "digits": 3}, ("conflicting-arguments", "digits", "'add'", "'replace'")),
-        ({"digits": 3, "coordinates": 2}, ("conflicting-arguments", "digits", "coordinates")),
-        ({"digits": 3, "accountant": "paper"}, ("conflicting-arguments", "digits", "accountant='paper'")),
-        ({"digits": 0}, ("out-of-range", "digits is 0", "1 and 16")),
-        ({"digits": 17}, ("out-of-range", "digits is 17")),
-        ({"digits": 2.0}, ("wrong-type", "digits is 2.0")),
+        (
+            {"mechanism": "subtract"},
+            ("unknown-choice", "mechanism is 'subtract'", "randomized-response", "noisy-counts"),
+        ),
+        (
+            {"mechanism": ss.NoisyCounts.Options(digits=3), "accountant": "paper"},
+            ("conflicting-arguments", "'noisy-counts'", "accountant='paper'"),
+        ),
+        (
+            {"shape": None, "domain": ss.Categories(3), "mechanism": ss.NoisyCounts.Options(digits=3)},
+            ("impossible-combination", "digits"),
+        ),
+        ({"mechanism": ss.NoisyCounts.Options(digits=0)}, ("out-of-range", "digits is 0", "1 and 16")),
+        ({"mechanism": ss.NoisyCounts.Options(digits=17)}, ("out-of-range", "digits is 17")),
+        ({"mechanism": WRONG_NC(digits=2.0)}, ("wrong-type", "digits is 2.0")),
     ],
     ids=str,
 )
-def test_arguments_of_two_mechanisms_are_refused(given: dict[str, Any], refused: tuple[str, ...]) -> None:
+def test_mechanisms_and_options_that_do_not_fit_are_refused(given: dict[str, Any], refused: tuple[str, ...]) -> None:
     with refusal(*refused, error=ParameterError):
         ss.plan(**BASE | given)
 
 
 def test_add_under_a_cap_that_it_cannot_keep_says_what_it_needs() -> None:
-    with refusal("privacy-out-of-reach", "max_reports is 3", "mechanism 'replace'", error=PrivacyError):
-        ss.plan(**BASE, mechanism="add", max_reports=3)
+    with refusal("privacy-out-of-reach", "max_reports is 3", "mechanism 'randomized-response'", error=PrivacyError):
+        ss.plan(**BASE, mechanism="noisy-counts", max_reports=3)
 
 
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.UninformativePlanWarning")
-def test_a_small_crowd_is_not_asked_for_masses_of_noise_reports_unasked() -> None:
+def test_a_small_crowd_is_not_asked_for_masses_of_dummy_reports_unasked() -> None:
     few: dict[str, Any] = {"users": 20, "shape": 20, "epsilon": 0.5, "delta": 1e-6}
-    assert ss.plan(**few).mechanism.kind == "replace"
-    assert ss.plan(**few, mechanism="add").reports > 64 * 20
+    assert ss.plan(**few).mechanism.kind == "randomized-response"
+    assert ss.plan(**few, mechanism="noisy-counts").reports > 64 * 20
 
 
 def test_many_rounds_leave_fewer_coordinates_to_choose_from() -> None:
@@ -191,14 +230,20 @@ def test_many_rounds_leave_fewer_coordinates_to_choose_from() -> None:
 
 
 def test_numbers_of_numpy_plan_the_same() -> None:
-    plain = ss.plan(users=3000, shape=4, epsilon=1, delta=1e-6, coordinates=2, levels=3, rounds=1)
+    plain = ss.plan(
+        users=3000,
+        shape=4,
+        epsilon=1,
+        delta=1e-6,
+        mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=3),
+        rounds=1,
+    )
     numpy = ss.plan(
         users=np.int64(3000),  # type: ignore[arg-type]
         shape=np.int64(4),  # type: ignore[arg-type]
         epsilon=np.float64(1),
         delta=np.float64(1e-6),
-        coordinates=np.int32(2),  # type: ignore[arg-type]
-        levels=np.uint8(3),  # type: ignore[arg-type]
+        mechanism=ss.RandomizedResponse.Options(coordinates=np.int32(2), levels=np.uint8(3)),  # type: ignore[arg-type]
         rounds=np.int64(1),  # type: ignore[arg-type]
     )
     assert numpy == plain
@@ -210,7 +255,7 @@ def test_the_planners_choice_is_no_worse_than_any_small_choice_by_hand() -> None
     chosen = ss.plan(**BASE).expected_error.total
     for coordinates in (1, 2, 4):
         for levels in (1, 2, 3, 5, 8):
-            by_hand = ss.plan(**BASE, coordinates=coordinates, levels=levels)
+            by_hand = ss.plan(**BASE, mechanism=ss.RandomizedResponse.Options(coordinates=coordinates, levels=levels))
             assert chosen <= 1.05 * by_hand.expected_error.total
 
 
@@ -230,9 +275,9 @@ def test_a_delta_that_cannot_be_certified_is_refused() -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-13, 1e-16])
-@pytest.mark.parametrize("mechanism", ["add", "replace"])
+@pytest.mark.parametrize("mechanism", ["noisy-counts", "randomized-response"])
 def test_a_delta_below_what_composition_certifies_is_refused(
-    mechanism: Literal["add", "replace"], delta: float
+    mechanism: Literal["noisy-counts", "randomized-response"], delta: float
 ) -> None:
     with refusal("not-certified", str(delta), error=PrivacyError):
         ss.plan(users=50_000, shape=10, epsilon=1.0, delta=delta, mechanism=mechanism)
@@ -240,11 +285,25 @@ def test_a_delta_below_what_composition_certifies_is_refused(
 
 def test_published_noise_above_one_is_refused_with_the_knobs_to_turn() -> None:
     with refusal("privacy-out-of-reach", "is 1.35", error=PrivacyError):
-        ss.plan(users=50_000, shape=100, epsilon=0.95, delta=1e-6, levels=3, accountant="paper")
+        ss.plan(
+            users=50_000,
+            shape=100,
+            epsilon=0.95,
+            delta=1e-6,
+            mechanism=ss.RandomizedResponse.Options(levels=3),
+            accountant="paper",
+        )
 
 
 def test_the_published_plan_has_the_papers_noise() -> None:
-    plan = ss.plan(users=50_000, shape=100, epsilon=0.95, delta=0.5, levels=3, accountant="paper")
+    plan = ss.plan(
+        users=50_000,
+        shape=100,
+        epsilon=0.95,
+        delta=0.5,
+        mechanism=ss.RandomizedResponse.Options(levels=3),
+        accountant="paper",
+    )
     mechanism = replace_of(plan)
     assert mechanism.noise_probability == pytest.approx(0.17053, abs=1e-5)
     assert (mechanism.coordinates, mechanism.sampling) == (1, "stratified")
@@ -252,7 +311,7 @@ def test_the_published_plan_has_the_papers_noise() -> None:
 
 def test_a_plan_worse_than_guessing_is_warned_about() -> None:
     with pytest.warns(UninformativePlanWarning, match="worse than guessing"):
-        ss.plan(users=30, shape=10, epsilon=0.5, delta=1e-6, coordinates=1)
+        ss.plan(users=30, shape=10, epsilon=0.5, delta=1e-6, mechanism=ss.RandomizedResponse.Options(coordinates=1))
 
 
 @pytest.mark.slow
@@ -271,45 +330,54 @@ def test_composed_plans_never_grow_worse_by_more_than_half_a_percent(name: str, 
 
 def test_a_known_spread_makes_for_a_better_plan() -> None:
     target: dict[str, Any] = {"users": 50_000, "shape": 100, "epsilon": 1.0, "delta": 1e-6, "max_reports": 1}
-    narrow, cautious = ss.plan(**target, spread=0.1), ss.plan(**target)
-    assert narrow.error_at_spread(0.1).total < 0.9 * cautious.error_at_spread(0.1).total
+    narrow, cautious = ss.plan(**target, assumed_std=0.1), ss.plan(**target)
+    assert narrow.error_at_std(0.1).total < 0.9 * cautious.error_at_std(0.1).total
     assert cautious.expected_error.total < narrow.expected_error.total
-    assert ss.plan(**target, spread=0.5).error_at_spread(0.5).total == pytest.approx(
+    assert ss.plan(**target, assumed_std=0.5).error_at_std(0.5).total == pytest.approx(
         cautious.expected_error.total, rel=1e-3
     )
-    scaled = ss.plan(**target, spread=1.0, bounds=(-3.0, 7.0))
+    scaled = ss.plan(**target, assumed_std=1.0, bounds=(-3.0, 7.0))
     assert replace_of(scaled).levels == replace_of(narrow).levels
-    assert scaled.error_at_spread(1.0).total == pytest.approx(100 * narrow.error_at_spread(0.1).total)
+    assert scaled.error_at_std(1.0).total == pytest.approx(100 * narrow.error_at_std(0.1).total)
 
 
 def test_the_error_at_a_spread_is_an_upper_bound_of_what_is_seen() -> None:
     """Users who differ little: the mean squared error of 40 runs, against twice what its own noise allows."""
-    plan = ss.plan(users=2000, shape=20, epsilon=1.0, delta=1e-6, coordinates=2, spread=0.05)
+    plan = ss.plan(
+        users=2000,
+        shape=20,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism=ss.RandomizedResponse.Options(coordinates=2),
+        assumed_std=0.05,
+    )
     rows = np.random.default_rng(1).normal(0.4, 0.05, (2000, 20)).clip(0, 1)
     truth, spread = rows.mean(axis=0), float(rows.std(axis=0).max())
     errors = []
     for seed in range(40):
         reports = ss.Randomizer(plan, source=SeededSource(seed)).randomize(rows)
         errors.append(float(np.sum((ss.Analyzer(plan).analyze(reports).mean - truth) ** 2)))
-    predicted = plan.error_at_spread(spread).total
+    predicted = plan.error_at_std(spread).total
     assert 0.3 * predicted < np.mean(errors) < 1.1 * predicted
     assert predicted < 0.9 * plan.expected_error.total
 
 
 def test_what_a_spread_costs_in_sampling_does_not_depend_on_the_bounds() -> None:
-    plan = ss.plan(users=5000, shape=10, epsilon=1.0, delta=1e-6, coordinates=1, levels=20)
-    unequal = replace(plan, domain=Box.of(10, (0.0, np.linspace(1, 3, 10))))
-    assert unequal.error_at_spread(0.01).sampling == pytest.approx(plan.error_at_spread(0.01).sampling)
-    assert unequal.error_at_spread(0.01).noise > plan.error_at_spread(0.01).noise
-    assert unequal.error_at_spread(9.0).total <= unequal.expected_error.total * (1 + 1e-12)
+    plan = ss.plan(
+        users=5000, shape=10, epsilon=1.0, delta=1e-6, mechanism=ss.RandomizedResponse.Options(coordinates=1, levels=20)
+    )
+    unequal = replace(plan, domain=Arrays(10, (0.0, np.linspace(1, 3, 10))))
+    assert unequal.error_at_std(0.01).sampling == pytest.approx(plan.error_at_std(0.01).sampling)
+    assert unequal.error_at_std(0.01).noise > plan.error_at_std(0.01).noise
+    assert unequal.error_at_std(9.0).total <= unequal.expected_error.total * (1 + 1e-12)
 
 
 @pytest.mark.long
 def test_alternatives_are_the_same_collection_with_fewer_and_fewer_coordinates() -> None:
     chosen = ss.plan(**BASE, rounds=2, honest_fraction=0.9, bounds=(-1, 1))
     others = alternatives(chosen)
-    assert [other.reports for other in others if other.mechanism.kind == "replace"] == [1, 2, 4]
-    digits = [other.mechanism.choices()["digits"] for other in others if other.mechanism.kind == "add"]
+    assert [other.reports for other in others if other.mechanism.kind == "randomized-response"] == [1, 2, 4]
+    digits = [other.mechanism.digits for other in others if isinstance(other.mechanism, ss.NoisyCounts)]
     assert digits == list(range(1, len(digits) + 1))
     assert chosen in others
     for other in others:

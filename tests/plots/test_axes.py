@@ -11,11 +11,11 @@ import pytest
 from tests.estimate.decoded import count_estimate, hashed_estimate, plan_of
 from tests.refusals import refusal
 
-from shufflesum.domain import Box, Categories, Hashed
+from shufflesum.domains import Arrays, Categories, OpenVocabulary
+from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import Estimate
-from shufflesum.plots import count_chart, estimate_chart, rendered_svg, rounds_chart, save_chart
-from shufflesum.plots.units import by_bounds, by_unit, needs_log
+from shufflesum.plots import estimate_chart, rendered_svg, rounds_chart, save_chart
+from shufflesum.plots.axes import by_bounds, by_unit, needs_log
 
 
 class Known:
@@ -33,7 +33,7 @@ class Known:
 
 
 def means(mean: Any, bounds: Any = (0.0, 1.0), columns: Any = None, number: int = 1) -> Estimate:
-    domain = Box.of(len(mean), bounds, columns)
+    domain = Arrays(len(mean), bounds, columns)
     return Estimate(plan_of(domain, Known(mean)), 100, 0, np.zeros(1, dtype=np.int64), round_number=number)
 
 
@@ -104,14 +104,14 @@ def test_names_that_are_expressions_stay_names() -> None:
 
 def test_counts_that_would_vanish_are_points_on_a_logarithmic_axis() -> None:
     estimate = count_estimate(Categories(["much", "little", "nothing"]), [100_000, 300, 0], 100_300, 40)
-    spec = count_chart(estimate, title="t").to_dict()
+    spec = estimate_chart(estimate, title="t").to_dict()
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["rule", "rule", "point"]
     scale = spec["layer"][0]["encoding"]["y"]["scale"]
     assert scale["type"] == "symlog"
     assert scale["domain"][0] < 0
     assert scale["domain"][1] > 100_000
     assert "Logarithmic" in spec["title"]["subtitle"][-1]
-    even = count_chart(count_estimate(Categories(2), [100, 90], 190, 40), title="t").to_dict()
+    even = estimate_chart(count_estimate(Categories(2), [100, 90], 190, 40), title="t").to_dict()
     assert even["layer"][0]["mark"]["type"] == "bar"
 
 
@@ -140,7 +140,7 @@ def test_rounds_without_words_or_of_several_plans_are_refused() -> None:
     with refusal("missing-argument", error=ParameterError):
         rounds_chart([], title="t")
     with refusal("missing-argument", error=ParameterError):
-        rounds_chart([hashed_estimate(Hashed(5, 3, bytes(16)), np.ones((3, 5), dtype=np.int64), 15)], title="t")
+        rounds_chart([hashed_estimate(OpenVocabulary(5, 3, bytes(16)), np.ones((3, 5), dtype=np.int64), 15)], title="t")
     other = means([0.5])
     other.plan.id = "another"
     with refusal("conflicting-arguments", error=ParameterError):
@@ -151,7 +151,7 @@ def test_rounds_without_words_or_of_several_plans_are_refused() -> None:
 @pytest.mark.parametrize("suffix", [".svg", ".html"])
 def test_hostile_names_end_neither_the_page_nor_the_process(tmp_path: Path, suffix: str) -> None:
     labels = ["</script><script>alert(1)</script>", "a\x00b\x0b", "\u202eright", "\ufdd0", "w" * 10_000]
-    chart = count_chart(count_estimate(Categories(labels), [5, 4, 3, 2, 1], 15, 4), title="</script>\x00")
+    chart = estimate_chart(count_estimate(Categories(labels), [5, 4, 3, 2, 1], 15, 4), title="</script>\x00")
     save_chart(chart, tmp_path / f"x{suffix}")
     text = (tmp_path / f"x{suffix}").read_text(encoding="utf-8")
     assert "<script>alert" not in text

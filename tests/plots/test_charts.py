@@ -2,8 +2,8 @@ import importlib
 import importlib.util
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from tests.refusals import refusal
 
 import shufflesum
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
+from shufflesum.estimate import EstimateTable
 from shufflesum.plots import (
     DRAWABLE,
     error_chart,
@@ -21,13 +22,20 @@ from shufflesum.plots import (
 )
 
 
-@dataclass(frozen=True)
-class Estimate:
-    mean: np.ndarray
-    wider: np.ndarray | float = 0.0
+def estimate(mean: Any, wider: Any = 0.0) -> Any:
+    """Means without bounds, whose intervals reach as far as their level, and `wider`."""
+    half = np.ravel(np.broadcast_to(wider, mean.shape))
 
-    def confidence_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        return self.mean - level - self.wider, self.mean + level + self.wider
+    def table(level: float) -> EstimateTable:
+        value = np.ravel(mean)
+        ends = value - level - half, value + level + half
+        none = np.full(value.size, "")
+        return EstimateTable(
+            "mean", level, value, value, *ends, np.ones(value.size), none, mean.shape, lambda places: []
+        )
+
+    domain = SimpleNamespace(numbers=None)
+    return SimpleNamespace(to_table=table, prompt=None, columns=None, plan=SimpleNamespace(domain=domain))
 
 
 def marks(spec: dict[str, Any]) -> list[str]:
@@ -40,68 +48,68 @@ def rows(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_many_coordinates_are_a_band_and_a_line() -> None:
-    spec = estimate_chart(Estimate(np.arange(50.0)), title="A title", level=0.5).to_dict()
+    spec = estimate_chart(estimate(np.arange(50.0)), title="A title", level=0.5).to_dict()
     assert marks(spec) == ["area", "line"]
     assert rows(spec)[7] == {"coordinate": 7, "mean": 7.0, "lower": 6.5, "upper": 7.5}
     assert spec["title"]["text"] == "A title"
 
 
 def test_few_coordinates_are_points_with_bars() -> None:
-    assert marks(estimate_chart(Estimate(np.arange(12.0)), title="t").to_dict()) == ["rule", "point"]
-    assert marks(estimate_chart(Estimate(np.arange(13.0)), title="t").to_dict()) == ["area", "line"]
-    assert marks(estimate_chart(Estimate(np.asarray(3.0)), title="t").to_dict()) == ["rule", "point"]
+    assert marks(estimate_chart(estimate(np.arange(12.0)), title="t").to_dict()) == ["rule", "point"]
+    assert marks(estimate_chart(estimate(np.arange(13.0)), title="t").to_dict()) == ["area", "line"]
+    assert marks(estimate_chart(estimate(np.asarray(3.0)), title="t").to_dict()) == ["rule", "point"]
 
 
 def test_the_truth_is_a_dark_dashed_line_or_a_tick() -> None:
-    spec = estimate_chart(Estimate(np.arange(50.0)), truth=np.arange(50) + 0.25, title="t").to_dict()
+    spec = estimate_chart(estimate(np.arange(50.0)), truth=np.arange(50) + 0.25, title="t").to_dict()
     assert marks(spec) == ["area", "line", "line"]
     assert rows(spec)[3]["truth"] == 3.25
     encoding = spec["layer"][2]["encoding"]
     assert encoding["color"]["scale"] == {"domain": ["mean", "truth"], "range": ["#0072B2", "#1A1A1A"]}
     assert encoding["strokeDash"]["scale"]["range"][1] == [7, 5]
-    few = estimate_chart(Estimate(np.arange(3.0)), truth=[0, 1, 2], title="t").to_dict()
+    few = estimate_chart(estimate(np.arange(3.0)), truth=[0, 1, 2], title="t").to_dict()
     assert marks(few) == ["rule", "point", "tick"]
 
 
 def test_a_missing_estimate_is_a_gap() -> None:
     mean = np.arange(20.0)
     mean[4] = np.nan
-    assert rows(estimate_chart(Estimate(mean), title="t").to_dict())[4]["mean"] is None
+    assert rows(estimate_chart(estimate(mean), title="t").to_dict())[4]["mean"] is None
 
 
 def test_a_matrix_is_heat_maps_on_one_scale_of_means() -> None:
     mean = np.arange(20.0).reshape(4, 5)
     mean[1, 1] = np.nan
-    spec = estimate_chart(Estimate(mean, np.arange(5.0)), truth=mean + 10, title="t").to_dict()
+    spec = estimate_chart(estimate(mean, np.arange(5.0)), truth=mean + 10, title="t").to_dict()
     titles = [panel["title"]["text"] for panel in spec["hconcat"]]
     assert titles == ["Private estimate", "True mean", "Half of the 95 % interval"]
     domains = [panel["encoding"]["color"]["scale"].get("domain") for panel in spec["hconcat"]]
     assert domains == [[0.0, 29.0], [0.0, 29.0], None]
-    even = estimate_chart(Estimate(mean), title="t").to_dict()
+    even = estimate_chart(estimate(mean), title="t").to_dict()
     assert [panel["title"]["text"] for panel in even["hconcat"]] == ["Private estimate"]
     assert even["title"]["subtitle"] == ["95 % intervals: ± 0.950 everywhere"]
 
 
 def test_a_row_or_a_tensor_is_drawn_in_flattened_order() -> None:
     for shape in ((1, 24), (2, 3, 4)):
-        spec = estimate_chart(Estimate(np.arange(24.0).reshape(shape)), title="t").to_dict()
+        spec = estimate_chart(estimate(np.arange(24.0).reshape(shape)), title="t").to_dict()
         assert [row["mean"] for row in rows(spec)] == list(range(24))
 
 
 def test_more_coordinates_than_pixels_are_thinned_and_the_subtitle_says_so() -> None:
-    spec = estimate_chart(Estimate(np.arange(10_000.0)), title="t", subtitle="s").to_dict()
+    spec = estimate_chart(estimate(np.arange(10_000.0)), title="t", subtitle="s").to_dict()
     assert [row["coordinate"] for row in rows(spec)[:3]] == [0, 3, 6]
     assert spec["title"]["subtitle"] == ["s. One coordinate in 3 is shown"]
 
 
 def test_a_truth_of_another_shape_is_refused() -> None:
     with refusal("wrong-shape", "3", "4", error=ParameterError):
-        estimate_chart(Estimate(np.zeros(4)), truth=np.zeros(3), title="t")
+        estimate_chart(estimate(np.zeros(4)), truth=np.zeros(3), title="t")
 
 
 @pytest.mark.long
 def test_every_format_is_written_and_html_needs_no_network(tmp_path: Path) -> None:
-    chart = estimate_chart(Estimate(np.arange(30.0)), truth=np.arange(30.0), title="Some words")
+    chart = estimate_chart(estimate(np.arange(30.0)), truth=np.arange(30.0), title="Some words")
     for suffix in DRAWABLE:
         save_chart(chart, tmp_path / f"picture{suffix}")
     png = (tmp_path / "picture.png").read_bytes()
@@ -117,7 +125,7 @@ def test_every_format_is_written_and_html_needs_no_network(tmp_path: Path) -> No
 
 
 def test_an_unknown_suffix_or_an_unwritable_place_is_refused(tmp_path: Path) -> None:
-    chart = estimate_chart(Estimate(np.arange(3.0)), title="t")
+    chart = estimate_chart(estimate(np.arange(3.0)), title="t")
     with refusal("unknown-file-type", "'.gif'", error=FileError):
         save_chart(chart, tmp_path / "x.gif")
     with refusal("unwritable", error=FileError):
@@ -129,13 +137,13 @@ def test_without_the_libraries_the_extra_is_named(
     missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     require_plots()
-    chart = estimate_chart(Estimate(np.zeros(3)), title="t")
+    chart = estimate_chart(estimate(np.zeros(3)), title="t")
     monkeypatch.setattr(importlib.util, "find_spec", lambda library: None if library == missing else object())
     with refusal("missing-extra", "install 'shufflesum[plots]'", error=MissingExtraError):
         save_chart(chart, tmp_path / "x.svg")
     monkeypatch.delitem(sys.modules, "altair")
     with refusal("missing-extra", "install 'shufflesum[plots]'", error=MissingExtraError):
-        estimate_chart(Estimate(np.zeros(3)), title="t")
+        estimate_chart(estimate(np.zeros(3)), title="t")
 
 
 def test_altair_is_loaded_with_the_first_chart_only(monkeypatch: pytest.MonkeyPatch) -> None:

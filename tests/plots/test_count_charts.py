@@ -7,12 +7,12 @@ import pytest
 from tests.estimate.decoded import Sums, count_estimate, group_estimate, hashed_estimate
 from tests.refusals import refusal
 
-from shufflesum.domain import Box, Categories, Groups, Hashed
+from shufflesum.domains import Arrays, Categories, GroupBy, OpenVocabulary
+from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import Estimate
-from shufflesum.mechanisms import Replace
+from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.plans import Plan
-from shufflesum.plots import count_chart, estimate_chart, group_chart, rendered
+from shufflesum.plots import estimate_chart, rendered
 from shufflesum.testing import no_guarantee
 
 
@@ -32,7 +32,7 @@ def test_counts_are_bars_with_intervals_under_their_labels() -> None:
     assert rows_of(spec)[0] == {"label": "yes", "value": 50, "lower": low[0], "upper": high[0], "truth": 52}
     assert spec["layer"][0]["encoding"]["x"]["field"] == "label"
     assert spec["title"] == {"text": "A title", "subtitle": ["s"]}
-    svg, _ = rendered(count_chart(estimate, title="t"))
+    svg, _ = rendered(estimate_chart(estimate, title="t"))
     for words in ("yes", "no", "95 % interval", "Users"):
         assert words in svg
 
@@ -40,14 +40,14 @@ def test_counts_are_bars_with_intervals_under_their_labels() -> None:
 @pytest.mark.parametrize("labels", [["a very long label", "b"], [str(i) for i in range(13)]])
 def test_long_or_many_labels_lie_on_their_side(labels: list[str]) -> None:
     estimate = count_estimate(Categories(labels), np.arange(len(labels)), 100)
-    spec = count_chart(estimate, title="t").to_dict()
+    spec = estimate_chart(estimate, title="t").to_dict()
     assert spec["layer"][0]["encoding"]["y"]["field"] == "label"
     assert spec["layer"][0]["encoding"]["y"]["sort"] == labels
 
 
 def test_of_many_labels_the_largest_are_shown_and_the_subtitle_says_so() -> None:
     counts = np.random.default_rng(1).permutation(1000)
-    spec = count_chart(count_estimate(Categories(1000), counts, 10), title="t", subtitle="s").to_dict()
+    spec = estimate_chart(count_estimate(Categories(1000), counts, 10), title="t", subtitle="s").to_dict()
     assert [row["value"] for row in rows_of(spec)] == list(range(999, 959, -1))
     assert spec["title"]["subtitle"][0] == "s"
     assert "40 of 1,000" in spec["title"]["subtitle"][1]
@@ -55,11 +55,11 @@ def test_of_many_labels_the_largest_are_shown_and_the_subtitle_says_so() -> None
 
 def test_counts_of_another_number_than_the_truth_are_refused() -> None:
     with refusal("wrong-shape", "(3,)", "(2,)", error=ParameterError):
-        count_chart(count_estimate(Categories(2), [1, 2], 3), truth=[1, 2, 3], title="t")
+        estimate_chart(count_estimate(Categories(2), [1, 2], 3), truth=[1, 2, 3], title="t")
 
 
 def test_words_are_drawn_once_they_are_named() -> None:
-    estimate = hashed_estimate(Hashed(5, 3, bytes(16)), np.arange(15).reshape(3, 5), 20)
+    estimate = hashed_estimate(OpenVocabulary(5, 3, bytes(16)), np.arange(15).reshape(3, 5), 20)
     spec = estimate_chart(estimate.counts_of(["some", "words"]), title="t").to_dict()
     assert [row["label"] for row in rows_of(spec)] == ["some", "words"]
     with refusal("missing-argument", "counts_of", error=ParameterError):
@@ -67,14 +67,14 @@ def test_words_are_drawn_once_they_are_named() -> None:
 
 
 def test_few_means_of_named_columns_stand_under_their_names() -> None:
-    plan = Plan(Box.of(2, (0, 1), ["height", "age"]), Replace(1, 1, 0.0), no_guarantee(1))
+    plan = Plan(Arrays(2, (0, 1), ["height", "age"]), RandomizedResponse(1, 1, 0.0), no_guarantee(1))
     spec = estimate_chart(Estimate(plan, 4, 0, np.array([1, 1, 2, 0])), title="t").to_dict()
     assert [row["coordinate"] for row in rows_of(spec)] == ["height", "age"]
 
 
 def grouped(shape: Any, groups: int = 3, **box: Any) -> Any:
     size = int(np.prod(shape, dtype=int))
-    domain = Groups([f"group {i}" for i in range(groups)], shape, **box)
+    domain = GroupBy([f"group {i}" for i in range(groups)], Arrays(shape, **box))
     counts = np.linspace(100, 200, groups)
     counts[1] = 1.0
     return group_estimate(domain, Sums(counts, np.outer(counts, np.linspace(0, 1, size)), 4.0, 9.0))
@@ -104,7 +104,7 @@ def test_arrays_of_groups_are_small_plots_on_one_scale(shape: Any, kinds: list[s
     assert [marks(plot) for plot in spec["concat"]] == [kinds] * 3
     scales = [layer["encoding"]["y"]["scale"]["domain"] for plot in spec["concat"] for layer in plot["layer"]]
     assert all(scale == scales[0] for scale in scales)
-    assert rendered(group_chart(estimate, title="t"))[1].startswith(b"\x89PNG")
+    assert rendered(estimate_chart(estimate, title="t"))[1].startswith(b"\x89PNG")
 
 
 def test_of_a_few_entries_each_has_a_panel_with_the_groups_side_by_side() -> None:
@@ -116,7 +116,7 @@ def test_of_a_few_entries_each_has_a_panel_with_the_groups_side_by_side() -> Non
     assert [row["note"] for row in data] == ["", "too few users", ""]
     assert [row["value"] for row in data] == [1.0, None, 1.0]
     assert marks(spec["vconcat"][0]) == ["rule", "point", "tick", "text"]
-    assert rendered(group_chart(estimate, title="t"))[1].startswith(b"\x89PNG")
+    assert rendered(estimate_chart(estimate, title="t"))[1].startswith(b"\x89PNG")
 
 
 def test_matrices_of_groups_are_heat_maps_in_the_same_colours() -> None:
@@ -127,7 +127,7 @@ def test_matrices_of_groups_are_heat_maps_in_the_same_colours() -> None:
         drawn = [plot["encoding"]["color"]["scale"]["domain"] for plot in spec["concat"] if "encoding" in plot]
         assert len(drawn) == (2 if truth is None else 5)  # one group has too few users
         assert all(domain == [0.0, 1.0] for domain in drawn)
-    svg, _ = rendered(group_chart(estimate, title="t"))
+    svg, _ = rendered(estimate_chart(estimate, title="t"))
     assert "too few users" in svg
 
 

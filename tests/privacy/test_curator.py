@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from shufflesum.domain import Box
-from shufflesum.privacy import curator
-from shufflesum.privacy.curator import gaussian_noise
+from shufflesum.domains import Arrays
+from shufflesum.privacy.engine import gaussian
+from shufflesum.privacy.engine.gaussian import gaussian_noise
 
 
 def curator_error(users: int, widths: ArrayLike, epsilon: float, delta: float, rounds: int = 1) -> float:
     """For arrays with bounds of these widths."""
-    box = Box.of(len(np.ravel(widths)), (0.0, widths))
-    return curator.curator_error(users, box.curator_weights, epsilon, delta, rounds)
+    box = Arrays(len(np.ravel(widths)), (0.0, widths))
+    return gaussian.curator_error(users, box.central_sensitivity, epsilon, delta, rounds)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.25, 1e-6), (0.95, 1e-6), (4.0, 1e-6), (1.0, 1e-3)])

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
-from shufflesum.privacy import Guarantee, Setting, honest_users
+from shufflesum.privacy import Guarantee, RandomizedResponseAccountant, honest_users
 
 fractions = st.floats(0, 1, exclude_min=True) | st.integers(1, 1000).map(lambda part: part / 1000)
 
 
 def test_honest_users_are_the_exact_floor_of_the_stored_number() -> None:
     assert 39_225 * 0.96 == 37_656  # rounded up: the double 0.96 lies below 0.96
-    assert honest_users(39_225, 0.96) == Setting(users=39_225, levels=1, honest_fraction=0.96).honest_users == 37_655
+    accountant = RandomizedResponseAccountant(users=39_225, levels=1, honest_fraction=0.96)
+    assert honest_users(39_225, 0.96) == accountant.honest_users == 37_655
 
 
 @given(users=st.integers(1, 10**10), fraction=fractions)
@@ -48,7 +49,7 @@ def test_what_is_no_fraction_is_refused(fraction: float, problem: str) -> None:
 
 def test_a_guarantee_in_words_names_the_conditions_it_rests_on() -> None:
     plain = Guarantee(1.0, 1e-6, 1000)
-    assert plain.in_words == "epsilon 1.0, delta 1e-6"
-    assert replace(plain, accountant="none").in_words == "none"
-    assert replace(plain, rounds=3).in_words == "epsilon 1.0, delta 1e-6 over 3 rounds"
-    assert replace(plain, honest_fraction=0.5).in_words == "epsilon 1.0, delta 1e-6 if 500 users are honest"
+    assert plain.describe() == "epsilon 1.0, delta 1e-6"
+    assert replace(plain, accountant="none").describe() == "none"
+    assert replace(plain, rounds=3).describe() == "epsilon 1.0, delta 1e-6 over 3 rounds"
+    assert replace(plain, honest_fraction=0.5).describe() == "epsilon 1.0, delta 1e-6 if 500 users are honest"

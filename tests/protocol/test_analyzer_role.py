@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.plan_builders import reports_of
 from tests.refusals import refusal
-from tests.replaced import reports_of
 
 from shufflesum import Analyzer, Randomizer, shuffle
 from shufflesum.errors import ReportsError
@@ -88,9 +88,9 @@ def test_a_shard_counts_once_and_a_released_batch_not_again() -> None:
 
 def test_reports_and_shards_of_another_plan_are_refused() -> None:
     plan, other = (unprotected_plan(users=1, shape=2, noise_probability=gamma) for gamma in (0.0, 2.0**-53))
-    with refusal("other-plan", error=ReportsError):
+    with refusal("plan-mismatch", error=ReportsError):
         Analyzer(plan).analyze(Randomizer(other).randomize(np.zeros((1, 2))))
-    with refusal("other-plan", error=ReportsError):
+    with refusal("plan-mismatch", error=ReportsError):
         Analyzer(plan).merge(Analyzer(other))
 
 
@@ -119,7 +119,7 @@ def test_a_whole_batch_is_not_mixed_with_pieces_by_accident() -> None:
     plan = unprotected_plan(users=1, shape=1)
     analyzer = Analyzer(plan)
     analyzer.add(reports_of(plan, [(0, 1)]))
-    with refusal("batch-begun", error=ReportsError):
+    with refusal("batch-not-empty", error=ReportsError):
         analyzer.analyze(reports_of(plan, [(0, 1)]))
     with refusal("counted-twice", error=ReportsError):
         analyzer.merge(analyzer)

@@ -10,11 +10,11 @@ import pytest
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.domain import Ball, Box, Domain
+from shufflesum import protocol
+from shufflesum.domains import Arrays, Domain, L2Ball
 from shufflesum.errors import ShufflesumError
-from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits
-from shufflesum.protocol import Randomizer, tally
-from shufflesum.protocol.tally import Tally, check_rows
+from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.protocol import Randomizer, Tally, check_rows
 from shufflesum.testing import no_guarantee
 
 USERS = 5000  # more than are taken at once
@@ -28,31 +28,31 @@ def rows_with(bad: Any, good: Any = 0.5) -> Any:
 
 def plan_for(domain: Domain) -> ss.Plan:
     """Some plan, with any noise."""
-    mechanism: Mechanism = Add(1, (40,), (1 / 16,), 60)
+    mechanism: Mechanism = NoisyCounts(1, (40,), (1 / 16,), 60)
     match domain:
         case ss.Categories():
-            mechanism = Replace(1, domain.cells - 1, 0.25)
-        case ss.Groups():
-            mechanism = Add(1, (40, 40), (1 / 16, 1 / 16), 90)
-        case ss.Hashed():
-            mechanism = AddSlots(3, 0.25)
-        case Ball():
-            mechanism = ReplaceBits(8, 0.5, 2.0)
+            mechanism = RandomizedResponse(1, domain.cells - 1, 0.25)
+        case ss.GroupBy():
+            mechanism = NoisyCounts(1, (40, 40), (1 / 16, 1 / 16), 90)
+        case ss.OpenVocabulary():
+            mechanism = NoisySlots(3, 0.25)
+        case L2Ball():
+            mechanism = OneBit(8, 0.5, 2.0)
     return ss.Plan(domain, mechanism, no_guarantee(2))
 
 
-BALL = Ball(1, radius=1.0, seed=bytes(16))
-GROUPS, NOBODY = ss.Groups(["a", "b"], (1,)), np.full((USERS, 1), 0.5)
+BALL = L2Ball(1, clipping_norm=1.0, seed=bytes(16))
+GROUPS, NOBODY = ss.GroupBy(["a", "b"], (1,)), np.full((USERS, 1), 0.5)
 CASES: dict[str, tuple[Domain, Any, dict[str, Any]]] = {
-    "numbers": (Box.of(1, (0, 1)), np.full((USERS, 1), 0.5), {}),
-    "out of bounds": (Box.of(1, (0, 1)), rows_with(1.5)[:, None], {}),
-    "infinite": (Box.of(1, (0, 1)), rows_with(np.inf)[:, None], {}),
-    "missing": (Box.of(1, (0, 1)), rows_with(np.nan)[:, None], {}),
-    "clipped": (Box.of(1, (0, 1)), rows_with(-np.inf)[:, None], {"clip": True}),
-    "missing and clipped": (Box.of(1, (0, 1)), rows_with(np.nan)[:, None], {"clip": True}),
-    "midpoint": (Box.of(1, (0, 1)), rows_with(np.nan)[:, None], {"missing": "midpoint"}),
-    "midpoint, out of bounds": (Box.of(1, (0, 1)), rows_with(9)[:, None], {"missing": "midpoint"}),
-    "at a bound in single precision": (Box.of(1, (0, 1)), rows_with(1.0)[:, None], {}),
+    "numbers": (Arrays(1, (0, 1)), np.full((USERS, 1), 0.5), {}),
+    "out of bounds": (Arrays(1, (0, 1)), rows_with(1.5)[:, None], {}),
+    "infinite": (Arrays(1, (0, 1)), rows_with(np.inf)[:, None], {}),
+    "missing": (Arrays(1, (0, 1)), rows_with(np.nan)[:, None], {}),
+    "clipped": (Arrays(1, (0, 1)), rows_with(-np.inf)[:, None], {"clip": True}),
+    "missing and clipped": (Arrays(1, (0, 1)), rows_with(np.nan)[:, None], {"clip": True}),
+    "midpoint": (Arrays(1, (0, 1)), rows_with(np.nan)[:, None], {"missing": "midpoint"}),
+    "midpoint, out of bounds": (Arrays(1, (0, 1)), rows_with(9)[:, None], {"missing": "midpoint"}),
+    "at a bound in single precision": (Arrays(1, (0, 1)), rows_with(1.0)[:, None], {}),
     "labels": (ss.Categories(3), rows_with(2, 0).astype(int), {}),
     "no label": (ss.Categories(3), rows_with(3, 0).astype(int), {}),
     "a negative label": (ss.Categories(3), rows_with(-1, 0).astype(int), {}),
@@ -62,13 +62,13 @@ CASES: dict[str, tuple[Domain, Any, dict[str, Any]]] = {
     "no bin": (ss.Categories(bins=[0, 1, 2]), rows_with(3), {}),
     "no bin, clipped": (ss.Categories(bins=[0, 1, 2]), rows_with(3), {"clip": True}),
     "missing in bins": (ss.Categories(bins=[0, 1, 2]), rows_with(np.nan), {}),
-    "choices": (ss.Choices(3, most=1), [[0]] * USERS, {}),
-    "too many choices": (ss.Choices(3, most=1), [[0]] * (USERS - 1) + [[0, 1]], {}),
+    "choices": (ss.MultiChoice(3, max_choices=1), [[0]] * USERS, {}),
+    "too many choices": (ss.MultiChoice(3, max_choices=1), [[0]] * (USERS - 1) + [[0, 1]], {}),
     "groups": (GROUPS, (["a"] * USERS, NOBODY), {}),
     "no group": (GROUPS, (["a"] * (USERS - 1) + ["c"], NOBODY), {}),
     "out of bounds in a group": (GROUPS, (["a"] * USERS, rows_with(2)[:, None]), {}),
-    "words": (ss.Hashed(16, 2, bytes(16)), ["word"] * USERS, {}),
-    "no word": (ss.Hashed(16, 2, bytes(16)), ["word"] * (USERS - 1) + [""], {}),
+    "words": (ss.OpenVocabulary(16, 2, bytes(16)), ["word"] * USERS, {}),
+    "no word": (ss.OpenVocabulary(16, 2, bytes(16)), ["word"] * (USERS - 1) + [""], {}),
     "a ball": (BALL, rows_with(-1)[:, None], {}),
     "beyond a ball": (BALL, rows_with(2)[:, None], {}),
     "clipped to a ball": (BALL, rows_with(2)[:, None], {"clip": True}),
@@ -103,7 +103,9 @@ def test_both_kinds_are_among_them() -> None:
 
 
 @pytest.mark.parametrize("role", [Randomizer, Tally])
-@pytest.mark.parametrize("domain", [ss.Categories(3), ss.Choices(3, most=1), ss.Hashed(16, 2, bytes(16))])
+@pytest.mark.parametrize(
+    "domain", [ss.Categories(3), ss.MultiChoice(3, max_choices=1), ss.OpenVocabulary(16, 2, bytes(16))]
+)
 def test_clipped_labels_are_refused_before_there_are_any(role: Any, domain: Domain) -> None:
     role(plan_for(domain))
     with refusal("impossible-combination"):
@@ -113,9 +115,9 @@ def test_clipped_labels_are_refused_before_there_are_any(role: Any, domain: Doma
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_row_far_down_is_named_by_its_number(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In whichever block of rows it is, and however many rows came before."""
-    monkeypatch.setattr(tally, "rows_at_once", lambda *_: 10)
+    monkeypatch.setattr(protocol, "rows_at_once", lambda *_: 10)
     rows = np.full((35, 1), 0.5)
     rows[27] = 7.0
-    plan = plan_for(Box.of(1, (0, 1)))
+    plan = plan_for(Arrays(1, (0, 1)))
     with refusal("out-of-bounds", "row 127"):
         Tally(plan).add(rows, first_row=100) if taken else check_rows(plan, rows, first_row=100)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
-from tests.replaced import coordinates_of, replace_of, values_of, with_guarantee
+from tests.plan_builders import coordinates_of, replace_of, values_of, with_guarantee
 
 import shufflesum as ss
 from shufflesum import Randomizer, Reports
@@ -33,10 +33,8 @@ def plan() -> ss.Plan:
         shape=DIMENSION,
         epsilon=EPSILON,
         delta=DELTA,
-        coordinates=DIMENSION,
-        levels=1,
+        mechanism=ss.RandomizedResponse.Options(coordinates=DIMENSION, levels=1, sampling="uniform"),
         accountant="paper",
-        sampling="uniform",
     )
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.plan_builders import coordinates_of, values_of
 from tests.refusals import refusal
-from tests.replaced import coordinates_of, values_of
 
 from shufflesum import Randomizer, Span, Symmetric
 from shufflesum.errors import DataError, ParameterError

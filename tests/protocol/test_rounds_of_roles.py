@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.refusals import refusal
-from tests.turning import turn_boxes
+from tests.round_dependent import turn_boxes
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.errors import DataError, ParameterError, ReportsError
-from shufflesum.mechanisms import AddSlots
+from shufflesum.mechanisms import NoisySlots
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.protocol import Tally
@@ -54,7 +54,7 @@ def test_pieces_and_blocks_are_of_their_round() -> None:
     blocks = list(randomizer.blocks(ROWS))
     assert {block.round_number for block in blocks} == {2}
     assert ss.Reports.concatenate(blocks).round_number == 2
-    with refusal("other-round", "[1, 2]", error=ReportsError):
+    with refusal("round-mismatch", "[1, 2]", error=ReportsError):
         ss.Reports.concatenate([*blocks, ss.Randomizer(PLAN).randomize(ROWS)])
 
 
@@ -62,10 +62,10 @@ def test_reports_and_shards_of_another_round_are_refused_and_change_nothing() ->
     first, second = ss.Analyzer(PLAN), ss.Analyzer(PLAN, round_number=2)
     assert (first.round_number, second.round_number) == (1, 2)
     reports = ss.Randomizer(PLAN, round_number=2).randomize(ROWS)
-    with refusal("other-round", "round 2", "round 1", error=ReportsError):
+    with refusal("round-mismatch", "round 2", "round 1", error=ReportsError):
         first.add(reports)
     second.add(reports)
-    with refusal("other-round", error=ReportsError):
+    with refusal("round-mismatch", error=ReportsError):
         first.merge(second)
     assert first._counts.received == 0
     assert second.estimate().round_number == 2
@@ -74,7 +74,7 @@ def test_reports_and_shards_of_another_round_are_refused_and_change_nothing() ->
 def test_tallies_of_two_rounds_are_not_merged() -> None:
     first, second = Tally(PLAN), Tally(PLAN, round_number=2)
     second.add(ROWS)
-    with refusal("other-round", error=ReportsError):
+    with refusal("round-mismatch", error=ReportsError):
         first.merge(second)
     assert (first.users, second.counts().users) == (0, 4)
 
@@ -107,20 +107,20 @@ def test_reports_have_a_round_from_one_on() -> None:
 
 def test_estimates_of_labels_and_words_are_of_their_round(tmp_path: Path) -> None:
     rounds: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "rounds": 2, "users": 200}
-    for shape, rows in (
+    for domain, rows in (
         (ss.Categories(["a", "b"]), ["a", "b"] * 100),
-        (ss.Choices(["a", "b"], most=1), [["a"], ["b"]] * 100),
-        (ss.Hashed(64), ["a", "b"] * 100),
+        (ss.MultiChoice(["a", "b"], max_choices=1), [["a"], ["b"]] * 100),
+        (ss.OpenVocabulary(64), ["a", "b"] * 100),
     ):
-        plan = ss.plan(shape=shape, **rounds)
+        plan = ss.plan(domain=domain, **rounds)
         reports = ss.shuffle(ss.Randomizer(plan, round_number=2).randomize(rows))
         estimate = ss.Analyzer(plan, round_number=2).analyze(reports)
         assert estimate.round_number == 2
         assert "round 2" in repr(estimate)
-        if isinstance(estimate, ss.HashedEstimate):
+        if isinstance(estimate, ss.VocabularyEstimate):
             assert estimate.counts_of(["a"]).round_number == 2
             estimate.save(tmp_path / "estimate.json")
-            loaded = ss.HashedEstimate.load(tmp_path / "estimate.json")
+            loaded = ss.VocabularyEstimate.load(tmp_path / "estimate.json")
             assert loaded.counts_of(["a"]).counts == estimate.counts_of(["a"]).counts
 
 
@@ -128,16 +128,16 @@ def test_every_domain_says_what_it_is_in_a_round() -> None:
     for domain in (
         PLAN.domain,
         ss.Categories(["a", "b"]),
-        ss.Choices(["a", "b"], most=1),
-        ss.Groups(["a", "b"], 2),
+        ss.MultiChoice(["a", "b"], max_choices=1),
+        ss.GroupBy(["a", "b"], 2),
     ):
         assert domain.of_round(2) == domain
 
 
 def test_words_are_reported_and_counted_under_the_functions_of_their_round() -> None:
     """Without noise all reports of a word lie in its cells of that round, and its count is exact."""
-    domain = ss.Hashed(1000, 4, bytes(16))
-    plan = Plan(domain, AddSlots(1, 0.0), Guarantee(float("inf"), 1.0, 4, rounds=3, accountant="none"))
+    domain = ss.OpenVocabulary(1000, 4, bytes(16))
+    plan = Plan(domain, NoisySlots(1, 0.0), Guarantee(float("inf"), 1.0, 4, rounds=3, accountant="none"))
     for number in (1, 2, 3):
         tally = Tally(plan, round_number=number)
         tally.add(["tea"] * 40)
@@ -147,6 +147,6 @@ def test_words_are_reported_and_counted_under_the_functions_of_their_round() -> 
             ss.Analyzer(plan, round_number=number).analyze(ss.shuffle(reports)),
             release(tally.counts()),
         ):
-            assert isinstance(estimate, ss.HashedEstimate)
+            assert isinstance(estimate, ss.VocabularyEstimate)
             assert estimate.cells[np.arange(4), buckets].sum() == 40
             assert estimate.counts_of(["tea"]).counts == pytest.approx([40])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.chances import FALSE_ALARM, chi_square
+from tests.plan_builders import values_of
 from tests.refusals import refusal
-from tests.replaced import values_of
+from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer, Reports, shuffle
 from shufflesum.errors import ParameterError, ReportsError

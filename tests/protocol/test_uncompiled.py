@@ -15,43 +15,42 @@ from tests.refusals import refusal
 from shufflesum import Analyzer, Randomizer, Reports, shuffle
 from shufflesum import _compiled as compiling
 from shufflesum.cells import BLANK
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domains import Arrays, Categories, Domain, GroupBy, L2Ball, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError, MissingExtraError
-from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace, ReplaceBits
-from shufflesum.mechanisms.add.encode import _add_noise
+from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms.noisy_counts.randomize import _add_noise
 from shufflesum.plans import Plan
-from shufflesum.randomness.draws import bounded
-from shufflesum.randomness.trials import successes
+from shufflesum.randomness import bounded, successes
 from shufflesum.testing import SeededSource, no_guarantee
 
 USERS = 8
 RNG = np.random.default_rng(7)
 WORDS = RNG.choice(["here", "there", "anywhere"], USERS).tolist()
-ODD = Box.of(70, (np.linspace(-1.0, 0.0, 70), np.linspace(0.1, 1e6, 70)))
+ODD = Arrays(70, (np.linspace(-1.0, 0.0, 70), np.linspace(0.1, 1e6, 70)))
 ODD_ROWS = RNG.uniform(ODD.lower, ODD.lower + ODD.width, (USERS, 70))
-ADD = Add(4, (40, 20, 10, 5), (1 / 16, 0.125 + 2.0**-53, 0.5, 2.0**-53), 1500)
+ADD = NoisyCounts(4, (40, 20, 10, 5), (1 / 16, 0.125 + 2.0**-53, 0.5, 2.0**-53), 1500)
 UPDATES = RNG.normal(size=(USERS, 1000))
 
 MORE: dict[str, tuple[Mechanism, Domain, Any]] = {
-    "replace all": (Replace(70, 3, 0.1875 + 2.0**-53), ODD, ODD_ROWS),
-    "replace some": (Replace(9, 999, 0.5), ODD, ODD_ROWS),
-    "replace a subset": (Replace(9, 2, 2.0**-30, "uniform"), ODD, ODD_ROWS),
-    "replace certainly": (Replace(70, 32, 1.0), ODD, ODD_ROWS.astype(np.float32)),
-    "add": (ADD, ODD, ODD_ROWS),
-    "add, cap reached": (Add(1, (3,), (0.5,), 105), ODD, ODD_ROWS),
-    "add, single precision": (ADD, Box.of(70, (0.0, 1.0)), RNG.random((USERS, 70), dtype=np.float32)),
+    "replace all": (RandomizedResponse(70, 3, 0.1875 + 2.0**-53), ODD, ODD_ROWS),
+    "replace some": (RandomizedResponse(9, 999, 0.5), ODD, ODD_ROWS),
+    "replace a subset": (RandomizedResponse(9, 2, 2.0**-30, "uniform"), ODD, ODD_ROWS),
+    "replace certainly": (RandomizedResponse(70, 32, 1.0), ODD, ODD_ROWS.astype(np.float32)),
+    "noisy-counts": (ADD, ODD, ODD_ROWS),
+    "add, cap reached": (NoisyCounts(1, (3,), (0.5,), 105), ODD, ODD_ROWS),
+    "add, single precision": (ADD, Arrays(70, (0.0, 1.0)), RNG.random((USERS, 70), dtype=np.float32)),
     "groups": (
-        Add(2, (9, 5, 3), (1 / 16, 0.25, 0.125), 900),
-        Groups(6, Box.of(7, (0.0, 1.0))),
+        NoisyCounts(2, (9, 5, 3), (1 / 16, 0.25, 0.125), 900),
+        GroupBy(6, Arrays(7, (0.0, 1.0))),
         (RNG.integers(0, 6, USERS), RNG.random((USERS, 7))),
     ),
-    "slots": (AddSlots(70, 0.125 + 2.0**-53), Categories(1000), RNG.integers(0, 1000, USERS)),
-    "labels": (Replace(1, 65, 0.75), Categories(66), RNG.integers(0, 66, USERS)),
-    "words": (AddSlots(4, 0.25), Hashed(5000, 16, bytes(range(16))), WORDS),
-    "ball": (ReplaceBits(3, 0.75, 2.6337890625), Ball(1000, radius=33.0, seed=bytes(16)), UPDATES),
+    "slots": (NoisySlots(70, 0.125 + 2.0**-53), Categories(1000), RNG.integers(0, 1000, USERS)),
+    "labels": (RandomizedResponse(1, 65, 0.75), Categories(66), RNG.integers(0, 66, USERS)),
+    "words": (NoisySlots(4, 0.25), OpenVocabulary(5000, 16, bytes(range(16))), WORDS),
+    "ball": (OneBit(3, 0.75, 2.6337890625), L2Ball(1000, clipping_norm=33.0, seed=bytes(16)), UPDATES),
     "ball, single precision": (
-        ReplaceBits(1, 1.0, 1.0),
-        Ball(1000, radius=2.0, seed=bytes(16)),
+        OneBit(1, 1.0, 1.0),
+        L2Ball(1000, clipping_norm=2.0, seed=bytes(16)),
         UPDATES.astype(np.float32),
     ),
 }
@@ -62,7 +61,7 @@ every_case = pytest.mark.parametrize(("mechanism", "domain", "rows"), EVERY.valu
 
 
 def drawn(mechanism: Mechanism, domain: Domain, rows: Any, *, compiled: bool) -> Any:
-    clip = not isinstance(domain, Choices | Categories | Hashed)
+    clip = not isinstance(domain, MultiChoice | Categories | OpenVocabulary)
     plan = Plan(domain, mechanism, no_guarantee(USERS))
     return Randomizer(plan, clip=clip, source=SeededSource(3), compiled=compiled).randomize(rows).cells
 
@@ -76,8 +75,8 @@ def test_without_compiling_the_same_words_give_the_same_reports(
 
 def test_one_users_reports_beyond_sixteen_bits_are_the_same() -> None:
     """More digits than a 16-bit number counts: NumPy's single numbers wrap where compiled ones are widened."""
-    domain, rows = Box.of(20_000, (0.0, 1.0)), np.ones((1, 20_000))
-    mechanism = Add(4, (1,) * 4, (0.0,) * 4, 5)
+    domain, rows = Arrays(20_000, (0.0, 1.0)), np.ones((1, 20_000))
+    mechanism = NoisyCounts(4, (1,) * 4, (0.0,) * 4, 5)
     found = drawn(mechanism, domain, rows, compiled=False)
     assert np.array_equal(found, drawn(mechanism, domain, rows, compiled=True))
     assert np.array_equal(found[:80_000], np.arange(80_000))
@@ -89,7 +88,7 @@ WRONG: dict[str, tuple[Any, Callable[..., Any], str]] = {
         lambda right, words, used, numerator, wanted: right(
             words, used, numerator - numerator // np.uint64(32), wanted
         ),
-        "add",
+        "noisy-counts",
     ),
     "noise beyond the cap cut off": (
         _add_noise,
@@ -111,12 +110,16 @@ def test_a_function_that_draws_otherwise_is_seen(
 
 
 @pytest.mark.parametrize("wrong", [1.001, -1e-3, math.nan, math.inf, -1e300])
-@pytest.mark.parametrize("mechanism", [ADD, Replace(2, 3, 0.25), Replace(1, 3, 0.25)], ids=["add", "all", "one"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [ADD, RandomizedResponse(2, 3, 0.25), RandomizedResponse(1, 3, 0.25)],
+    ids=["noisy-counts", "all", "one"],
+)
 def test_values_out_of_bounds_are_refused_with_their_row(wrong: float, mechanism: Mechanism) -> None:
     rows = np.full((3, 2), 0.5)
     rows[2, 1] = wrong
     with refusal("out-of-bounds" if not math.isnan(wrong) else "missing-value", "row 2", error=DataError):
-        Randomizer(Plan(Box.of(2, (0.0, 1.0)), mechanism, no_guarantee(3)), compiled=False).randomize(rows)
+        Randomizer(Plan(Arrays(2, (0.0, 1.0)), mechanism, no_guarantee(3)), compiled=False).randomize(rows)
 
 
 @every_case

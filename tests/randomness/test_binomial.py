@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
-from tests.chances import FALSE_ALARM, chi_square
+from tests.stat_tests import FALSE_ALARM, chi_square
 
-from shufflesum.randomness import binomial as module
-from shufflesum.randomness.binomial import binomials, ones_of
-from shufflesum.randomness.draws import PROBABILITY_BITS
+from shufflesum import randomness as module
+from shufflesum.randomness import PROBABILITY_BITS, binomials, ones_of
 from shufflesum.testing import SeededSource
 
 DRAWS = 40_000
@@ -88,7 +87,7 @@ def test_the_last_bit_of_a_probability_counts() -> None:
 @pytest.mark.parametrize("most", [1, 2, 7])
 def test_drawing_words_in_small_pieces_gives_the_same_draws(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     expected = binomials(SeededSource(3), 200, 0.3, 50)
-    monkeypatch.setattr(module, "_MOST_WORDS", most)
+    monkeypatch.setattr(module, "_MOST_BINOMIAL_WORDS", most)
     np.testing.assert_array_equal(binomials(SeededSource(3), 200, 0.3, 50), expected)
 
 

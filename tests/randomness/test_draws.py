@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.chances import FALSE_ALARM, chi_square
 from tests.oracles.integers import bounded
+from tests.stat_tests import FALSE_ALARM, chi_square
 
-from shufflesum.randomness import words
-from shufflesum.randomness.draws import shuffle_in_place, stratified_coordinates, uniform_coordinates
+from shufflesum.randomness import random_uints, shuffle_in_place, stratified_coordinates, uniform_coordinates
 from shufflesum.testing import SeededSource
 
 
@@ -31,7 +30,7 @@ def test_stratified_blocks_are_drawn_uniformly_and_independently() -> None:
     """Chi-square over all combinations at false alarm 1e-6; cutting the blocks elsewhere is rejected."""
     dimension, sampled, users = 7, 3, 300_000  # blocks 0-1, 2-3, 4-6
     out = np.empty((users, sampled), dtype=np.uint32)
-    drawn = words(SeededSource(11), users * sampled + 10_000, np.uint32)
+    drawn = random_uints(SeededSource(11), users * sampled + 10_000, np.uint32)
     assert stratified_coordinates(drawn, dimension, sampled, out) == users
     observed = np.zeros((dimension, dimension, dimension))
     np.add.at(observed, tuple(out.T), 1)
@@ -53,7 +52,7 @@ def test_uniform_subsets_are_equally_likely_and_users_independent() -> None:
     """Chi-square over pairs of consecutive users' subsets, at false alarm 1e-6."""
     dimension, sampled, users = 5, 2, 400_000
     out = np.empty((users, sampled), dtype=np.uint32)
-    drawn = words(SeededSource(12), users * sampled + 10_000, np.uint32)
+    drawn = random_uints(SeededSource(12), users * sampled + 10_000, np.uint32)
     assert uniform_coordinates(drawn, dimension, np.arange(dimension, dtype=np.uint32), out) == users
     subsets = {pair: i for i, pair in enumerate(combinations(range(dimension), sampled))}
     which = np.array([subsets[tuple(sorted(row))] for row in out.tolist()])
@@ -66,7 +65,7 @@ def test_uniform_subsets_are_equally_likely_and_users_independent() -> None:
 
 @pytest.mark.parametrize("kind", ["stratified", "uniform"])
 def test_coordinates_stop_at_a_whole_user_when_words_run_out(kind: str) -> None:
-    drawn = words(SeededSource(4), 8, np.uint32)
+    drawn = random_uints(SeededSource(4), 8, np.uint32)
     drawn[:] |= 1 << 20  # far from every rejection
     for count, users in ((8, 2), (7, 2), (6, 2), (5, 1), (2, 0), (0, 0)):
         out = np.zeros((2, 3), dtype=np.uint32)
@@ -94,6 +93,6 @@ def test_permutations_place_each_item_by_one_accepted_word() -> None:
 
 def test_a_shuffle_says_how_many_items_wait_for_more_words() -> None:
     items = np.arange(10, dtype=np.uint64)
-    drawn = words(SeededSource(4), 4, np.uint32) | np.uint32(1 << 20)
+    drawn = random_uints(SeededSource(4), 4, np.uint32) | np.uint32(1 << 20)
     assert shuffle_in_place(items, drawn, 10) == 6
     assert sorted(items.tolist()) == list(range(10))

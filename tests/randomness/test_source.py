@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shufflesum.randomness import SecureSource, words
-from shufflesum.randomness import source as module
+from shufflesum import randomness as module
+from shufflesum.randomness import SecureSource, random_uints
 from shufflesum.testing import SeededSource
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -21,7 +21,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
 def draw(source: Any, count: int = 4) -> bytes:
-    return words(source, count, np.uint64).tobytes()
+    return random_uints(source, count, np.uint64).tobytes()
 
 
 def fork_unseen() -> int:
@@ -90,7 +90,7 @@ def test_threads_sharing_a_source_never_see_the_same_word() -> None:
     drawn: list[Any] = []
 
     def work() -> None:
-        drawn.extend(words(source, 1000, np.uint64) for _ in range(20))
+        drawn.extend(random_uints(source, 1000, np.uint64) for _ in range(20))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -128,7 +128,7 @@ def test_a_new_key_is_drawn_when_the_old_one_has_given_its_share(monkeypatch: py
     monkeypatch.setattr(module, "_CHUNK_BYTES", 1024)
     monkeypatch.setattr(os, "urandom", urandom)
     source = SecureSource()
-    drawn = words(source, 3 * 4096, np.uint8)
+    drawn = random_uints(source, 3 * 4096, np.uint8)
     assert [len(key) for key in keys] == [32, 16] * 3
     assert len(set(keys)) == 6
     assert len({drawn[i : i + 16].tobytes() for i in range(0, drawn.size, 16)}) == drawn.size // 16
@@ -138,7 +138,7 @@ def test_a_new_key_is_drawn_when_the_old_one_has_given_its_share(monkeypatch: py
 
 def test_a_fill_longer_than_a_chunk_is_filled_to_the_end() -> None:
     chunk = module._CHUNK_BYTES
-    drawn = words(SecureSource(), 2 * chunk + 24, np.uint8)
+    drawn = random_uints(SecureSource(), 2 * chunk + 24, np.uint8)
     blocks = drawn.view(np.uint64)
     assert np.unique(blocks).size == blocks.size  # a chunk left out or repeated would show
 
@@ -147,11 +147,11 @@ def test_a_fill_longer_than_a_chunk_is_filled_to_the_end() -> None:
 @pytest.mark.parametrize("source", [SecureSource(), SeededSource(5)], ids=["secure", "seeded"])
 def test_every_bit_of_every_word_is_a_fair_coin(source: Any, dtype: Any) -> None:
     count = 1 << 16
-    bits = np.unpackbits(words(source, count, dtype).view(np.uint8).reshape(count, -1), axis=1)
+    bits = np.unpackbits(random_uints(source, count, dtype).view(np.uint8).reshape(count, -1), axis=1)
     # 8 to 64 coins of 65,536 throws: beyond 6.5 standard deviations once in 10^8 runs
     assert (abs(bits.sum(axis=0) - count / 2) < 6.5 * np.sqrt(count) / 2).all()
 
 
 def test_no_words_cost_no_draw() -> None:
-    assert words(SeededSource(1), 0, np.uint16).size == 0
-    assert words(SecureSource(), 0, np.uint16).size == 0
+    assert random_uints(SeededSource(1), 0, np.uint16).size == 0
+    assert random_uints(SecureSource(), 0, np.uint16).size == 0

@@ -70,9 +70,9 @@ def test_pieces_and_shards_give_the_table_of_the_whole(cells: list[int], cut: in
 def test_reports_and_shards_of_another_plan_are_refused_and_change_nothing() -> None:
     counts, other = Counts(PLAN), Counts(OTHER)
     other.add(reports_of([0, BLANK, 99], OTHER.id))
-    with refusal("other-plan", str(OTHER.id[:12]), str(PLAN.id[:12]), error=ReportsError):
+    with refusal("plan-mismatch", str(OTHER.id[:12]), str(PLAN.id[:12]), error=ReportsError):
         counts.add(reports_of([0, BLANK, 99], OTHER.id))
-    with refusal("other-plan", error=ReportsError):
+    with refusal("plan-mismatch", error=ReportsError):
         counts.merge(other)
     assert counts.received == 0
 

@@ -47,7 +47,7 @@ def test_pieces_are_put_together_in_order() -> None:
 
 
 def test_pieces_of_different_plans_and_no_pieces_are_refused() -> None:
-    with refusal("other-plan", "of 2", error=ReportsError):
+    with refusal("plan-mismatch", "of 2", error=ReportsError):
         Reports.concatenate([Reports("one", CELLS), Reports("two", CELLS)])
-    with refusal("other-plan", "of 0", error=ReportsError):
+    with refusal("plan-mismatch", "of 0", error=ReportsError):
         Reports.concatenate([])

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.service.postgres import Postgres, why_no_postgres
-from tests.service.stores.places import Place, new_task
+from tests.service.stores.store_urls import PathOrUrl, new_task
 
-from shufflesum.service.stores import sql as sql_store
+from shufflesum.service.stores import store as store_module
 from shufflesum.service.stores.store import Store
 
 
@@ -33,14 +33,14 @@ def postgres(_one_postgres: Postgres) -> Postgres:
 @pytest.fixture
 def short_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few uploads fill the list of arrivals."""
-    monkeypatch.setattr(sql_store, "_MAX_ARRIVALS", 9)
+    monkeypatch.setattr(store_module, "_MAX_ARRIVALS", 9)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> PathOrUrl:
     task = new_task(tmp_path)
     if request.param == "sqlite":
-        return Place(f"sqlite:{tmp_path / 'store.db'}", task, lambda: list(tmp_path.glob("store.db*")))
+        return PathOrUrl(f"sqlite:{tmp_path / 'store.db'}", task, lambda: list(tmp_path.glob("store.db*")))
     running: Postgres = request.getfixturevalue("postgres")
 
     def files() -> list[Path]:
@@ -49,11 +49,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         # The database's own log is its administrator's to keep or not, and docs/deploy.md says so.
         return [path for path in (running.data / "base").rglob("*") if path.is_file()]
 
-    return Place(running.address, task, files)
+    return PathOrUrl(running.address, task, files)
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
+def store(place: PathOrUrl) -> Iterator[Store]:
     store = place.open()
     yield store
     store.close()

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.clocks import ServerClock
-from tests.forks import Work, start_forked
-from tests.service.answers import Answer, request
+from tests.forked_processes import Work, start_forked
+from tests.service.http_requests import Answer, request
 
-from shufflesum._clock import Clock
+from shufflesum._machine import Clock
 from shufflesum.wire import Task, Upload
 
 __all__ = ["Program", "ServerProcess"]

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.processes import ServerProcess
 
 from shufflesum.plans import Plan

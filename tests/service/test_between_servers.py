@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.refusals import refusal
 from tests.service.certificates import Authority
 from tests.service.processes import ServerProcess

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.refusals import refusal
 from tests.service.certificates import certificate
-from tests.service.patterns import check_rounds, expected_table, rows_of
+from tests.service.distinct_users import check_rounds, expected_table, rows_of
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.proxy import LossyProxy
@@ -25,7 +25,7 @@ from tests.service.servers import Deployment
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
 from shufflesum.cli import send as send_command
-from shufflesum.planning import PlanChoices
+from shufflesum.planning import PlanOptions
 from shufflesum.service.client import RefusedError, UnreachableError, fetch_estimate
 from shufflesum.service.client.sending import Client, ContributedError
 from shufflesum.service.stores.tables import CountedBatch, open_tables
@@ -155,12 +155,16 @@ def test_one_report_lost_or_doubled_would_be_noticed(change: int) -> None:
         check_rounds([CountedBatch(1, "a", USERS, 0, 0, 0, table)], 1, USERS)
 
 
-@pytest.mark.parametrize("mechanism", [pytest.param("replace", marks=pytest.mark.slow), "add"])
+@pytest.mark.parametrize("mechanism", [pytest.param("randomized-response", marks=pytest.mark.slow), "noisy-counts"])
 def test_the_commands_carry_a_crowd_to_its_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str
 ) -> None:
     monkeypatch.setenv("SHUFFLESUM_CONTRIBUTIONS", str(tmp_path / "contributions"))
-    fixed: PlanChoices = {"digits": 2} if mechanism == "add" else {"coordinates": 1}
+    fixed: PlanOptions = (
+        {"mechanism": ss.NoisyCounts.Options(digits=2)}
+        if mechanism == "noisy-counts"
+        else {"mechanism": ss.RandomizedResponse.Options(coordinates=1)}
+    )
     plan = ss.plan(users=300, shape=2, epsilon=2.0, delta=1e-4, **fixed)
     assert plan.mechanism.kind == mechanism
     rows = np.random.default_rng(3).uniform((0.1, 0.6), (0.3, 0.8), (300, 2))

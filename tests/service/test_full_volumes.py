@@ -12,13 +12,13 @@ from urllib.parse import quote
 import numpy as np
 import psycopg
 import pytest
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.refusals import refusal
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
-from tests.service.stores.places import TAKEN, new_task, new_upload
-from tests.service.volumes import fill, small_volume
+from tests.service.small_volumes import fill, small_volume
+from tests.service.stores.store_urls import ACCEPTED, new_task, new_upload
 
 from shufflesum.service.stores.store import StoreError, open_store
 from shufflesum.service.stores.tables import CountedBatch, open_tables
@@ -68,7 +68,7 @@ def test_a_shufflers_store_is_ready_only_where_an_upload_can_be_taken(
     with small_place(kind, tmp_path, request) as (address, folder):
         store = open_store(address, task)
         store.check()
-        assert store.take([new_upload(task)]) == [TAKEN]
+        assert store.take([new_upload(task)]) == [ACCEPTED]
         ballast = fill(folder)
         for _ in range(200):  # what is left in the files' last pages
             one = new_upload(task)
@@ -83,7 +83,7 @@ def test_a_shufflers_store_is_ready_only_where_an_upload_can_be_taken(
                 store.take([one])
         ballast.unlink()
         store.check()
-        assert store.take([one]) == [TAKEN]
+        assert store.take([one]) == [ACCEPTED]
         store.close()
 
 

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.refusals import refusal
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
 import shufflesum as ss
 from shufflesum.cli import estimate as estimate_command
-from shufflesum.estimate import CountEstimate, GroupEstimate, HashedEstimate
+from shufflesum.domains.counts import CountEstimate
+from shufflesum.domains.group_by.estimate import GroupEstimate
+from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 from shufflesum.plans import Plan
 from shufflesum.service.client import Client, estimates_in, fetch_estimate
 
@@ -47,7 +49,7 @@ def output(said: Result) -> str:
 
 
 def test_labels_are_counted_under_their_names(tmp_path: Path) -> None:
-    plan = ss.plan(users=USERS, shape=ss.Categories(["yes", "no"], other=True), epsilon=3.0, delta=1e-3)
+    plan = ss.plan(users=USERS, domain=ss.Categories(["yes", "no"], other=True), epsilon=3.0, delta=1e-3)
     answers = ["yes"] * 150 + [" no"] * 60 + ["perhaps", None] * 15
     picture = tmp_path / "counts.svg"
     found = Collected(tmp_path, plan, answers, ["--plot", str(picture)], ["--candidates", "words.txt"])
@@ -62,7 +64,7 @@ def test_labels_are_counted_under_their_names(tmp_path: Path) -> None:
 
 
 def test_groups_have_sizes_and_means(tmp_path: Path) -> None:
-    plan = ss.plan(users=USERS, shape=ss.Groups(["at", "de"]), bounds=(0, 10), epsilon=4.0, delta=1e-2)
+    plan = ss.plan(users=USERS, domain=ss.GroupBy(["at", "de"]), bounds=(0, 10), epsilon=4.0, delta=1e-2)
     groups = np.where(np.arange(USERS) % 3 == 0, "at", "de")
     values = np.where(groups == "at", 2.0, 99.0)  # beyond the bounds
     found = Collected(tmp_path, plan, (groups, values), ["--json"], [])
@@ -80,7 +82,7 @@ def test_groups_have_sizes_and_means(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_words_are_counted_when_somebody_asks(tmp_path: Path) -> None:
-    plan = ss.plan(users=USERS, shape=ss.Hashed(functions=4), epsilon=3.0, delta=1e-3)
+    plan = ss.plan(users=USERS, domain=ss.OpenVocabulary(depth=4), epsilon=3.0, delta=1e-3)
     (tmp_path / "candidates.txt").write_text("apple\n\nbanana\ncherry\n", encoding="utf-8")
     table, answer = tmp_path / "counts.csv", tmp_path / "answer.json"
     asked = ["--candidates", str(tmp_path / "candidates.txt")]
@@ -93,7 +95,7 @@ def test_words_are_counted_when_somebody_asks(tmp_path: Path) -> None:
         [],
         ["--plot", str(tmp_path / "plot.svg")],
     )
-    assert isinstance(found.estimate, HashedEstimate)
+    assert isinstance(found.estimate, VocabularyEstimate)
     low, high = found.estimate.counts_of(["apple", "banana", "cherry"]).count_interval(LEVEL, simultaneous=True)
     assert np.all((low <= [180, 60, 0]) & (high >= [180, 60, 0]))
     assert found.estimate.top(1, among=["cherry", "apple"]).labels == ("apple",)
@@ -116,7 +118,7 @@ def test_words_are_counted_when_somebody_asks(tmp_path: Path) -> None:
 def test_candidates_that_are_none_are_refused_before_anybody_is_asked(
     tmp_path: Path, content: bytes | None, problem: str
 ) -> None:
-    plan = ss.plan(users=USERS, shape=ss.Hashed(functions=4), epsilon=3.0, delta=1e-3)
+    plan = ss.plan(users=USERS, domain=ss.OpenVocabulary(depth=4), epsilon=3.0, delta=1e-3)
     deployment = Deployment(tmp_path, plan)
     words = tmp_path / "words.txt"
     if content is not None:

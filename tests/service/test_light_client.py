@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
 import shufflesum as ss
 from shufflesum.service.client import Client, estimates_in, fetch_estimate
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::shufflesum.cautions.BoxIsBetterWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::shufflesum.cautions.ArraysAreBetterWarning")]
 
 ROOT = Path(__file__).parents[2]
 USERS, LIGHT = 40, 20
@@ -74,20 +74,28 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PEOPLE = [0.25, 0.75] * (USERS // 2)
 CASES: dict[str, tuple[dict[str, Any], list[Any], list[float]]] = {
-    "replace": ({"shape": 2, "mechanism": "replace"}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
-    "replace some": ({"shape": 4, "mechanism": "replace", "coordinates": 2}, [[x] * 4 for x in PEOPLE], [0.5] * 4),
-    "replace a subset": (
-        {"shape": 4, "mechanism": "replace", "coordinates": 2, "sampling": "uniform"},
+    "randomized-response": ({"shape": 2, "mechanism": "randomized-response"}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
+    "replace some": (
+        {"shape": 4, "mechanism": ss.RandomizedResponse.Options(coordinates=2)},
         [[x] * 4 for x in PEOPLE],
         [0.5] * 4,
     ),
-    "replace, labels": ({"shape": ss.Categories(["a", "b"]), "mechanism": "replace"}, ["a", "b"] * 20, [0.5, 0.5]),
-    "add": ({"shape": 2, "mechanism": "add"}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
-    "add, labels": ({"shape": ss.Categories(["a", "b"]), "mechanism": "add"}, ["a", "b"] * 20, [0.5, 0.5]),
-    "add, choices": ({"shape": ss.Choices(["a", "b"], most=1)}, [["a"], []] * 20, [0.5, 0.0]),
-    "add, groups": ({"shape": ss.Groups(["a", "b"])}, [["a", 0.2], ["b", 0.8]] * 20, [0.2, 0.8]),
-    "add, words": ({"shape": ss.Hashed(8, 2, bytes(16))}, ["a", "b"] * 20, []),
-    "ball": ({"shape": ss.Ball(2, radius=1.0)}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
+    "replace a subset": (
+        {"shape": 4, "mechanism": ss.RandomizedResponse.Options(coordinates=2, sampling="uniform")},
+        [[x] * 4 for x in PEOPLE],
+        [0.5] * 4,
+    ),
+    "replace, labels": (
+        {"domain": ss.Categories(["a", "b"]), "mechanism": "randomized-response"},
+        ["a", "b"] * 20,
+        [0.5, 0.5],
+    ),
+    "noisy-counts": ({"shape": 2, "mechanism": "noisy-counts"}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
+    "add, labels": ({"domain": ss.Categories(["a", "b"]), "mechanism": "noisy-counts"}, ["a", "b"] * 20, [0.5, 0.5]),
+    "add, choices": ({"domain": ss.MultiChoice(["a", "b"], max_choices=1)}, [["a"], []] * 20, [0.5, 0.0]),
+    "add, groups": ({"domain": ss.GroupBy(["a", "b"])}, [["a", 0.2], ["b", 0.8]] * 20, [0.2, 0.8]),
+    "add, words": ({"domain": ss.OpenVocabulary(8, 2, bytes(16))}, ["a", "b"] * 20, []),
+    "ball": ({"domain": ss.L2Ball(2, clipping_norm=1.0)}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
 }
 
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.forks import forked, wait_until
+from tests.forked_processes import forked, wait_until
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, fake_upload
 

@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 import pytest
 from tests.deploy.containers import REPOSITORY
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload

@@ -14,14 +14,14 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 import shufflesum as ss
 from shufflesum.cli import status as status_command
-from shufflesum.service.http.status import GAUGES
+from shufflesum.service.http.openapi import GAUGES
 
 USERS = 5
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -110,7 +110,9 @@ def test_gauges_of_a_store_out_of_reach_are_unknown(tmp_path: Path, postgres: Po
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def test_the_command_asks_both_servers(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    plan = ss.plan(users=20, shape=2, epsilon=20.0, delta=0.1, rounds=2, coordinates=1)
+    plan = ss.plan(
+        users=20, shape=2, epsilon=20.0, delta=0.1, rounds=2, mechanism=ss.RandomizedResponse.Options(coordinates=1)
+    )
     deployment = Deployment(tmp_path, plan)
     store: str | None = request.getfixturevalue("postgres").address if kind == "postgres" else None
     secret = ("--operator-secret-file", deployment.operator_file)

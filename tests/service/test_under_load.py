@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
+from tests.service.distinct_users import check_rounds, dependence, rows_of
 from tests.service.http.bad_requests import bad_for_a_shuffler, bad_for_an_analyzer
-from tests.service.http.lines import Line, Target
-from tests.service.patterns import check_rounds, dependence, rows_of
+from tests.service.http.raw_connections import Line, Target
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.proxy import LossyProxy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shufflesum.service.http.problems import PROBLEMS
+from shufflesum.service.http.messages import PROBLEMS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
 

@@ -118,7 +118,7 @@ def test_a_changed_byte_in_an_archive_is_found(tmp_path: Path) -> None:
 def test_an_archive_under_the_wrong_suffix_is_told_so(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", np.ones(3))
     (tmp_path / "x.npz").rename(tmp_path / "x.npy")
-    with refusal("other-format", error=FileError):
+    with refusal("format-mismatch", error=FileError):
         open_npy(tmp_path / "x.npy")
 
 

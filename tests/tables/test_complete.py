@@ -11,7 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 from tests.refusals import refusal
 
-from shufflesum.domain import Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domains import Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError
 from shufflesum.tables import complete_table, located, open_table, table_selection
 
@@ -46,7 +46,7 @@ def test_of_numbers_what_is_whole_is_left(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
-@pytest.mark.parametrize("domain", [Categories(["a", "b"]), Hashed()])
+@pytest.mark.parametrize("domain", [Categories(["a", "b"]), OpenVocabulary()])
 def test_of_labels_what_is_there_is_left(tmp_path: Path, suffix: str, domain: Domain) -> None:
     path = tmp_path / f"x.{suffix}"
     match suffix:
@@ -63,14 +63,14 @@ def test_of_labels_what_is_there_is_left(tmp_path: Path, suffix: str, domain: Do
 def test_of_groups_both_must_be_there(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("group,n\na,1\n,2\nb,\na,4\n")
-    ((groups, numbers),) = rows_of(path, Groups(["a", "b"], (1,)), "group")
+    ((groups, numbers),) = rows_of(path, GroupBy(["a", "b"], (1,)), "group")
     assert (groups.to_pylist(), numbers.tolist()) == (["a", "a"], [[1], [4]])
 
 
 def test_of_choices_a_list_of_none_is_there(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"ticked": [["a"], None, [], ["a", "b"]]}), path)
-    (lists,) = rows_of(path, Choices(["a", "b"], most=2), "ticked")
+    (lists,) = rows_of(path, MultiChoice(["a", "b"], max_choices=2), "ticked")
     assert lists.to_pylist() == [["a"], [], ["a", "b"]]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
-from shufflesum.tables import layout
+from shufflesum.tables import delimited
 from shufflesum.tables.delimited import DelimitedTable, open_csv
 
 
@@ -117,7 +117,7 @@ def test_what_is_no_number_is_refused_with_line_column_and_text(tmp_path: Path, 
 
 
 def test_a_bad_cell_late_in_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 64)
     table = opened(tmp_path, "a,b\n" + "1,2\n" * 5000 + "1,fifth\n" + "1,2\n" * 50)
     batches = table.batches()
     next(batches)
@@ -163,7 +163,7 @@ def test_byte_order_marks_line_ends_blank_lines_and_quotes_do_not_matter(tmp_pat
 
 
 def test_a_line_longer_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 64)
     row = ",".join(["0.123456789012345678"] * 300)
     header = ",".join(f"c{index}" for index in range(300))
     assert values(opened(tmp_path, f"{header}\n{row}\n{row}\n")).shape == (2, 300)
@@ -189,7 +189,7 @@ def test_written_floats_are_read_back_exactly(
 ) -> None:
     text = "\n".join(",".join(repr(value) for value in row) for row in rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "_BLOCK_BYTES", block_bytes)
+        patch.setattr(delimited, "_BLOCK_BYTES", block_bytes)
         table = opened(tmp_path_factory.mktemp("csv"), text)
         assert table.names is None
         assert np.array_equal(values(table), rows, equal_nan=True)

@@ -11,16 +11,16 @@ import pytest
 from pyarrow import parquet
 from tests.refusals import refusal
 
-from shufflesum.domain import Box, Categories, Choices, Domain, Groups, Hashed
+from shufflesum.domains import Arrays, Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables import Table, check_shape, column_names, layout, open_table, rows_of, table_selection
+from shufflesum.tables import DataSource, check_shape, column_names, delimited, open_table, rows_of, table_selection
 
 ANSWERS = Categories(["yes", "no"])
-TICKED = Choices(["a", "b", "c"], most=3)
+TICKED = MultiChoice(["a", "b", "c"], max_choices=3)
 BLANK = 4294967295
 
 
-def opened(path: Path, domain: Domain, column: str | None = None, **options: Any) -> Table:
+def opened(path: Path, domain: Domain, column: str | None = None, **options: Any) -> DataSource:
     columns = options.pop("columns", None)
     return open_table(path, **table_selection(domain, column=column, columns=columns), **options)
 
@@ -35,18 +35,18 @@ def stored(folder: Path, **columns: Any) -> Path:
     return folder / "x.parquet"
 
 
-def prepared(table: Table, domain: Domain) -> Any:
+def prepared(table: DataSource, domain: Domain) -> Any:
     """What a mechanism would encode, of all rows; batches have the lengths they should."""
     found, row = [], 0
     for rows in rows_of(table, domain):
-        found.append(domain.prepare(rows, row))
+        found.append(domain.block(rows, row))
         row += len(rows)
     assert row == table.rows
     return found
 
 
-def codes(table: Table, domain: Domain) -> list[Any]:
-    return [code for part in prepared(table, domain) for code in np.asarray(part).tolist()]
+def codes(table: DataSource, domain: Domain) -> list[Any]:
+    return [code for part in prepared(table, domain) for code in part.cells.tolist()]
 
 
 # One label in a cell
@@ -73,7 +73,7 @@ def test_the_plans_name_and_the_only_column_will_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "problem"),
-    [({}, "other-columns"), ({"column": "reply"}, "other-columns"), ({"column": "x"}, "other-columns")],
+    [({}, "columns-mismatch"), ({"column": "reply"}, "columns-mismatch"), ({"column": "x"}, "columns-mismatch")],
 )
 def test_a_plan_for_one_column_refuses_others(tmp_path: Path, given: dict[str, str], problem: str) -> None:
     named = Categories(["yes", "no"], column="answer")
@@ -104,11 +104,11 @@ def test_one_of_several_columns_must_be_named(tmp_path: Path) -> None:
         opened(path, ANSWERS, "a", user_column="a")
 
 
-@pytest.mark.parametrize("block", [layout._BLOCK_BYTES, 64])
+@pytest.mark.parametrize("block", [delimited._BLOCK_BYTES, 64])
 def test_a_refused_label_is_named_with_its_row_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(layout, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(delimited, "_BLOCK_BYTES", block)
     path = written(tmp_path, "answer\n" + "yes\n" * 30 + "perhaps\n" + "no\n" * 5)
     with refusal("unknown-label", "row 30", "'perhaps'", error=DataError):
         codes(opened(path, ANSWERS, "answer"), ANSWERS)
@@ -198,7 +198,7 @@ def test_what_npy_files_cannot_hold(tmp_path: Path) -> None:
     with refusal("wrong-shape", "(2, 2)", error=DataError):
         codes(opened(tmp_path / "x.npy", Categories(2)), Categories(2))
     with refusal("impossible-combination", "--group-by", error=ParameterError):
-        opened(tmp_path / "x.npy", Groups(2, 2))
+        opened(tmp_path / "x.npy", GroupBy(2, 2))
     with refusal("impossible-combination", "--categories", error=ParameterError):
         opened(tmp_path / "x.npy", Categories(2), "label")
 
@@ -234,7 +234,7 @@ def test_lists_that_cannot_be(tmp_path: Path) -> None:
     path = written(tmp_path, "ticked\na\nb;c;x\n")
     with refusal("unknown-label", "row 1", "'x'", error=DataError):
         codes(opened(path, TICKED, "ticked"), TICKED)
-    few = Choices(["a", "b", "c"], most=1)
+    few = MultiChoice(["a", "b", "c"], max_choices=1)
     path = written(tmp_path, "ticked\na\nb;c\n")
     with refusal("too-many-labels", "row 1", error=DataError):
         codes(opened(path, few, "ticked"), few)
@@ -247,8 +247,8 @@ def test_lists_that_cannot_be(tmp_path: Path) -> None:
 # Labels beside numbers
 
 
-def visits(**named: Any) -> Groups:
-    return Groups(["DE", "FR"], (2,), (0, 10), **named)
+def visits(columns: list[str] | None = None, column: str | None = None) -> GroupBy:
+    return GroupBy(["DE", "FR"], Arrays((2,), (0, 10), columns), column=column)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "lists"])
@@ -262,9 +262,9 @@ def test_groups_and_numbers_of_the_same_rows(tmp_path: Path, kind: str) -> None:
         path, columns = stored(tmp_path, v=[[1.0, 2.0], [3.0, None]], country=["DE", "FR"], id=[1, 2]), ["v"]
     table = opened(path, domain, "country", columns=columns)
     assert (table.rows, table.shape, table.label_name) == (2, (2,), "country")
-    ((groups, coordinates),) = prepared(table, domain)
-    assert groups.tolist() == [0, 1]
-    np.testing.assert_array_equal(coordinates, [[1, 2], [3, np.nan]])
+    (block,) = prepared(table, domain)
+    assert block.groups.tolist() == [0, 1]
+    np.testing.assert_array_equal(block.numbers.values, [[1, 2], [3, np.nan]])
     if kind != "lists":
         assert column_names(table) == ("country", "x", "y")
 
@@ -272,11 +272,11 @@ def test_groups_and_numbers_of_the_same_rows(tmp_path: Path, kind: str) -> None:
 def test_rows_of_groups_take_the_plans_columns_in_its_order(tmp_path: Path) -> None:
     path = written(tmp_path, "id,y,country,x\n9,2,DE,1\n")
     domain = visits(columns=["x", "y"], column="country")
-    ((groups, coordinates),) = prepared(opened(path, domain), domain)
-    assert (groups.tolist(), coordinates.tolist()) == ([0], [[1, 2]])
-    with refusal("other-columns", "'x', 'y'", error=DataError):
+    (block,) = prepared(opened(path, domain), domain)
+    assert (block.groups.tolist(), block.numbers.values.tolist()) == ([0], [[1, 2]])
+    with refusal("columns-mismatch", "'x', 'y'", error=DataError):
         opened(path, domain, columns=["y", "x"])
-    with refusal("other-columns", "'z'", error=DataError):
+    with refusal("columns-mismatch", "'z'", error=DataError):
         opened(path, visits(columns=["x", "z"], column="country"))
 
 
@@ -302,18 +302,18 @@ def test_numbers_in_bins_are_one_column(tmp_path: Path) -> None:
     check_shape(path, opened(path, domain, "age").shape, domain)
     with refusal("wrong-shape", "--categories", error=DataError):
         check_shape(path, opened(path, domain).shape, domain)
-    with refusal("other-columns", "'years'", error=DataError):
+    with refusal("columns-mismatch", "'years'", error=DataError):
         opened(path, Categories(bins=[0, 1, 2], column="years"))
 
 
 def test_numbers_are_read_as_before_and_know_their_plan(tmp_path: Path) -> None:
     path = written(tmp_path, "b,a\n1,0\n")
-    box = Box.of((2,), (0, 1), ["a", "b"])
+    box = Arrays((2,), (0, 1), ["a", "b"])
     (rows,) = rows_of(opened(path, box), box)
     assert np.asarray(rows).tolist() == [[0, 1]]
     with refusal("conflicting-arguments", "'b'", error=ParameterError):
         opened(path, box, "b")
     with refusal("wrong-shape", "(3,)", error=DataError):
-        check_shape(path, (2,), Box.of((3,), (0, 1)))
-    check_shape(path, (4,), Box.of((2, 2), (0, 1)))
-    check_shape(path, (), Hashed(4, 1, bytes(16)))
+        check_shape(path, (2,), Arrays((3,), (0, 1)))
+    check_shape(path, (4,), Arrays((2, 2), (0, 1)))
+    check_shape(path, (), OpenVocabulary(4, 1, bytes(16)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.damage import damaged_bytes, few_or_many
+from tests.damaged_bytes import damaged_bytes, few_or_many
 from tests.refusals import refusal
 from tests.service.processes import Program
 

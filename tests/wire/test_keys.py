@@ -77,7 +77,7 @@ def test_a_public_key_in_the_place_of_the_private_one_is_told_by_its_kind(tmp_pa
 def test_a_private_key_that_others_can_get_at_is_refused(tmp_path: Path, mode: int) -> None:
     private, _ = write_key_pair(tmp_path / "a", KEY)
     private.chmod(mode)
-    with refusal("open-to-others", "be 0600", "chmod 600", error=FileError):
+    with refusal("insecure-permissions", "be 0600", "chmod 600", error=FileError):
         load_private_key(private)
     private.chmod(0o400)
     load_private_key(private)

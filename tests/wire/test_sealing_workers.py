@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
-from tests.forks import start_forked, wait_until
+from tests.forked_processes import start_forked, wait_until
 from tests.refusals import refusal
 
 from shufflesum.cells import REPORT_BYTES

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.plan_builders import with_guarantee, with_mechanism
 from tests.refusals import refusal
-from tests.replaced import with_guarantee, with_mechanism
 
 from shufflesum.errors import FileError, ParameterError, PlanError
 from shufflesum.testing import unprotected_plan
@@ -105,7 +105,7 @@ def test_predictions_may_end_differently_on_another_machine() -> None:
     ("text", "problem"),
     [
         *((text, "malformed") for text in ("", "[]", "null", "{" * 5000, "[" * 100_000, b"\xff\xfe")),
-        *((text, "other-format") for text in ("{}", '{"plan": 1e999}')),
+        *((text, "format-mismatch") for text in ("{}", '{"plan": 1e999}')),
     ],
 )
 def test_what_is_no_task_is_refused(text: str | bytes, problem: str) -> None:
@@ -117,7 +117,7 @@ def test_a_task_file_that_is_missing_or_bad_is_named(tmp_path: Path) -> None:
     with refusal("unreadable", "nowhere.json", error=FileError):
         Task.load(tmp_path / "nowhere.json")
     (tmp_path / "bad.json").write_text("{}")
-    with refusal("other-format", "bad.json", error=TaskError):
+    with refusal("format-mismatch", "bad.json", error=TaskError):
         Task.load(tmp_path / "bad.json")
 
 
@@ -232,7 +232,7 @@ def test_without_the_guarantee_all_the_rest_of_a_task_is_checked() -> None:
 
 def test_the_wrong_private_key_is_noticed_before_anything_is_rejected() -> None:
     opener = Opener(X25519PrivateKey.generate(), processes=1)
-    with refusal("other-key", error=ParameterError):
+    with refusal("key-mismatch", error=ParameterError):
         TASK.open_reports(b"", 1, opener)
 
 

@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.chances import FALSE_ALARM, chi_square
+from tests.plan_builders import coordinates_of, reports_of
 from tests.refusals import refusal
-from tests.replaced import coordinates_of, reports_of
+from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer, Reports
 from shufflesum.errors import ReportsError
@@ -89,7 +89,7 @@ def test_no_two_uploads_share_an_id_or_bytes() -> None:
 
 def order_law(monkeypatch: pytest.MonkeyPatch) -> float:
     """p-value of: three reports leave in each of the six orders equally often. Seals are left out, for speed."""
-    monkeypatch.setattr("shufflesum.wire.task.seal_many", lambda encoded, *_: encoded)
+    monkeypatch.setattr("shufflesum.wire.seal_many", lambda encoded, *_: encoded)
     reports = randomized(NOISELESS, 0.0, 0.0, 0.0)
     place = {order: i for i, order in enumerate(permutations(range(3)))}
     observed = np.zeros(6)
@@ -110,7 +110,7 @@ def test_reports_that_are_only_rotated_would_be_noticed(monkeypatch: pytest.Monk
     def rotated(reports: Reports) -> Reports:
         return Reports(reports.plan_id, np.roll(reports.cells, int(generator.integers(3))))
 
-    monkeypatch.setattr("shufflesum.wire.task.shuffle", rotated)
+    monkeypatch.setattr("shufflesum.wire.shuffle", rotated)
     assert order_law(monkeypatch) < FALSE_ALARM
 
 
@@ -122,7 +122,7 @@ def test_anything_but_the_reports_of_one_user_is_refused(count: int) -> None:
 
 
 def test_reports_of_another_plan_are_refused() -> None:
-    with refusal("other-plan", error=ReportsError):
+    with refusal("plan-mismatch", error=ReportsError):
         Upload.seal(TASK, randomized(NOISELESS, 0.0, 0.0, 0.0), 1)
 
 
@@ -131,7 +131,7 @@ def test_reports_of_another_round_are_not_sealed_and_those_opened_are_of_theirs(
     plan = replace(NOISELESS.plan, guarantee=replace(NOISELESS.plan.guarantee, rounds=2))
     task = replace(NOISELESS, plan=plan)
     reports = randomized(task, 0.0, 0.0, 0.0, round_number=round_number)
-    with refusal("other-round", f"round {round_number}", f"round {3 - round_number}", error=ReportsError):
+    with refusal("round-mismatch", f"round {round_number}", f"round {3 - round_number}", error=ReportsError):
         Upload.seal(task, reports, 3 - round_number)
     upload = Upload.seal(task, reports, round_number)
     opened, rejected = task.open_reports(upload.sealed, round_number, Opener(KEY, processes=1))

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.refusals import refusal
 
-from shufflesum import Hashed, Randomizer
+from shufflesum import OpenVocabulary, Randomizer
 from shufflesum.cells import BLANK, REPORT_BYTES
 from shufflesum.reports import Reports
 from shufflesum.wire import (
@@ -117,8 +117,8 @@ def test_golden_reports_have_their_bytes() -> None:
     np.testing.assert_array_equal(decode_reports(rows, "plan").cells, cells)
 
 
-OF_LABELS = ["golden_slots", "golden_hashed", "golden_choices", "golden_groups"]
-GOLDEN = pytest.mark.parametrize("name", ["golden", "golden_add", *OF_LABELS])
+OF_LABELS = ["golden_noisy_slots", "golden_open_vocabulary", "golden_multi_choice", "golden_group_by"]
+GOLDEN = pytest.mark.parametrize("name", ["golden", "golden_noisy_counts", *OF_LABELS])
 
 
 def golden_task(name: str) -> Task:
@@ -163,12 +163,12 @@ def test_the_golden_upload_opens(name: str, private_key: X25519PrivateKey) -> No
 
 
 def test_the_golden_upload_of_add_is_digits_noise_and_blanks() -> None:
-    task, golden = golden_task("golden_add"), vector("golden_add_upload")
+    task, golden = golden_task("golden_noisy_counts"), vector("golden_noisy_counts_upload")
     digits = json.loads(task.plan.to_json())["mechanism"]["digits"]
     values = enumerate(golden["rounded_values"])
     cells = [place * digits + digit for place, value in values for digit in range(digits) if value >> digit & 1]
     assert cells == golden["digit_cells"]
-    sent = cells + golden["noise_cells"]
+    sent = cells + golden["dummy_cells"]
     sent += [BLANK] * (task.plan.reports - len(sent))
     assert [report["cell"] for report in golden["reports"]] == sent
 
@@ -190,13 +190,13 @@ def own_cells(golden: dict[str, Any], domain: dict[str, Any], digits: int) -> li
     match domain["kind"]:
         case "categories":
             return [domain["labels"].index(held) if held in domain["labels"] else len(domain["labels"])]
-        case "choices":
+        case "multi-choice":
             return sorted(range(domain["labels"]).index(label) for label in held)
-        case "hashed":
+        case "open-vocabulary":
             key, function = bytes.fromhex(domain["key"]), golden["function"]
-            bucket = reference_bucket(key, held.encode(), function, domain["buckets"], golden["round"])
+            bucket = reference_bucket(key, held.encode(), function, domain["width"], golden["round"])
             assert bucket == golden["bucket"]
-            return [function * domain["buckets"] + bucket]
+            return [function * domain["width"] + bucket]
     values = golden["rounded_values"]
     first = domain["labels"].index(held[0]) * (len(values) * digits + 1)
     ones = [(place, digit) for place, value in enumerate(values) for digit in range(digits) if value >> digit & 1]
@@ -209,7 +209,7 @@ def test_the_golden_uploads_of_labels_are_what_is_held_and_noise_and_blanks(name
     plan = json.loads(task.plan.to_json())
     cells = own_cells(golden, plan["domain"], plan["mechanism"].get("digits", 0))
     assert cells == golden["own_cells"]
-    sent = cells + golden["noise_cells"]
+    sent = cells + golden["dummy_cells"]
     assert [report["cell"] for report in golden["reports"]] == sent + [BLANK] * (task.plan.reports - len(sent))
 
 
@@ -218,17 +218,17 @@ def test_the_library_reports_what_the_golden_uploads_hold(name: str) -> None:
     """One upload has all own cells, up to the function drawn for a word: of 600 none has it with chance 4e-14."""
     task, golden = golden_task(name), vector(f"{name}_upload")
     held = golden["held"]
-    rows = ([held[0]] * 600, [held[1]] * 600) if name == "golden_groups" else [held] * 600
+    rows = ([held[0]] * 600, [held[1]] * 600) if name == "golden_group_by" else [held] * 600
     sent = Randomizer(task.plan).randomize(rows).cells.reshape(600, -1)
-    having = np.isin(golden["own_cells"], sent[0]) if name != "golden_hashed" else np.isin(golden["own_cells"], sent)
+    having = np.isin(golden["own_cells"], sent if name == "golden_open_vocabulary" else sent[0])
     assert having.all()
 
 
 def test_the_golden_hashes_are_hmac_sha_512() -> None:
     golden = vector("golden_hash")
-    key, functions = bytes.fromhex(golden["key"]), range(golden["functions"])
-    domain = Hashed(golden["buckets"], golden["functions"], key)
-    labels = domain.prepare(domain.rows([row["given"] for row in golden["labels"]]))
+    key, functions = bytes.fromhex(golden["key"]), range(golden["depth"])
+    domain = OpenVocabulary(golden["width"], golden["depth"], key)
+    labels = domain.texts(domain.rows([row["given"] for row in golden["labels"]]))
     for row, label in zip(golden["labels"], labels, strict=True):
         assert label.hex() == row["utf8"]
         assert [found["round"] for found in row["rounds"]] == [1, 2]
@@ -236,7 +236,7 @@ def test_the_golden_hashes_are_hmac_sha_512() -> None:
             number = found["round"]
             for block, digest in enumerate(found["digests"]):
                 assert reference_digest(key, label, block, number).hex() == digest
-            assert [reference_bucket(key, label, s, golden["buckets"], number) for s in functions] == found["buckets"]
+            assert [reference_bucket(key, label, s, golden["width"], number) for s in functions] == found["buckets"]
             hashes = domain.of_round(number)
             assert hashes.buckets_of([label] * len(functions), np.array(functions)).tolist() == found["buckets"]
             assert hashes.bucket_table([label]).tolist() == [found["buckets"]]

@@ -41,23 +41,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_size
-from shufflesum.audit.crowds import Count, Crowd
-from shufflesum.audit.evidence import chances
-from shufflesum.audit.findings import Judged, Tested, judged
-from shufflesum.audit.paths import LIGHT, ONE_ROW, Drawn, Paths, Randomize
+from shufflesum.audit.findings import Judged, Tested, chances, judged
+from shufflesum.audit.paths import LIGHT, ONE_ROW, Count, Crowd, Drawn, Paths, Randomize
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import Attack, Enclosure
 from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import Randomizer, Tally
 from shufflesum.reports import Counts
 
-__all__ = ["AuditResult", "BatchAttack", "ReportAttack", "audit"]
-
 _PATH_REPORTS = 4_000_000  # of which single users, neighbours and batches are looked at
 _RARE_REPORTS = 1_000_000_000  # among which one user in a thousand is looked for, unless samples say how many
 _ONE_ROW_REPORTS = 0.1  # of as many, where each user is a call
 _REPORTS_PART, _STRUCTURE_PART, _PATHS_PART, _BATCHES_PART = 0.35, 0.45, 0.8, 0.9  # of the time, until each has it
-_ONE_ROW_TIME, _ONE_PROCESS_TIME = 0.3, 0.05  # of the time, of paths beside many rows
+_ONE_ROW_TIME, _CURATOR_TIME = 0.3, 0.05  # of the time, of paths beside many rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +143,15 @@ def audit(
         raise ParameterError("out-of-range", f"seconds is {seconds}; it must be positive")
     check_size("trials", trials, 0, 10**9)
     check_size("samples", 1 if samples is None else samples, 1, 1 << 99)
-    client = None if randomize is None and plan.one_process else randomize or Randomizer(plan).randomize
+    client = None if randomize is None and plan.noise_by == "curator" else randomize or Randomizer(plan).randomize
     count = _tallied(plan) if client is None else _counted(plan, client)
     deadline = _Deadline(seconds, progress)
     chance_of_error = (1 - confidence) / 3
 
-    def scout(row: Any) -> NDArray[np.int64]:
+    def sample_table(row: Any) -> NDArray[np.int64]:
         return Crowd(plan, row).report(count).counts.table
 
-    attack = plan.mechanism.attack(plan.domain, plan.guarantee, scout)
+    attack = plan.mechanism.attack(plan.encoding, plan.domain, plan.guarantee, sample_table)
     rare, samples = samples or _RARE_REPORTS, samples or attack.samples
     if one_row is None and client is not None:
         one_row = {ONE_ROW: client}
@@ -216,7 +212,7 @@ def _along_paths(
     if client is not None:
         seen.many_rows(client, reports, lambda: deadline.over(_STRUCTURE_PART, _REPORTS_PART))
     if ours:
-        share = _ONE_PROCESS_TIME if client else _PATHS_PART - _REPORTS_PART
+        share = _CURATOR_TIME if client else _PATHS_PART - _REPORTS_PART
         seen.whole_batches(_tallied(plan), reports, deadline.share(share, _STRUCTURE_PART))
     end = deadline.spent + _ONE_ROW_TIME
     for left, (path, called) in zip(range(len(one_row), 0, -1), one_row.items(), strict=True):

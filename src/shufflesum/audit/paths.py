@@ -2,20 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import select
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, cycle
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.audit.crowds import Count, alike, in_turn, users_at_once
-from shufflesum.audit.findings import Sums, Watch, in_forks, less_noise_shown, rare_event, users_to_show
+from shufflesum.audit.findings import Sums, Watch, less_noise_shown, rare_event, users_to_show
 from shufflesum.mechanisms import Attack, ExpectedCounts
 from shufflesum.plans import Plan
 from shufflesum.reports import Counts, Reports
 
-__all__ = ["LIGHT", "MANY_ROWS", "ONE_PROCESS", "ONE_ROW", "Drawn", "Paths", "Randomize"]
+Count = Callable[[Any], Counts]
+"""Rows to their table of counts."""
+
+Copies = list[NDArray[np.uint32]]
+_SECONDS = 20.0
+
+
+def in_forks(work: Callable[[], NDArray[np.uint32]], children: int = 2) -> Copies:
+    """The cells that this process and its forked copies make; empty where forks are not to be had.
+
+    A copy that cannot do the work, or takes too long for it, is ended and left out.
+    """
+    if not hasattr(os, "fork"):
+        return []
+    pipes = [_forked(work) for _ in range(children)]
+    made = [work()]
+    for child, pipe in pipes:
+        cells = _read(child, pipe)
+        made += [cells] if cells.size else []
+    return made if len(made) > 1 else []
+
+
+def _forked(work: Callable[[], NDArray[np.uint32]]) -> tuple[int, int]:
+    readable, writable = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which this child does without
+        child = os.fork()
+    if child:
+        os.close(writable)
+        return child, readable
+    try:
+        os.close(readable)
+        with os.fdopen(writable, "wb") as pipe:
+            pipe.write(np.ascontiguousarray(work(), dtype=np.uint32).tobytes())
+    finally:
+        os._exit(0)  # nothing of the parent's is flushed or closed twice
+
+
+def _read(child: int, pipe: int) -> NDArray[np.uint32]:
+    """What a child writes until it ends; nothing where it stalls."""
+    pieces: list[bytes] = []
+    try:
+        while True:
+            if not select.select([pipe], [], [], _SECONDS)[0]:
+                os.kill(child, signal.SIGKILL)
+                pieces = []
+                break
+            piece = os.read(pipe, 1 << 20)
+            if not piece:
+                break
+            pieces.append(piece)
+    finally:
+        os.close(pipe)
+        os.waitpid(child, 0)
+    whole = b"".join(pieces)
+    return np.frombuffer(whole[: len(whole) // 4 * 4], dtype=np.uint32)
+
 
 Randomize = Callable[[Any], Reports]
 """Rows to reports, `plan.reports` for each, users one after another."""
@@ -23,6 +82,8 @@ Randomize = Callable[[Any], Reports]
 MANY_ROWS, ONE_ROW, LIGHT = "many rows", "one row at a time", "one row at a time, nothing compiled"
 ONE_PROCESS = "whole batches in one process"
 
+_CHUNK_REPORTS = 1 << 18
+_CHUNK_VALUES = 1 << 21
 _PIECE_REPORTS = 1 << 17
 _FORKED_REPORTS = 1 << 15
 _BATCHES = 16  # of each crowd, where only whole batches can be looked at
@@ -33,6 +94,36 @@ _TURNS = 3  # of crowds whose noise is added up, for one of each other
 _FORKED_PART = 0.2  # of the users of all crowds, once more in every process
 
 _Cells = NDArray[np.uint32]
+
+
+def users_at_once(plan: Plan, reports: int = _CHUNK_REPORTS) -> int:
+    """How many users' rows and reports make a piece that is kept easily."""
+    return max(1, min(reports // plan.reports, _CHUNK_VALUES // plan.domain.entries))
+
+
+class Crowd:
+    """Users who all hold the same, and the table of what they sent."""
+
+    def __init__(self, plan: Plan, row: Any) -> None:
+        self.counts, self.users = Counts(plan), 0
+        self._domain, self._row = plan.domain, row
+        self._size = users_at_once(plan)
+        self._rows = plan.domain.repeated(row, self._size)
+
+    def chunks(self, users: int, first: Any) -> Iterator[Any]:
+        """So many rows, in pieces; the very first of them is another one."""
+        for start in range(0, users, self._size):
+            size = min(self._size, users - start)
+            if start == 0:
+                yield self._domain.repeated(self._row, size, first)
+            else:
+                yield self._rows if size == self._size else self._domain.repeated(self._row, size)
+
+    def report(self, count: Count) -> Crowd:
+        """Let as many users report as fit in one piece."""
+        self.counts.merge(count(self._rows))
+        self.users += self._size
+        return self
 
 
 class Drawn(NamedTuple):
@@ -64,7 +155,7 @@ class Paths:
         watch = self._watch(MANY_ROWS)
         crowds = len(self._attack.crowds)
         users, done = users_at_once(self._plan, max(_FORKED_REPORTS, min(_PIECE_REPORTS, reports // crowds))), 0
-        rows = [alike(self._plan.domain, row, users) for row in self._attack.crowds]
+        rows = [self._plan.domain.repeated(row, users) for row in self._attack.crowds]
         while done * self._plan.reports < reports:
             for number, held in enumerate(rows):
                 first, second = (self._cells(client, held, users) for _ in range(2))
@@ -75,17 +166,17 @@ class Paths:
             if over():
                 break
         variants = [variant.row for variant in self._attack.variants]
-        wanted = users_to_show(self._attack.places(0)[0], self._attack.silent, _CLOSE_OF_VARIANTS)
+        wanted = users_to_show(self._attack.cell_groups(0)[0], self._attack.silent, _CLOSE_OF_VARIANTS)
         enough = min(wanted, reports / self._plan.reports / len(variants))
         each, at_once = 0, -(-users // len(variants))
-        held = in_turn(self._plan.domain, variants, at_once * len(variants))
+        held = self._plan.domain.in_turn(variants, at_once * len(variants))
         while each == 0 or (each < enough and not over()):
             cells = self._cells(client, held, at_once * len(variants))
             for variant in range(len(variants)):
                 watch.held(variant, cells[variant :: len(variants)])
             each += at_once
         forked = users_at_once(self._plan, _FORKED_REPORTS)
-        held = alike(self._plan.domain, self._attack.crowds[0], forked)
+        held = self._plan.domain.repeated(self._attack.crowds[0], forked)
         self._forks(watch, lambda: self._cells(client, held, forked), forked)
         self._drew(watch, MANY_ROWS, [done // crowds] * crowds, [each] * len(variants))
 
@@ -109,25 +200,25 @@ class Paths:
         users = [len(cells) for cells in crowds]
         for kind in attack.expected(tables, users):
             self.tables.append([counts._replace(name=f"{path}: {counts.name}") for counts in kind])
-        each = int(min(_LEAST_USERS, 1 + users_to_show(attack.places(0)[0], attack.silent, _CLOSE_OF_VARIANTS)))
+        each = int(min(_LEAST_USERS, 1 + users_to_show(attack.cell_groups(0)[0], attack.silent, _CLOSE_OF_VARIANTS)))
         rows = [variant.row for variant in attack.variants]
         varied = self._one_by_one(client, rows, range(len(rows)), 0, each, lambda: over(_VARIANTS_PART))
         for variant, cells in enumerate(varied):
             if cells:
                 watch.held(variant, np.stack(cells))
         most = max(2, min(int(_FORKED_PART * sum(users)), _FORKED_REPORTS // plan.reports))
-        held = alike(plan.domain, attack.crowds[0], 1)
+        held = plan.domain.repeated(attack.crowds[0], 1)
         self._forks(watch, lambda: np.stack([self._cells(client, held, 1)[0] for _ in range(most)]), most)
         self._drew(watch, path, users, [len(cells) for cells in varied])
 
     def rare(self, client: Randomize, reports: int, over: Callable[[], bool]) -> None:
         """The first crowd, until one user in a thousand without noise would be seen; not where that takes too many."""
         silent = self._attack.silent
-        event = None if silent is None else rare_event(self._attack.places(0)[0], silent)
+        event = None if silent is None else rare_event(self._attack.cell_groups(0)[0], silent)
         if event is None or event.users * self._plan.reports > reports:
             return
         size, done = users_at_once(self._plan), 0
-        rows = alike(self._plan.domain, self._attack.crowds[0], size)
+        rows = self._plan.domain.repeated(self._attack.crowds[0], size)
         while done < event.users and not over():
             happened = event.happened(self._cells(client, rows, size))
             name = f"{MANY_ROWS}: {event.name} happened"
@@ -140,14 +231,14 @@ class Paths:
         size = min(users_at_once(self._plan, _PIECE_REPORTS), self._plan.honest_users)
         users, done = [0] * len(attack.crowds), [0] * len(attack.variants)
         for number in cycle(range(len(users))):
-            held = alike(self._plan.domain, attack.crowds[number], size)
+            held = self._plan.domain.repeated(attack.crowds[number], size)
             watch.tables(number, [count(held).table for _ in range(_BATCHES)], size)
             users[number] += _BATCHES * size
             if number == len(users) - 1 and (sum(users) * self._plan.reports >= reports or over(_CROWDS_PART)):
                 break
         few = max(1, size // 8)
         for variant, (_, row) in enumerate(attack.variants):
-            watch.held_by_all(variant, [count(alike(self._plan.domain, row, few)).table], few)
+            watch.held_by_all(variant, [count(self._plan.domain.repeated(row, few)).table], few)
             done[variant] = few
             if over(1.0):
                 break
@@ -163,7 +254,7 @@ class Paths:
         over: Callable[[], bool],
     ) -> list[list[_Cells]]:
         """The reports of users who hold these rows in this order, again and again, each in a call of its own."""
-        held = [alike(self._plan.domain, row, 1) for row in rows]
+        held = [self._plan.domain.repeated(row, 1) for row in rows]
         seen = [list[_Cells]() for _ in held]
         for number in cycle(order):
             if len(seen[number]) >= most or (min(map(len, seen)) >= least and over()):
@@ -173,7 +264,7 @@ class Paths:
 
     def _enough(self, like: int, reports: int) -> int:
         """Users of each crowd, one by one, until less noise shows in so many of them, or as many reports have come."""
-        wanted = users_to_show(self._attack.places(0)[0], self._attack.silent, _CLOSE)
+        wanted = users_to_show(self._attack.cell_groups(0)[0], self._attack.silent, _CLOSE)
         return int(max(_LEAST_USERS, min(wanted / like, reports / len(self._attack.crowds) / self._plan.reports)))
 
     def _forks(self, watch: Watch, work: Callable[[], _Cells], users: int) -> None:
@@ -186,7 +277,7 @@ class Paths:
 
     def _drew(self, watch: Watch, path: str, crowds: list[int], variants: list[int]) -> None:
         like = sum(users for number, users in enumerate(crowds) if watch.like_first(number))
-        less = less_noise_shown(self._attack.places(0)[0], self._attack.silent, like)
+        less = less_noise_shown(self._attack.cell_groups(0)[0], self._attack.silent, like)
         held = np.count_nonzero([*crowds, *variants])
         self.drawn.append(Drawn(path, sum(crowds) + sum(variants), int(held), less))
 

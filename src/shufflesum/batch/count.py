@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shufflesum._workers import Workers
+from shufflesum._machine import Workers
 from shufflesum.batch.files import Dataset, ReportFile, file_digests, read_records
-from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
-from shufflesum.batch.targets import Target, count_records
+from shufflesum.batch.targets import DEFAULT_MEMORY, Target, count_records, workers_within
 from shufflesum.errors import FileError
 from shufflesum.reports import Counts
-from shufflesum.tables import Place
-
-__all__ = ["count"]
+from shufflesum.tables import PathOrUrl
 
 _WORKER_BYTES = 32 << 20  # for each worker: a row group, as it is on disk and as columns
 _UNIT_ROWS = 1 << 22
@@ -25,7 +22,7 @@ def count(
     memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Counts, dict[Place, str]]:
+) -> tuple[Counts, dict[PathOrUrl, str]]:
     """The table of counts of all reports of a dataset, and its files' SHA-256.
 
     `progress` is called with the number of reports done so far.

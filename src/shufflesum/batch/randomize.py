@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from shufflesum._workers import Workers
+from shufflesum._machine import Workers
 from shufflesum.batch.files import (
     Dataset,
     Format,
@@ -17,17 +17,13 @@ from shufflesum.batch.files import (
     open_dataset,
     write_part,
 )
-from shufflesum.batch.files.users import Piece, Users
-from shufflesum.batch.memory import DEFAULT_MEMORY, workers_within
-from shufflesum.batch.targets import Target, randomize_rows
-from shufflesum.domain import Missing
+from shufflesum.batch.targets import DEFAULT_MEMORY, Target, randomize_rows, workers_within
+from shufflesum.batch.users import Piece, Users
+from shufflesum.domains import Missing
 from shufflesum.errors import DataError, FileError
-from shufflesum.protocol import Randomizer
-from shufflesum.protocol.tally import check_rows
+from shufflesum.protocol import Randomizer, check_rows
 from shufflesum.randomness import RandomSource
 from shufflesum.tables import check_shape, local_path, located
-
-__all__ = ["randomize"]
 
 _PART_VALUES = 1 << 29  # the most values of users in a part, for wide rows with few reports
 _WORKER_BYTES = 95 << 20  # for each worker: pieces of rows on their way in, and a part on its way out

@@ -14,16 +14,29 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.kinds import PLAIN, SEALED, ReportKind, cells_of, sealed_rows
+from shufflesum._checks import check_size
+from shufflesum._machine import SYSTEM_CLOCK, Clock, cores
+from shufflesum.batch.identity import PLAIN, SEALED, Identity, ReportKind, cells_of, sealed_rows
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer, shuffle
 from shufflesum.reports import Counts, Reports
 from shufflesum.wire import Opener, Sealer, Task, TaskError, encode_reports, seal_info
 
-__all__ = ["Encode", "Open", "PlainTarget", "SealedTarget", "Target", "count_records", "randomize_rows"]
+DEFAULT_MEMORY = 10**9
+
+
+def workers_within(asked: int | None, memory: int, bytes_each: int) -> int:
+    """As many as asked for, or as there are cores, and as the memory allows."""
+    if asked is not None:
+        check_size("workers", asked, 1, 1 << 10)
+    if memory < bytes_each:
+        raise ParameterError(
+            "out-of-range",
+            f"memory is {memory / 1e6:.3g} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (--memory)",
+        )
+    return min(asked or cores(), memory // bytes_each)
+
 
 Encode = Callable[[Reports], Any]
 """Reports, of one or many users, to a record batch of the target's kind."""
@@ -151,7 +164,7 @@ class SealedTarget:
             )
         if identity.task_id != self.task.id:
             raise ReportsError(
-                "other-task",
+                "task-mismatch",
                 f"these reports are sealed for task {str(identity.task_id)[:12]}, not for task {self.task.id[:12]}; "
                 "give the task they were made for",
             )
@@ -203,7 +216,7 @@ def count_records(records: Any, counts: Counts, open_records: Open) -> None:
 def _check_plan(identity: Identity, plan: Plan) -> None:
     if identity.plan_id != plan.id:
         raise ReportsError(
-            "other-plan",
+            "plan-mismatch",
             f"these reports belong to plan {identity.plan_id[:12]}, not to plan {plan.id[:12]}; "
             "analyze reports with the plan they were made under",
         )
@@ -217,13 +230,13 @@ def _check_plan(identity: Identity, plan: Plan) -> None:
 def _check_reports(reports: Reports, target: Target) -> None:
     if reports.plan_id != target.plan.id:
         raise ReportsError(
-            "other-plan",
+            "plan-mismatch",
             f"these reports belong to plan {reports.plan_id[:12]}, not to plan {target.plan.id[:12]}; "
             "randomize with the plan that they are for",
         )
     if reports.round_number != target.round_number:
         raise ReportsError(
-            "other-round",
+            "round-mismatch",
             f"these reports are of round {reports.round_number}, not of round {target.round_number}; "
             "randomize for the round that they are for",
         )

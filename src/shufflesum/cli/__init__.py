@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import NoReturn
 
-from shufflesum._clock import Clock
 from shufflesum._compiled import tell_before_compiling
+from shufflesum._machine import Clock
 from shufflesum.errors import ShufflesumError
 
 try:
@@ -59,7 +59,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from shufflesum.cli.options.bounds import joined_bounds  # not for help
+        from shufflesum.cli.options.common import joined_bounds  # not for help
 
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, joined_bounds(rest)

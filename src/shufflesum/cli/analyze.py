@@ -14,21 +14,20 @@ import click
 from shufflesum.cli.options.batch import check_engine, engine_options, load_target, target_options
 from shufflesum.cli.options.common import PLACE
 from shufflesum.cli.options.configured import ConfiguredCommand
-from shufflesum.cli.options.labels import candidates_option, read_words
+from shufflesum.cli.options.wanted import candidates_option
+from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
 from shufflesum.cli.output.results import Results, result_options
-from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
+from shufflesum.domains.options import read_words
 from shufflesum.errors import ParameterError, ReportsError
-from shufflesum.estimate import Released
+from shufflesum.estimate import BaseEstimate
 from shufflesum.plans import Plan
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.tables import Place
+from shufflesum.tables import PathOrUrl
 
 if TYPE_CHECKING:
     from shufflesum.batch.once import Counted
     from shufflesum.batch.targets import Target
-
-__all__ = ["command"]
 
 
 class _NotYetError(Exception):
@@ -52,7 +51,7 @@ class _NotYetError(Exception):
 @result_options
 @engine_options
 def command(
-    shuffled: Place | None,
+    shuffled: PathOrUrl | None,
     plan_file: Path | None,
     task_file: Path | None,
     key_file: Path | None,
@@ -100,7 +99,7 @@ def command(
     work = _Work(engine, master, conf, memory, workers, without_guarantee)
     from shufflesum.batch.once import Counted
 
-    found: Released | None = None
+    found: BaseEstimate | None = None
     with nullcontext() if state_file is None else Counted(state_file, plan) as state:
         try:
             with results.staged(*inputs) as write, warnings_as_notes():
@@ -136,7 +135,7 @@ class _Work:
     without_guarantee: bool
 
 
-def _count(shuffled: Place, target: Target, state: Counted | None, work: _Work) -> tuple[Counts, bool]:
+def _count(shuffled: PathOrUrl, target: Target, state: Counted | None, work: _Work) -> tuple[Counts, bool]:
     """Count a folder, and add it to the state if there is one; also whether it is all that a shuffle wrote."""
     from shufflesum.batch.count import count
     from shufflesum.batch.files import file_digests, open_dataset

@@ -10,18 +10,20 @@ from typing import Any
 
 import click
 
-from shufflesum._rounding import downwards, upwards
+from shufflesum._checks import downwards, upwards
 from shufflesum.audit import AuditResult, Drawn, audit
-from shufflesum.cli.options.common import plan_of_file, plan_options
-from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
+from shufflesum.cli.options.common import plan_of_file, plan_options, with_mechanism
+from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 
-__all__ = ["command"]
-
 _DEFAULTS: dict[str, Any] = {"users": 10_000, "dimension": 10, "epsilon": 1.0, "delta": 1e-6}
 _SERVICE_DEFAULTS: dict[str, Any] = {"users": 200, "dimension": 4, "epsilon": 8.0, "delta": 1e-6, "rounds": 12}
-_FEW_REPORTS: dict[str, Any] = {"mechanism": "replace", "coordinates": 4, "levels": 2}  # so that many batches fit
+_FEW_REPORTS: dict[str, Any] = {
+    "mechanism": "randomized-response",
+    "coordinates": 4,
+    "levels": 2,
+}  # so that many batches fit
 
 
 @click.command("audit", short_help="Attack the running randomizer and compare with the certified bound.")
@@ -98,7 +100,7 @@ def command(
 def _audit_service(
     plan_file: Path | None, plan_arguments: dict[str, Any], confidence: float, seconds: float, as_json: bool
 ) -> None:
-    from shufflesum.cli.loopback.audit import audit_service
+    from shufflesum.cli.loopback import audit_service
 
     given = {name for name, value in plan_arguments.items() if value is not None}
     simple = given <= {"users", "epsilon", "delta", "rounds"}
@@ -137,7 +139,7 @@ def _plan(plan_file: Path | None, arguments: dict[str, Any], defaults: dict[str,
     given = {name: value for name, value in arguments.items() if value is not None}
     if plan_file is None:
         settings = {**(defaults or _DEFAULTS), **given}
-        return make_plan(shape=settings.pop("dimension"), **settings)
+        return make_plan(shape=settings.pop("dimension"), **with_mechanism(settings))
     return plan_of_file(plan_file, given)
 
 
@@ -169,7 +171,7 @@ def _print_card(result: AuditResult) -> None:
     apart = f"by telling {batches.batches:,} whole batches apart"
     spent = "" if batches.epsilon_lower else " (too few to show anything at this delta)"
     lines = {
-        "plan": f"{plan.users:,} users, each sends {plan.mechanism.describe(plan.domain)}",
+        "plan": f"{plan.users:,} users, each sends {plan.mechanism.describe(plan.encoding)}",
         "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.15g}:",
         "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
         "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence},",

@@ -11,19 +11,16 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from shufflesum._rounding import downwards, percent, upwards
-from shufflesum.bounds import FoundBounds, plan_bounds
+from shufflesum._checks import downwards, percent, upwards
+from shufflesum.bounds import SuggestedBounds, plan_bounds
 from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.input_file import file_argument
-from shufflesum.cli.options.labels import bin_edges
+from shufflesum.cli.options.common import file_argument
 from shufflesum.cli.options.table import TableOptions, aggregate_table, named_columns, prepared, table_options
-from shufflesum.cli.output.terminal import console, table_of, warnings_as_notes
+from shufflesum.cli.output.printed import console, table_of, warnings_as_notes
+from shufflesum.domains.options import bin_edges
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import check_cover
-from shufflesum.estimate.base import tail_of
-from shufflesum.tables import Place, StagedOutputs
-
-__all__ = ["command"]
+from shufflesum.estimate import check_cover, tail_of
+from shufflesum.tables import PathOrUrl, StagedOutputs
 
 
 @click.command("bounds", short_help="Bounds for the columns of a file, found privately, and a plan for the rest.")
@@ -40,7 +37,7 @@ __all__ = ["command"]
 @budget_option
 @table_options
 def command(
-    file: Place,
+    file: PathOrUrl,
     epsilon: float,
     delta: float,
     share: float,
@@ -79,7 +76,7 @@ def command(
             delta=delta,
             share=share,
             bins=None if bins is None else bin_edges(bins),
-            one_process=True,
+            noise_by="curator",
             **given,
         )
         begin = budget.round_of(plans.first)
@@ -96,7 +93,7 @@ def command(
         console.print(f"wrote {output}: run it with {shlex.join(again)}", markup=False)
 
 
-def _show(found: FoundBounds, names: tuple[str, ...], as_json: bool) -> None:
+def _show(found: SuggestedBounds, names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         document = {
             "columns": [{"name": names[i] if names else i, **asdict(column)} for i, column in enumerate(found.columns)],

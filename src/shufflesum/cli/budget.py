@@ -9,18 +9,16 @@ from typing import Any
 import click
 import msgspec
 
-from shufflesum._rounding import upwards
+from shufflesum._checks import upwards
 from shufflesum.budget import Budget
 from shufflesum.budget_file import read_budget
-from shufflesum.cli.options.wanted import wanted_choices, wanted_options
+from shufflesum.cli.options.wanted import plan_arguments, wanted_options
 from shufflesum.cli.output.card import card
-from shufflesum.cli.output.terminal import console, warnings_as_notes
+from shufflesum.cli.output.printed import console, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart
 from shufflesum.tables import StagedOutputs
-
-__all__ = ["command"]
 
 _PATH = click.Path(path_type=Path)
 
@@ -73,7 +71,7 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
                 shares = {"rounds begun": [entry.begun / together for entry in entries]}
                 words = {"whole": "all rounds of the plans", "rest": "not begun"}
             else:
-                shares, words = {"noise": [one for one, _ in parts], "laid open": [other for _, other in parts]}, {}
+                shares, words = {"privacy loss": [one for one, _ in parts], "delta": [other for _, other in parts]}, {}
             save_chart(budget_chart(shares, title=title, subtitle=subtitle, **words), outputs.stage(plot, DRAWABLE))
     if as_json:
         document: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "closed": budget.closed}
@@ -83,7 +81,7 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
     console.print(str(budget), markup=False)
     if not budget.closed:
         if entries:
-            console.print("epsilons do not simply add up: spent is the larger sum, of noise or of laid open")
+            console.print("epsilons do not simply add up: spent is the larger sum, of privacy loss or of delta")
         console.print(f"what still fits: shufflesum budget ask {file} --users N --dimension D", markup=False)
     if plot:
         console.print(f"wrote {plot}", markup=False)
@@ -116,9 +114,9 @@ def ask(
             raise ParameterError("missing-argument", "--users is missing: how many there are at least")
         if epsilon is not None:
             raise ParameterError("conflicting-arguments", "--epsilon is what is asked for; leave it out")
-        plan = Budget.open(file).ask(users=users, delta=delta, **wanted_choices(**arguments))
+        plan = Budget.open(file).ask(users=users, delta=delta, **plan_arguments(**arguments))
         if staged:
             outputs.write(staged, plan.to_json())
-    console.print(card(plan, arguments.get("spread")))
+    console.print(card(plan, arguments.get("assumed_std")))
     if output:
         console.print(f"wrote {output}", markup=False)

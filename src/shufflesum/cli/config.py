@@ -12,8 +12,6 @@ from click.core import ParameterSource
 from shufflesum.cli.options.configured import CONFIGURED, command_named, hidden, option_name, settings
 from shufflesum.errors import ParameterError
 
-__all__ = ["command"]
-
 _SOURCES: dict[ParameterSource | None, str] = {
     ParameterSource.COMMANDLINE: "option",
     ParameterSource.ENVIRONMENT: "environment",

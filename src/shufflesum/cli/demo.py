@@ -8,18 +8,15 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from shufflesum._rounding import upwards
+from shufflesum._checks import upwards
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.cli.loopback.demo import run_service_demo
-from shufflesum.cli.output.printed import print_estimate
-from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
+from shufflesum.cli.loopback import run_service_demo
+from shufflesum.cli.output.printed import console, print_estimate, progress_bar, warnings_as_notes
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables import StagedOutputs
-
-__all__ = ["command"]
 
 _SAMPLES = 100
 _SERVICE_USERS = 2000
@@ -57,7 +54,9 @@ def command(users: int, epsilon: float, delta: float, output: Path, service: boo
     require_plots()
     console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
     with warnings_as_notes():
-        plan = make_plan(users=users, shape=_SAMPLES, epsilon=epsilon, delta=delta, bounds=(0.0, 1.0), one_process=True)
+        plan = make_plan(
+            users=users, shape=_SAMPLES, epsilon=epsilon, delta=delta, bounds=(0.0, 1.0), noise_by="curator"
+        )
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -76,7 +75,7 @@ def command(users: int, epsilon: float, delta: float, output: Path, service: boo
             f"squared error of the whole mean beat: {squared_error:.3g} "
             f"(expected: {plan.expected_error.total:.3g} on the worst data, less on most)"
         )
-        times = plan.over_curator
+        times = plan.times_curator
         console.print(
             f"a trusted curator's would be {plan.curator_error:.3g}: ours is expected {upwards(times)} times it"
         )

@@ -9,28 +9,25 @@ from typing import Any
 
 import click
 
-from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum._rounding import upwards
+from shufflesum._checks import upwards
+from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.options.common import task_option
 from shufflesum.cli.options.configured import ConfiguredCommand
-from shufflesum.cli.options.labels import candidates_option, read_words
-from shufflesum.cli.output.printed import fallback, guarantee_of, print_counts, print_groups, print_table
-from shufflesum.cli.output.repeat import command_line
+from shufflesum.cli.options.wanted import candidates_option
+from shufflesum.cli.output.printed import command_line, console, fallback, guarantee_of, print_rows
 from shufflesum.cli.output.results import REPORT_HELP
-from shufflesum.cli.output.terminal import console
-from shufflesum.domain import Hashed
+from shufflesum.domains.options import read_words
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
+from shufflesum.estimate import AnyEstimate, BaseEstimate
 from shufflesum.pages import report_page, require_pages
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, rounds_chart, save_chart
 from shufflesum.service.client import estimates_in, fetch_estimate
 from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 from shufflesum.wire import Task
 
-__all__ = ["command"]
-
 _LEVEL = 0.95
-_HINT = "; --json has all"
+_HINT = " --json has all."
+_PROMPT = "any words can be counted now, as often as you like: give --candidates FILE, one on each line"
 
 
 @click.command("estimate", cls=ConfiguredCommand, short_help="Ask a task's analyzer for its estimate.")
@@ -94,7 +91,7 @@ def command(
         )
         estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
-            if isinstance(estimate, WordCounts):
+            if estimate.words is not None:
                 found["candidates"] = estimate_to_json(estimate, _LEVEL)
         level = document["rounds"][-1]["confidence_level"]
         text = json.dumps(document, allow_nan=False)
@@ -124,7 +121,7 @@ def command(
 
 def _words(task: Task, candidates: Path | None, drawn: Path | None) -> list[str] | None:
     """The words asked for; refuses them where there are none to ask for, and pictures of none."""
-    hashed = isinstance(task.plan.domain, Hashed)
+    hashed = task.plan.domain.needs_candidates
     if candidates is not None and not hashed:
         raise ParameterError(
             "conflicting-arguments", "--candidates are for plans for words; this task's labels are in its plan"
@@ -134,13 +131,11 @@ def _words(task: Task, candidates: Path | None, drawn: Path | None) -> list[str]
     return None if candidates is None else read_words(candidates, "candidates")
 
 
-def _asked(estimate: Released, words: Sequence[str] | None) -> Released:
-    if isinstance(estimate, HashedEstimate) and words is not None:
-        return estimate.counts_of(words)
-    return estimate
+def _asked(estimate: AnyEstimate, words: Sequence[str] | None) -> AnyEstimate:
+    return estimate if words is None else estimate.counts_of(words)
 
 
-def _print_round(task: Task, found: dict[str, Any], estimate: Released) -> None:
+def _print_round(task: Task, found: dict[str, Any], estimate: BaseEstimate) -> None:
     """A round of the analyzer's answer for a person."""
     uploads = found.get("uploads", found["users"])
     of_uploads = f" (of {uploads:,} uploads)" if uploads != found["users"] else ""
@@ -154,32 +149,17 @@ def _print_round(task: Task, found: dict[str, Any], estimate: Released) -> None:
     for warning in estimate.warnings:
         click.echo(f"note: {warning}", err=True)
     level = found["confidence_level"]
-    match estimate:
-        case CountEstimate() | WordCounts():
-            print_counts(estimate, level, hint=_HINT)
-        case GroupEstimate():
-            print_groups(estimate, level, hint=_HINT)
-        case HashedEstimate():
-            console.print(
-                "any words can be counted now, as often as you like: give --candidates FILE, one on each line"
-            )
-        case Estimate():
-            interval = estimate.confidence_interval(level)
-            print_table(
-                estimate.mean, estimate.standard_error, interval, estimate.sum, level, estimate.columns, hint=_HINT
-            )
+    print_rows(estimate, level, hint=_HINT, prompt=_PROMPT)
 
 
-def _chart(task: Task, estimates: Sequence[Released], level: float) -> Any:
+def _chart(task: Task, estimates: Sequence[BaseEstimate], level: float) -> Any:
     newest = estimates[-1]
     promise = guarantee_of(task.plan) if newest.guarantee_holds else "the guarantee no longer holds"
     if len(estimates) > 1:
         return rounds_chart(
             estimates, title=f"Private estimates of {task.name} by round", subtitle=promise, level=level
         )
-    assert isinstance(newest, Estimate | WordCounts)
-    what = "counts" if isinstance(newest, CountEstimate | WordCounts) else "mean"
-    title = f"Private {what} of {task.name}, round {newest.round_number}"
+    title = f"{newest.what} of {task.name}, round {newest.round_number}"
     return estimate_chart(newest, title=title, subtitle=f"{newest.users:,} users, {promise}", level=level)
 
 

@@ -10,12 +10,10 @@ import click
 from rich.text import Text
 
 from shufflesum.cli.output.card import card
-from shufflesum.cli.output.terminal import console
+from shufflesum.cli.output.printed import console
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
 from shufflesum.service import require_explorer
-
-__all__ = ["command"]
 
 
 @click.command("explore", short_help="A local page: what a collection would cost, by epsilon and by users.")

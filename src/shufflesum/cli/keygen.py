@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.output.terminal import console
+from shufflesum.cli.output.printed import console
 from shufflesum.wire import generate_private_key, write_key_pair
-
-__all__ = ["command"]
 
 
 @click.command("keygen", short_help="Make the analyzer's key pair.")

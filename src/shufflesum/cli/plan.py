@@ -7,18 +7,15 @@ from typing import Any
 
 import click
 
-from shufflesum._rounding import upwards
-from shufflesum.cli.options.wanted import wanted_options, wanted_plan
+from shufflesum._checks import upwards
+from shufflesum.cli.options.wanted import plan_from_options, wanted_options
 from shufflesum.cli.output.card import card
-from shufflesum.cli.output.terminal import console, warnings_as_notes
-from shufflesum.domain import Categories, Choices, Groups, Hashed
+from shufflesum.cli.output.printed import console, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.planning import alternatives
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
 from shufflesum.tables import StagedOutputs
-
-__all__ = ["command"]
 
 
 def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> float | dict[str, float] | None:
@@ -75,10 +72,10 @@ def command(
              shufflesum plan --users 5000 --bounds age=0:120 --acceptable-error age=0.5 --delta 1e-6
              shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
              shufflesum plan --users 50000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 -o plan.json
-             shufflesum plan --users 6000 --dimension 7850 --radius 0.4 --rounds 30 --epsilon 2 --delta 1e-6
+             shufflesum plan --users 6000 --dimension 7850 --clipping-norm 0.4 --rounds 30 --epsilon 2 --delta 1e-6
 
-    --labels alone counts one label a user, with --most S up to S labels, with --dimension or --shape it is for means of
-    numbers in groups. --bins counts numbers in bins, --words any words.
+    --labels alone counts one label a user, with --max-choices S up to S labels, with --dimension or --shape it is for
+    means of numbers in groups. --bins counts numbers in bins, --open-vocabulary any words.
     """
     with StagedOutputs() as outputs, warnings_as_notes():
         staged = outputs.stage(output, (".json",)) if output else None
@@ -86,7 +83,7 @@ def command(
             require_plots()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
         errors = {"target_error": target_error, "acceptable_error": acceptable_error}
-        plan = wanted_plan({name: error for name, error in errors.items() if error is not None}, **arguments)
+        plan = plan_from_options({name: error for name, error in errors.items() if error is not None}, **arguments)
         if staged:
             outputs.write(staged, plan.to_json())
         if staged_plot:
@@ -94,7 +91,7 @@ def command(
     if as_json:
         click.echo(plan.to_json())
     else:
-        console.print(card(plan, arguments.get("spread")))
+        console.print(card(plan, arguments.get("assumed_std")))
         for path in (output, plot):
             if path:
                 console.print(f"wrote {path}", markup=False)
@@ -112,21 +109,10 @@ def _draw(plan: Plan, path: Path) -> None:
     chart = error_chart(
         parts,
         title="Predicted error by what a user sends",
-        subtitle=f"{plan.users:,} users, {_size(plan)}, epsilon {upwards(plan.epsilon)}, "
+        subtitle=f"{plan.users:,} users, {plan.domain.size_text()}, epsilon {upwards(plan.epsilon)}, "
         f"delta {upwards(plan.delta)}; worst data, certified noise",
     )
     save_chart(chart, path)
-
-
-def _size(plan: Plan) -> str:
-    match plan.domain:
-        case Categories() | Choices():
-            return f"{plan.dimension:,} labels"
-        case Groups():
-            return f"{len(plan.domain.labels):,} groups of {plan.domain.box.dimension:,} coordinates"
-        case Hashed():
-            return "any words"
-    return f"{plan.dimension:,} coordinates"
 
 
 def _label(option: Plan) -> str:

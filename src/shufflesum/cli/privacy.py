@@ -9,17 +9,15 @@ from typing import Any
 
 import click
 
-from shufflesum._rounding import downwards, upwards
+from shufflesum._checks import downwards, upwards
 from shufflesum._search import GRID
 from shufflesum.cli.options.common import plan_of_file
-from shufflesum.cli.output.terminal import console
-from shufflesum.domain import EveryCoordinate
+from shufflesum.cli.output.printed import console
+from shufflesum.domains import Arrays
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms import Accounting, Add
-from shufflesum.mechanisms.replace import ReplaceAccounting
-from shufflesum.privacy import Guarantee, Setting
-
-__all__ = ["command"]
+from shufflesum.mechanisms import NoisyCounts
+from shufflesum.plans import Plan
+from shufflesum.privacy import Guarantee, PrivacyAccountant, RandomizedResponseAccountant
 
 
 def _numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> list[float] | None:
@@ -37,14 +35,14 @@ def _numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> 
 @click.command("privacy", short_help="The certified guarantee of a plan or of given protocol parameters.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="That of this plan; instead of all below.")
 @click.option("--users", type=int, metavar="N", help="Users in a batch.")
-@click.option("--dimension", type=int, metavar="D", help="Coordinates of all; needed but for stratified replace.")
-@click.option("--levels", type=int, metavar="K", help="replace: rounding steps of a value.")
-@click.option("--noise-probability", type=float, metavar="G", help="replace: chance of a random report.")
-@click.option("--coordinates", type=int, metavar="T", help="replace: coordinates a user reports.  [1]")
-@click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="replace.  [stratified]")
-@click.option("--trials", callback=_numbers, metavar="Q,...", help="add: a user's trials of noise, digit by digit.")
-@click.option("--probabilities", callback=_numbers, metavar="P,...", help="add: their chances.")
-@click.option("--cap", type=int, metavar="C", help="add: most noise reports of a user.  [none, as in one process]")
+@click.option("--dimension", type=int, metavar="D", help="Coordinates of all; needed but for stratified sampling.")
+@click.option("--levels", type=int, metavar="K", help="randomized-response: rounding steps of a value.")
+@click.option("--noise-probability", type=float, metavar="G", help="randomized-response: chance of a random report.")
+@click.option("--coordinates", type=int, metavar="T", help="randomized-response: coordinates a user reports.  [1]")
+@click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="randomized-response.  [stratified]")
+@click.option("--trials", callback=_numbers, metavar="Q,...", help="noisy-counts: a user's trials, digit by digit.")
+@click.option("--probabilities", callback=_numbers, metavar="P,...", help="noisy-counts: their chances.")
+@click.option("--cap", type=int, metavar="C", help="noisy-counts: most dummy reports of a user.  [none]")
 @click.option("--rounds", type=int, default=1, show_default=True, metavar="R", help="Rounds each user takes part in.")
 @click.option("--honest-fraction", type=float, default=1.0, show_default=True, metavar="F")
 @click.option("--epsilon", type=float, help="Ask for delta at this epsilon.")
@@ -64,13 +62,13 @@ def command(epsilon: float | None, delta: float | None, as_json: bool, **given: 
         raise ParameterError(
             "conflicting-arguments", "give exactly one of --epsilon (to ask for delta) and --delta (to ask for epsilon)"
         )
-    accounting = _accounting({name: value for name, value in given.items() if value is not None})
+    accountant = _accountant({name: value for name, value in given.items() if value is not None})
     if epsilon is not None:
-        asked, found = "delta", accounting.delta(epsilon)
+        asked, found = "delta", accountant.delta(epsilon)
         answer = {"epsilon": epsilon, "delta_upper": found.upper, "delta_lower": found.lower}
     else:
         assert delta is not None
-        asked, found = "epsilon", accounting.epsilon(delta)
+        asked, found = "epsilon", accountant.epsilon(delta)
         answer = {"delta": delta, "epsilon_upper": found.upper, "epsilon_lower": found.lower}
     if as_json:
         click.echo(json.dumps({name: value if value < float("inf") else None for name, value in answer.items()}))
@@ -78,11 +76,11 @@ def command(epsilon: float | None, delta: float | None, as_json: bool, **given: 
     at = f"epsilon {upwards(epsilon)}" if epsilon is not None else f"delta {upwards(delta or 0.0)}"
     console.print(f"at {at}: {asked} is at most [bold]{upwards(found.upper, 4)}[/bold] for every data set,")
     console.print(f"and at least {downwards(found.lower, 4)} for some")
-    alone = accounting.local_epsilon
+    alone = accountant.local_epsilon
     console.print(f"without the shuffler: {'none' if alone is None else f'epsilon {upwards(alone, 4)}, delta 0'}")
 
 
-def _accounting(given: dict[str, Any]) -> Accounting:
+def _accountant(given: dict[str, Any]) -> PrivacyAccountant:
     usual = {"rounds": 1, "honest_fraction": 1.0}
     if plan_file := given.pop("plan_file", None):
         return plan_of_file(plan_file, (name for name, value in given.items() if usual.get(name) != value)).privacy
@@ -91,20 +89,23 @@ def _accounting(given: dict[str, Any]) -> Accounting:
         trials, chances = _needed(given, "trials"), _needed(given, "probabilities")
         if others := given.keys() & {"levels", "noise_probability", "coordinates", "sampling"}:
             name = min(others).replace("_", "-")
-            raise ParameterError("conflicting-arguments", f"--trials means mechanism 'add', and --{name} 'replace'")
+            raise ParameterError(
+                "conflicting-arguments", f"--trials means mechanism 'noisy-counts', and --{name} 'randomized-response'"
+            )
         drawn = tuple(math.floor(chance * GRID) / GRID for chance in chances)  # no more noise than was asked about
-        mechanism = Add(len(trials), tuple(trials), drawn, given.get("cap"))
-        return mechanism.accounting(EveryCoordinate(_needed(given, "dimension")), guarantee)
-    setting = Setting(
+        mechanism = NoisyCounts(len(trials), tuple(trials), drawn, given.get("cap"))
+        numbers = Arrays(_needed(given, "dimension"))
+        return Plan(numbers, mechanism, guarantee).privacy
+    return RandomizedResponseAccountant(
         users=guarantee.users,
         levels=_needed(given, "levels"),
+        noise_probability=_needed(given, "noise_probability"),
         coordinates=given.get("coordinates", 1),
         rounds=guarantee.rounds,
         dimension=given.get("dimension"),
         sampling=given.get("sampling", "stratified"),
         honest_fraction=guarantee.honest_fraction,
     )
-    return ReplaceAccounting(setting, _needed(given, "noise_probability"))
 
 
 def _needed(given: dict[str, Any], name: str) -> Any:

@@ -11,20 +11,17 @@ import click
 
 from shufflesum.cli.options.batch import check_engine, engine_options, load_target, taking_up, target_options
 from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.common import note_assumed_columns, note_missing_header
+from shufflesum.cli.options.common import file_argument, note_assumed_columns, note_missing_header
 from shufflesum.cli.options.configured import ConfiguredCommand
-from shufflesum.cli.options.input_file import file_argument
-from shufflesum.cli.options.labels import Chosen, column_for, planned_column_options
 from shufflesum.cli.options.table import MIDPOINT, TableOptions, clip_options, table_options
-from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
+from shufflesum.cli.options.wanted import Chosen, column_for, planned_column_options
+from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
 from shufflesum.plans import Plan
-from shufflesum.tables import Place
+from shufflesum.tables import PathOrUrl
 
 if TYPE_CHECKING:
     from shufflesum.batch.files import Dataset
-
-__all__ = ["command"]
 
 
 @click.command("randomize", cls=ConfiguredCommand, short_help="Users' rows in files to a folder of reports.")
@@ -33,7 +30,7 @@ __all__ = ["command"]
 @click.option("--round", "round_number", type=int, help="The round of the plan that the reports are for.  [1]")
 @budget_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
-@clip_options("Move values to the nearest bound, or scale vectors down to the radius,", MIDPOINT)
+@clip_options("Move values to the nearest bound, or scale vectors down to the clipping norm,", MIDPOINT)
 @planned_column_options
 @table_options
 @click.option("--format", type=click.Choice(["parquet", "arrow"]), default="parquet", show_default=True)
@@ -44,7 +41,7 @@ __all__ = ["command"]
 )
 @engine_options
 def command(
-    users: Place,
+    users: PathOrUrl,
     plan_file: Path | None,
     task_file: Path | None,
     round_number: int | None,
@@ -68,8 +65,8 @@ def command(
     kind; empty ones are skipped, and - is standard input. With --task each report is sealed, so that only the analyzer
     can read it. The folder is for the shuffler alone: in it, a user's reports are still together. A run that was
     interrupted goes on where it was when the same command is given again, and one that has finished is not done again.
-    Labels are in the column that the plan names, in the only one there is, or in the one that --categories, --choices,
-    --group-by or --words says.
+    Labels are in the column that the plan names, in the only one there is, or in the one that --categories,
+    --multi-choice, --group-by or --open-vocabulary says.
 
     \b
     Example: shufflesum randomize beats.parquet --plan plan.json -o reports
@@ -107,8 +104,8 @@ def command(
             )
             _say(output, dataset, plan, repeated=repeated)
         return
-    from shufflesum.batch.files.users import open_users
     from shufflesum.batch.randomize import randomize
+    from shufflesum.batch.users import open_users
 
     with warnings_as_notes(), spending(budget_file) as budget, taking_up(output, restart=restart):
         rows = open_users(users, **reading.arguments(plan.domain, column))

@@ -8,50 +8,51 @@ from typing import Any
 
 import click
 
-from shufflesum.cli.options.ball import BallOptions, ball_options
 from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.common import note_assumed_columns, plan_of_file, plan_options
-from shufflesum.cli.options.input_file import file_argument
-from shufflesum.cli.options.labels import (
-    Chosen,
-    LabelOptions,
-    candidates_option,
-    column_for,
-    label_column_options,
-    label_options,
-    read_words,
+from shufflesum.cli.options.common import (
+    file_argument,
+    note_assumed_columns,
+    plan_of_file,
+    plan_options,
+    with_mechanism,
 )
 from shufflesum.cli.options.table import (
     DROPPED,
     TableOptions,
     aggregate_table,
+    apply_missing_policy,
     check_table,
     clip_options,
-    left_of,
     named_columns,
     table_options,
 )
+from shufflesum.cli.options.wanted import (
+    Chosen,
+    DomainOptions,
+    candidates_option,
+    column_for,
+    column_options,
+    domain_options,
+)
+from shufflesum.cli.output.printed import warnings_as_notes
 from shufflesum.cli.output.results import Results, result_options
-from shufflesum.cli.output.terminal import warnings_as_notes
-from shufflesum.domain import Ball, Box, Hashed, numbers_of
-from shufflesum.domain.bounds import default_bounds_named
+from shufflesum.domains import DOMAINS, Arrays
+from shufflesum.domains.bounds import default_bounds_named
+from shufflesum.domains.options import read_words
 from shufflesum.errors import ParameterError
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
-from shufflesum.rounds import RoundsUsed
-from shufflesum.tables import Place, Table, check_shape, rows_of
-
-__all__ = ["command"]
+from shufflesum.rounds import RoundCounter
+from shufflesum.tables import DataSource, PathOrUrl, check_shape, rows_of
 
 
 @click.command("run", short_help="Private means, counts or group means of the rows of a file.")
 @file_argument("file")
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, help="The guarantee's delta.")
-@label_column_options
-@label_options
+@column_options
+@domain_options
 @candidates_option
-@ball_options
 @plan_options
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
 @click.option(
@@ -60,15 +61,14 @@ __all__ = ["command"]
     help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
 )
 @budget_option
-@clip_options("Move values to the nearest bound, or scale vectors down to --radius,", DROPPED, "drop")
+@clip_options("Move values to the nearest bound, or scale vectors down to --clipping-norm,", DROPPED, "drop")
 @table_options
 @result_options
 def command(
-    file: Place,
+    file: PathOrUrl,
     chosen: Chosen | None,
-    labelled: LabelOptions,
+    held: DomainOptions,
     candidates: Path | None,
-    ball: BallOptions,
     plan_file: Path | None,
     rounds_file: Path | None,
     budget_file: Path | None,
@@ -91,42 +91,49 @@ def command(
              shufflesum run survey.csv --categories answer --labels yes,no,unsure --epsilon 1 --delta 1e-6
              shufflesum run people.csv --categories age --bins 0,18,45,65,120 --quantiles 0.5 --epsilon 1 --delta 1e-6
              shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0 100 --epsilon 1 --delta 1e-6
-             shufflesum run queries.csv --words query --candidates words.txt --epsilon 1 --delta 1e-6
-             shufflesum run updates.npy --radius 0.4 --clip --epsilon 2 --delta 1e-6
+             shufflesum run queries.csv --open-vocabulary query --candidates words.txt --epsilon 1 --delta 1e-6
+             shufflesum run updates.npy --clipping-norm 0.4 --clip --epsilon 2 --delta 1e-6
     """
     asked = None if candidates is None else read_words(candidates, "candidates")
     results = replace(results, asked=asked, draws_noise=True)
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
-        chosen = labelled.implied or (None if asked is None else ("words", None))
+        kind = held.kind()
+        if kind is None and asked is not None:
+            kind = next(kind for kind in DOMAINS.values() if kind.needs_candidates)
+        chosen = None if kind is None else (kind, None)
     given = {name: value for name, value in plan_arguments.items() if value is not None}
     if rounds_file is not None and plan_file is None:
         raise ParameterError(
             "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
         )
-    ball.check(given, [*_columns_of(chosen), *labelled.given])
-    inputs = (file, plan_file, candidates, rounds_file, budget_file, ball.center)
+    if chosen is not None:
+        held.refuse_excluded(chosen[0], given)
+    files = [value for value in held.values.values() if isinstance(value, Path)]
+    inputs = (file, plan_file, candidates, rounds_file, budget_file, *files)
     with warnings_as_notes(), spending(budget_file) as budget, results.staged(*inputs) as write:
-        planned = None if plan_file is None else plan_of_file(plan_file, [*given, *labelled.given + ball.given])
-        domain = (chosen and labelled.domain(chosen[0])) if planned is None else planned.domain
+        planned = None if plan_file is None else plan_of_file(plan_file, [*given, *held.given])
+        domain = None if planned is None else planned.domain
+        if planned is None and chosen is not None and chosen[0].column_help is not None:
+            domain = held.domain(chosen[0])
         column = None if domain is None else column_for(domain, chosen)
-        table, missing = left_of(file, reading.open(file, domain, column), missing)
-        plan = _plan_for(file, table, chosen, labelled, ball, given) if planned is None else planned
+        table, missing = apply_missing_policy(file, reading.open(file, domain, column), missing)
+        plan = _plan_for(file, table, chosen, held, with_mechanism(given)) if planned is None else planned
         check_table(file, table, plan)
-        if isinstance(plan.domain, Hashed) and asked is None:
+        if plan.domain.needs_candidates and asked is None:
             raise ParameterError(
                 "missing-argument",
                 "--candidates is missing: a file of the words to count, one a line; the users' words are not listed "
                 "anywhere",
             )
         results.check_plan(plan)
-        rounds = None if rounds_file is None else RoundsUsed(rounds_file, plan)
+        rounds = None if rounds_file is None else RoundCounter(rounds_file, plan)
         begin = budget.round_of(plan, rounds, "--rounds-file FILE, or with --budget FILE")
-        unbounded = planned is None and "bounds" not in given and isinstance(numbers_of(plan.domain), Box)
+        unbounded = planned is None and "bounds" not in given and plan.domain.numbers is not None
         with default_bounds_named(unbounded):
             estimate = aggregate_table(
                 file, table, lambda: rows_of(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
             )
-        names = table.names if len(plan.shape) == 1 and isinstance(plan.domain, Ball | Box) else None
+        names = table.names if len(plan.shape) == 1 and plan.domain.column_layout.option is None else None
         found = results.answer(estimate)
         write(found, file.name, names)
     reading.note_missing_header(table, file)
@@ -134,29 +141,25 @@ def command(
     results.show(found, names, table.names)
 
 
-def _columns_of(chosen: Chosen | None) -> list[str]:
-    return [] if chosen is None else [f"--{chosen[0].replace('_', '-')}"]
-
-
 def _plan_for(
-    file: Place,
-    table: Table,
+    file: PathOrUrl,
+    table: DataSource,
     chosen: Chosen | None,
-    labelled: LabelOptions,
-    ball: BallOptions,
+    held: DomainOptions,
     given: dict[str, Any],
 ) -> Plan:
     """A plan for just this file; it knows what the columns are called."""
     for name in ("epsilon", "delta"):
         if name not in given:
             raise ParameterError("missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan")
-    if (within := ball.domain(table.shape)) is not None:
-        return make_plan(users=table.rows, shape=within, one_process=True, **given)
     named = named_columns(table)
     if chosen is None:
-        return make_plan(users=table.rows, shape=table.shape, columns=named, one_process=True, **given)
-    numbers = Box.of(() if table.shape == (1,) else table.shape, (0, 1), named)
-    column = table.label_name or (named[0] if named else None)  # what is counted in bins is a column of numbers
-    domain = labelled.domain(chosen[0], column, numbers)
+        return make_plan(users=table.rows, shape=table.shape, columns=named, noise_by="curator", **given)
+    if chosen[0].column_help is None:
+        domain = held.domain(chosen[0], None, Arrays(table.shape))
+    else:
+        numbers = Arrays(() if table.shape == (1,) else table.shape, (0, 1), named)
+        column = table.label_name or (named[0] if named else None)  # what is counted in bins is a column of numbers
+        domain = held.domain(chosen[0], column, numbers)
     check_shape(file, table.shape, domain)
-    return make_plan(users=table.rows, shape=domain, one_process=True, **given)
+    return make_plan(users=table.rows, domain=domain, noise_by="curator", **given)

@@ -8,23 +8,16 @@ from typing import Any
 
 import click
 
-from shufflesum.cli.options.common import note_assumed_columns, task_option
+from shufflesum.cli.options.common import file_argument, note_assumed_columns, task_option
 from shufflesum.cli.options.configured import ConfiguredCommand
-from shufflesum.cli.options.input_file import file_argument
-from shufflesum.cli.options.labels import Chosen, column_for, planned_column_options
 from shufflesum.cli.options.table import TableOptions, table_options
-from shufflesum.cli.output.terminal import console, progress_bar
-from shufflesum.domain import Domain, Rows
-from shufflesum.domain.ball import UpdateRows
-from shufflesum.domain.choices import ListRows
-from shufflesum.domain.groups import GroupRows
-from shufflesum.domain.label_columns import Words, value_at
+from shufflesum.cli.options.wanted import Chosen, column_for, planned_column_options
+from shufflesum.cli.output.printed import console, progress_bar
+from shufflesum.domains import Domain
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError
-from shufflesum.tables import Table, check_shape, rows_of
+from shufflesum.tables import DataSource, check_shape, rows_of
 from shufflesum.wire import Task
-
-__all__ = ["command"]
 
 
 @click.command(
@@ -77,7 +70,7 @@ def command(
     """Randomize each row of FILE on this machine, seal it and send it; one row is one user.
 
     Values out of bounds are moved to the nearest bound and missing ones to the middle, because taking part must not
-    depend on the data; vectors longer than the plan's radius are scaled down to it. A file of contributions remembers
+    depend on the data; vectors longer than the clipping norm are scaled down to it. A file of contributions remembers
     who has contributed to which round, by --user-column or else by row number: a second run sends only what is missing,
     and what was under way goes out again with the same bytes. Without a user column, another file of other people needs
     another --contributions.
@@ -121,7 +114,7 @@ def command(
 
 
 def _send_all(
-    client: Client, table: Table, labels: Sequence[str], tokens: Sequence[str] | None, round_number: int
+    client: Client, table: DataSource, labels: Sequence[str], tokens: Sequence[str] | None, round_number: int
 ) -> None:
     task = client.task
     sent = earlier = done = 0
@@ -140,7 +133,7 @@ def _send_all(
             sent = done - earlier
     if not sent:
         raise ContributedError(
-            "contributed",
+            "duplicate-contribution",
             f"all {earlier:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
             f"counts once in a round: give another {'--round, or another ' * (task.rounds > 1)}--contributions if "
             "these are other people",
@@ -149,29 +142,16 @@ def _send_all(
     console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")
 
 
-def _row(table: Table, domain: Domain, row: int) -> Any:
+def _row(table: DataSource, domain: Domain, row: int) -> Any:
     """What one user holds: an array, a label, a list of labels, or a group and an array."""
     if row >= table.rows:
         raise ParameterError("out-of-range", f"--row is {row}; the file has rows 0 to {table.rows - 1}")
     first = 0
     for rows in rows_of(table, domain):
         if row < first + len(rows):
-            return _value(rows, row - first)
+            return domain.value_at(rows, row - first)
         first += len(rows)
     raise FileError("changed-meanwhile", f"row {row} is gone; the file must not change while it is read")
-
-
-def _value(rows: Rows, row: int) -> Any:
-    match rows:
-        case GroupRows():
-            return _value(rows.labels, row), _value(rows.arrays, row)
-        case ListRows():
-            return [value_at(rows.labels, place) for place in range(*rows.starts[row : row + 2].tolist())]
-        case Words():
-            return value_at(rows, row)
-        case UpdateRows():
-            return rows.updates[row]
-    return rows[row : row + 1][0]
 
 
 def _read_tokens(path: Path, rows: int, row: int | None) -> list[str]:

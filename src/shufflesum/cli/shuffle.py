@@ -11,12 +11,10 @@ import click
 from shufflesum.cli.options.batch import check_engine, engine_options, taking_up
 from shufflesum.cli.options.common import PLACE
 from shufflesum.cli.options.configured import ConfiguredCommand
-from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
+from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
 from shufflesum.errors import ParameterError
-from shufflesum.tables import Place
+from shufflesum.tables import PathOrUrl
 from shufflesum.wire import Task
-
-__all__ = ["command"]
 
 
 @click.command("shuffle", cls=ConfiguredCommand, short_help="Folders of reports to one in random order.")
@@ -34,7 +32,7 @@ __all__ = ["command"]
 )
 @engine_options
 def command(
-    reports: tuple[Place, ...],
+    reports: tuple[PathOrUrl, ...],
     output: Path,
     task_file: Path | None,
     kind: Any,

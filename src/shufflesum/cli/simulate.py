@@ -10,26 +10,22 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum.cli.options.common import plan_of_file
-from shufflesum.cli.options.gathered import gathered
-from shufflesum.cli.options.labels import candidates_option, read_words
+from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.cli.options.common import option_group, plan_of_file
 from shufflesum.cli.options.table import TableOptions, check_table, named_columns, text_options
-from shufflesum.cli.options.wanted import wanted_options, wanted_plan
-from shufflesum.cli.output.printed import guarantee_of
-from shufflesum.cli.output.repeat import command_line
-from shufflesum.cli.output.terminal import console, progress_bar, warnings_as_notes
-from shufflesum.domain import Hashed
+from shufflesum.cli.options.wanted import candidates_option, plan_from_options, wanted_options
+from shufflesum.cli.output.printed import command_line, console, guarantee_of, progress_bar, warnings_as_notes
+from shufflesum.domains import DOMAINS
+from shufflesum.domains.options import read_words
 from shufflesum.errors import ParameterError
 from shufflesum.pages import require_pages, simulation_page
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
-from shufflesum.simulation import LABEL_LAWS, LAWS, Simulation, found, simulate, simulate_batches
-from shufflesum.tables import StagedOutputs, Table, rows_of
-
-__all__ = ["command"]
+from shufflesum.simulation import Simulation, found, simulate, simulate_batches
+from shufflesum.tables import DataSource, StagedOutputs, rows_of
 
 _PATH = click.Path(path_type=Path)
+_DISTRIBUTIONS = list(dict.fromkeys(name for kind in DOMAINS.values() for name in kind.distributions))
 
 
 def _reading(
@@ -42,13 +38,16 @@ def _reading(
 @click.command("simulate", short_help="Made-up or public data through a plan: the error and the picture to expect.")
 @click.option("--plan", "plan_file", type=_PATH, help="The plan to try, instead of one made of the options below.")
 @click.option("--data", type=_PATH, help="A file of PUBLIC data, one row per user, instead of made-up users.")
-@click.option("--law", type=click.Choice(LAWS), help=f"How made-up numbers are spread.  [{LAWS[0]}]")
-@click.option("--label-law", type=click.Choice(LABEL_LAWS), help=f"How made-up labels are.  [{LABEL_LAWS[0]}]")
+@click.option(
+    "--distribution",
+    type=click.Choice(_DISTRIBUTIONS),
+    help="Of made-up users: numbers normal, uniform, skewed or constant; labels zipf or uniform.",
+)
 @click.option("--repeats", type=int, default=50, show_default=True, metavar="R", help="How often to try.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the made-up data; noise has none.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @click.option("--clip", is_flag=True, help="With --data: move values to the nearest bound.")
-@gathered("reading", _reading, *text_options("With --data: "))
+@option_group("reading", _reading, *text_options("With --data: "))
 @candidates_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
 @click.option("--plot", type=_PATH, help=f"Draw the first try beside the truth: {', '.join(DRAWABLE)}.")
@@ -57,8 +56,7 @@ def _reading(
 def command(
     plan_file: Path | None,
     data: Path | None,
-    law: str | None,
-    label_law: str | None,
+    distribution: str | None,
     repeats: int,
     seed: int,
     confidence: float,
@@ -78,7 +76,7 @@ def command(
     \b
     Example: shufflesum simulate --users 5000 --dimension 3 --bounds 0 100 --epsilon 1 --delta 1e-6 --report try.html
              shufflesum simulate --plan plan.json --data public.csv --repeats 200
-             shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --label-law uniform
+             shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --distribution uniform
     """
     words = None if candidates is None else read_words(candidates, "candidates")
     with StagedOutputs() as outputs, warnings_as_notes():
@@ -92,14 +90,13 @@ def command(
         if data is not None and plan_file is None:
             table = _fill_in(data, arguments, reading)
         plan = _plan(plan_file, arguments)
-        if words is not None and not isinstance(plan.domain, Hashed):
+        if words is not None and not plan.domain.needs_candidates:
             raise ParameterError("conflicting-arguments", "--candidates is for words; the plan lists its labels")
         if data is None:
             with progress_bar("rows", repeats * plan.users) as progress:
                 tried = simulate(
                     plan,
-                    law=law,
-                    label_law=label_law,
+                    distribution=distribution,
                     repeats=repeats,
                     seed=seed,
                     level=confidence,
@@ -107,8 +104,8 @@ def command(
                     progress=progress,
                 )
         else:
-            if law is not None or label_law is not None:
-                raise ParameterError("conflicting-arguments", "--law and --label-law are for made-up data, not --data")
+            if distribution is not None:
+                raise ParameterError("conflicting-arguments", "--distribution is for made-up data, not --data")
             opened = table or reading.open(data, plan.domain)
             check_table(data, opened, plan)
             with progress_bar("rows", repeats * opened.rows) as progress:
@@ -134,22 +131,21 @@ def command(
 
 def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
     if plan_file is None:
-        return wanted_plan({}, **arguments)
-    grouped = [*arguments["labelled"].given, *arguments["ball"].given]
-    plain = {name: value for name, value in arguments.items() if name not in ("labelled", "ball")}
-    single = [name for name, value in plain.items() if value not in (None, False)]
-    return plan_of_file(plan_file, single + grouped)
+        return plan_from_options({}, **arguments)
+    single = [name for name, value in arguments.items() if name != "held" and value not in (None, False)]
+    return plan_of_file(plan_file, [*single, *arguments["held"].given])
 
 
-def _fill_in(data: Path, arguments: dict[str, Any], reading: TableOptions) -> Table | None:
+def _fill_in(data: Path, arguments: dict[str, Any], reading: TableOptions) -> DataSource | None:
     """For numbers, shape, names and users are those of the file unless others are given."""
-    if arguments["labelled"].given or arguments["words"]:
+    kind = arguments["held"].kind()
+    if kind is not None and kind.column_help is not None:
         return None
     table = replace(reading, columns=arguments["columns"]).open(data)
     if arguments["dimension"] is None and arguments["shape"] is None:
         arguments["shape"] = ",".join(map(str, table.shape))
     names = named_columns(table)
-    if arguments["ball"].radius is None and len(table.shape) == 1 and names is not None:
+    if kind is None and len(table.shape) == 1 and names is not None:
         arguments["columns"] = list(names)
     if arguments["users"] is None:
         arguments["users"] = table.rows

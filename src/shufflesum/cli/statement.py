@@ -10,8 +10,6 @@ from shufflesum.plans import Plan
 from shufflesum.statement import statement
 from shufflesum.tables import StagedOutputs
 
-__all__ = ["command"]
-
 
 @click.command("statement", short_help="A plan's privacy on one page, in plain language.")
 @click.argument("plan_file", metavar="PLAN", type=click.Path(path_type=Path))

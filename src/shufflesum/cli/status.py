@@ -9,15 +9,13 @@ from typing import Any
 
 import click
 
-from shufflesum._clock import SYSTEM_CLOCK
+from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.options.common import task_option
 from shufflesum.cli.options.configured import ConfiguredCommand
 from shufflesum.errors import ShufflesumError
 from shufflesum.service import require_service
-from shufflesum.service.client.status import fetch_status
+from shufflesum.service.client.web import fetch_status
 from shufflesum.wire import Task
-
-__all__ = ["command"]
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
@@ -51,7 +49,7 @@ def command(
     Example: shufflesum status --task task.json --operator-secret-file operator-secret
     """
     require_service()
-    from shufflesum.service.http.secret import SecretFile
+    from shufflesum.service.http.access import SecretFile
 
     task = Task.load(task_file)
     secret = None if operator_secret_file is None else SecretFile(operator_secret_file).valid()[0]

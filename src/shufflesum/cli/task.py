@@ -10,17 +10,14 @@ from typing import Any
 
 import click
 
-from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum._rounding import upwards
+from shufflesum._checks import counted, upwards
+from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.options.budget import budget_option, enter_in_budget
-from shufflesum.cli.output.printed import fallback
-from shufflesum.cli.output.terminal import console
+from shufflesum.cli.output.printed import console, fallback
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
 from shufflesum.tables import StagedOutputs
 from shufflesum.wire import Task, load_public_key, parse_time
-
-__all__ = ["command"]
 
 _DEFAULT_DAYS = 30
 
@@ -105,9 +102,9 @@ def card(task: Task, *, expired: bool = False) -> str:
         "analyzer key": task.analyzer_key.hex(),
         "expires": f"{task.expires:%Y-%m-%d %H:%M:%S} UTC{' (it has expired)' if expired else ''}",
         "users": f"at least {task.smallest_batch:,}; nothing is released below",
-        "each sends": f"one upload of {task.upload_bytes:,} bytes a round: {plan.reports:,} sealed reports",
+        "each sends": f"one upload of {task.upload_bytes:,} bytes per round: {counted(plan.reports, 'sealed report')}",
         "guarantee": f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user in {rounds} "
         f"({plan.accountant} accountant), computed again just now",
-        "fallback": f"{fallback(plan)} if shuffler and analyzer collude",
+        "collusion": f"if shuffler and analyzer collude: {fallback(plan)}",
     }
     return "\n".join([f"Task {task.name}", *(f"  {label:<12} {text}" for label, text in lines.items())])

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from shufflesum.cli.output.terminal import console
+from shufflesum.cli.output.printed import console
 from shufflesum.service.shuffler.tokens import write_tokens
-
-__all__ = ["command"]
 
 
 @click.command("tokens", short_help="Make upload tokens, so that one person is one user.")

@@ -11,30 +11,26 @@ import click
 import numpy as np
 from rich.markup import escape
 
-from shufflesum._rounding import between, number, percent
+from shufflesum._checks import between, number, percent
 from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.common import plan_options
-from shufflesum.cli.options.input_file import file_argument
+from shufflesum.cli.options.common import file_argument, plan_options, with_mechanism
 from shufflesum.cli.options.table import (
     DROPPED,
     TableOptions,
     aggregate_table,
+    apply_missing_policy,
     clip_options,
-    left_of,
     named_columns,
     prepared,
     table_options,
 )
-from shufflesum.cli.output.printed import guarantee_of
-from shufflesum.cli.output.terminal import console, table_of, warnings_as_notes
-from shufflesum.domain import Box
-from shufflesum.domain.bounds import default_bounds_named
-from shufflesum.estimate.base import tail_of
+from shufflesum.cli.output.printed import console, guarantee_of, table_of, warnings_as_notes
+from shufflesum.domains import Arrays
+from shufflesum.domains.bounds import default_bounds_named
+from shufflesum.estimate import tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
-from shufflesum.tables import Place
-
-__all__ = ["command"]
+from shufflesum.tables import PathOrUrl
 
 
 @click.command("variance", short_help="Private means and variances of the columns of a file.")
@@ -48,7 +44,7 @@ __all__ = ["command"]
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @click.option("--json", "as_json", is_flag=True, help="Print plan and result as one JSON object.")
 def command(
-    file: Place,
+    file: PathOrUrl,
     clip: bool,
     missing: Any,
     budget_file: Path | None,
@@ -66,18 +62,18 @@ def command(
     Example: shufflesum variance people.csv --bounds 0 120 --columns age --epsilon 1 --delta 1e-6
     """
     tail_of(confidence)
-    given = {name: value for name, value in plan_arguments.items() if value is not None}
+    given = with_mechanism({name: value for name, value in plan_arguments.items() if value is not None})
     with warnings_as_notes(), spending(budget_file) as budget:
-        table, missing = left_of(file, reading.open(file), missing)
+        table, missing = apply_missing_policy(file, reading.open(file), missing)
         bounds = given.pop("bounds", None)
-        squares = Squares(Box.of(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
+        squares = Squares(Arrays(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
         domain = squares.domain
         plan = make_plan(
             users=table.rows,
             shape=domain.shape,
             bounds=(domain.lower, domain.upper),
             columns=domain.columns,
-            one_process=True,
+            noise_by="curator",
             **given,
         )
         rows = partial(squares.rows, clip=clip, missing=missing)

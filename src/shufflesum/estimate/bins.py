@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,13 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_choice, check_number
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.estimate.base import Floats, tail_of
-from shufflesum.estimate.nearest import nearest_counts
+from shufflesum.estimate.ranking import nearest_counts
 from shufflesum.mechanisms import Target
-from shufflesum.mechanisms.coins import unlikely
-from shufflesum.mechanisms.frequencies import Frequencies
-from shufflesum.mechanisms.replace.labels import ReplaceFrequencies
-from shufflesum.plans import Plan
+from shufflesum.mechanisms.frequencies import Frequencies, unlikely
+from shufflesum.mechanisms.randomized_response.decode import RandomizedResponseFrequencies
 
-__all__ = ["WIDE_BINS", "Binned", "Quantile", "SuggestedBounds", "check_cover"]
+if TYPE_CHECKING:
+    from shufflesum.plans import Plan
 
 _FARTHEST, _NEAREST = 1e30, 1e-30
 _OCCUPIED = 0.999  # one bin that is taken for occupied by mistake may put a bound anywhere
@@ -57,7 +57,7 @@ class Quantile:
 
 
 @dataclass(frozen=True, slots=True)
-class SuggestedBounds:
+class BinBounds:
     """Bounds between two edges, and which part of the users is within: estimated, and with confidence `level`."""
 
     lower: float
@@ -118,7 +118,7 @@ class Binned:
         lower, upper = _plain(self.edges[low]), _plain(self.edges[high])
         return Quantile(q, min(max(self._value(q), lower), upper), lower, upper, level, target)
 
-    def suggest(self, cover: float, level: float, together: int = 1) -> SuggestedBounds:
+    def suggest(self, cover: float, level: float, together: int = 1) -> BinBounds:
         """Edges that hold this part of the users who are in certainly occupied bins, as much left out on either side.
 
         A bin is certainly occupied if its count is above what noise alone may bring to any bin, at this level or 99.9 %
@@ -153,12 +153,14 @@ class Binned:
         low, high = _bound(self.edges[start]), _bound(self.edges[stop])
         if not low < high:  # nothing but 0
             high = _NEAREST
-        return SuggestedBounds(low, high, _part(part), _part(lower), _part(upper), level)
+        return BinBounds(low, high, _part(part), _part(lower), _part(upper), level)
 
     @property
-    def _means(self) -> Frequencies | ReplaceFrequencies:
-        found = self.plan.mechanism.decode(self.plan.domain, self.table, self.users)
-        assert isinstance(found, Frequencies | ReplaceFrequencies)  # all that labels and choices are decoded to
+    def _means(self) -> Frequencies | RandomizedResponseFrequencies:
+        found = self.plan.mechanism.decode(self.plan.encoding, self.table, self.users)
+        assert isinstance(
+            found, Frequencies | RandomizedResponseFrequencies
+        )  # all that labels and choices are decoded to
         return found
 
     def _holders(self, q: float) -> tuple[float, float]:

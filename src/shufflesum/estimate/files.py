@@ -1,4 +1,4 @@
-"""Whole estimates as files: the plan, and the table of counts that everything follows from.
+"""Whole estimates as files: the plan, and the table of counts that everything follows from; it is packed into JSON.
 
 What is read back is not believed: the plan's guarantee is computed again, the table must be one that the plan's users
 can have sent, and a guarantee that the table speaks against is refused. The checksum is against damage; whoever changes
@@ -7,30 +7,31 @@ a table on purpose, keeps it possible and computes the checksum again is not fou
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, PlanError, ShufflesumError
-from shufflesum.estimate.adjusted import ADJUSTMENTS
-from shufflesum.estimate.base import Released
-from shufflesum.estimate.hashed import HashedEstimate, WordCounts
-from shufflesum.estimate.packed import table_from_json, table_to_json
-from shufflesum.plans import Plan
+from shufflesum.estimate.base import ADJUSTMENTS, AnyEstimate, BaseEstimate, estimate_of
 from shufflesum.privacy import honest_users
 
-__all__ = ["load_estimate", "save_estimate"]
+if TYPE_CHECKING:
+    from shufflesum.plans import Plan
 
 _FORMAT = "shufflesum-estimate-1"
 _FIELDS = {"plan", "round", "users", "rejected_reports", "why_broken", "words", "table"}
 
 
-def save_estimate(estimate: Released, path: str | Path) -> None:
+def save_estimate(estimate: BaseEstimate, path: str | Path) -> None:
     """Write the estimate; the file appears whole or not at all."""
     content = {
         "plan": estimate.plan.summary(),
@@ -38,7 +39,7 @@ def save_estimate(estimate: Released, path: str | Path) -> None:
         "users": int(estimate.users),
         "rejected_reports": int(estimate.rejected),
         "why_broken": estimate.broken,
-        "words": list(estimate.labels) if isinstance(estimate, WordCounts) else None,
+        "words": estimate.words,
         "table": table_to_json(estimate.table),
     }
     if estimate.adjusted:
@@ -50,8 +51,10 @@ def save_estimate(estimate: Released, path: str | Path) -> None:
         raise FileError("unwritable", f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def load_estimate(path: str | Path) -> Released:
+def load_estimate(path: str | Path) -> BaseEstimate:
     """The estimate that was saved, of its own kind; refused where anything in the file cannot be."""
+    from shufflesum.plans import Plan  # estimates stand below plans, which know their domains
+
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -79,9 +82,7 @@ def load_estimate(path: str | Path) -> Released:
         ) from error
 
 
-def _estimate(plan: Plan, content: dict[str, Any]) -> Released:
-    from shufflesum.estimate import estimate_of  # which knows all kinds
-
+def _estimate(plan: Plan, content: dict[str, Any]) -> BaseEstimate:
     number, users, rejected = content["round"], content["users"], content["rejected_reports"]
     broken, words = content["why_broken"], content["words"]
     if not all(type(value) is int for value in (number, users, rejected)):
@@ -97,15 +98,44 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> Released:
             f"each of at least {plan.users} users"
         )
     blanks = max(0, users * plan.reports - accepted - rejected)
-    dishonest = plan.mechanism.fewest_dishonest(plan.domain, table, blanks, rejected, users)
-    if broken is None and dishonest > users - honest_users(users, plan.honest_fraction):
-        raise ValueError(f"it says that the guarantee holds, but {dishonest} users did not follow the protocol")
+    malicious = plan.mechanism.min_malicious(plan.encoding, table, blanks, rejected, users)
+    if broken is None and malicious > users - honest_users(users, plan.honest_fraction):
+        raise ValueError(f"it says that the guarantee holds, but {malicious} users did not follow the protocol")
     adjusted = content.get("adjusted", [])
     if not isinstance(adjusted, list) or adjusted != [each for each in ADJUSTMENTS if each in adjusted]:
         raise TypeError(f"adjusted is none of {', '.join(ADJUSTMENTS)}")
-    estimate = replace(estimate_of(plan, users, rejected, table, broken, number), adjusted=tuple(adjusted))
+    found: AnyEstimate = estimate_of(plan, users, rejected, table, broken, number)
+    estimate: BaseEstimate = replace(found, adjusted=tuple(adjusted))
     if words is None:
         return estimate
-    if not isinstance(estimate, HashedEstimate) or not isinstance(words, list):
+    if not plan.domain.needs_candidates or not isinstance(words, list):
         raise TypeError("words are asked for under a plan that has none")
-    return estimate.counts_of(words)
+    counts: BaseEstimate = found.counts_of(words)
+    return replace(counts, adjusted=estimate.adjusted)
+
+
+def table_to_json(table: NDArray[np.int64]) -> dict[str, Any]:
+    """Whole numbers of 4 bytes, or of 8 where a count needs them."""
+    size = 4 if int(table.max(initial=0)) < 1 << 32 else 8
+    packed = zlib.compress(table.astype(f"<u{size}").tobytes(), 1)
+    return {"bytes": size, "zlib": base64.b64encode(packed).decode("ascii")}
+
+
+def table_from_json(value: Any, cells: int) -> NDArray[np.int64]:
+    """The table of just so many cells; ValueError, KeyError or TypeError for anything else."""
+    size, text = value["bytes"], value["zlib"]
+    if size not in (4, 8) or value.keys() != {"bytes", "zlib"}:
+        raise ValueError("no table of counts")
+    opener = zlib.decompressobj()
+    try:
+        # One byte more than there should be is enough to see that there is too much.
+        counts = opener.decompress(base64.b64decode(text, validate=True), cells * size + 1)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError("no table of counts") from error
+    if not opener.eof or opener.unused_data or len(counts) != cells * size:
+        raise ValueError("a table of another size")
+    table = np.frombuffer(counts, f"<u{size}").astype(np.int64)
+    if (table < 0).any():
+        raise ValueError("counts beyond 2**63")
+    table.setflags(write=False)
+    return table

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shufflesum.explorer.app import explorer_app
+from shufflesum.explorer.app import Pictures, explorer_app
 from shufflesum.explorer.explorer import Explorer
-from shufflesum.explorer.pictures import Pictures
 
 __all__ = ["Explorer", "Pictures", "explorer_app"]

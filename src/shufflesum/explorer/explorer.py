@@ -1,25 +1,29 @@
-"""Questions and what is known of their answers; the planner works on the rest beside."""
+"""Questions and what is known of their answers; a process beside the page computes the rest, one thing after another.
+
+What nobody waits for any more is not begun.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+import multiprocessing
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from threading import Condition
+from multiprocessing.connection import Connection
+from threading import Condition, Thread
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from shufflesum.domain import Categories
 from shufflesum.errors import ShufflesumError
-from shufflesum.explorer.lane import Job, Lane
-from shufflesum.explorer.question import Question
-from shufflesum.explorer.work import (
+from shufflesum.explorer.questions import (
     FORMULAS,
     LINES,
     PAPER,
     Card,
     Planned,
+    Question,
     begin,
     begin_behind,
     full_plan,
@@ -29,7 +33,121 @@ from shufflesum.explorer.work import (
 )
 from shufflesum.plans import Plan
 
-__all__ = ["EPSILONS", "USERS", "Answer", "Explorer", "Point"]
+_TRIES = 2  # so that work which ends its process, as for want of memory, does not do so for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A function and its arguments, both of which another process can be sent, and who is told how it ended."""
+
+    work: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    done: Callable[[Any], None]
+    failed: Callable[[BaseException], None]
+
+
+class Worker:
+    """One process, which starts at once and begins with `ready`; where it is killed, another takes over its work."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+        self._changed = Condition()
+        self._waiting: deque[Job] = deque()
+        self._running: Job | None = None
+        self._closed = False
+        self._start()
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def replace_queue(self, jobs: Iterable[Job]) -> None:
+        """Have these computed, in this order, and not what still waits; what is under way is finished."""
+        with self._changed:
+            self._waiting = deque(job for job in jobs if not _same(job, self._running))
+            self._changed.notify()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        pipe, its_end = context.Pipe()
+        with its_end:  # so that the process alone has it, and its end is noticed
+            process = context.Process(target=_serve, args=(its_end, self._ready), daemon=True)
+            try:
+                process.start()
+            except OSError:
+                pipe.close()
+                raise
+        self._pipe, self._process = pipe, process
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            done, found = self._ask(job)
+            if not self._closed:
+                (job.done if done else job.failed)(found)
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            self._running = None
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._running = None if self._closed else self._waiting.popleft()
+            return self._running
+
+    def _ask(self, job: Job) -> tuple[bool, Any]:
+        """Whether the process could do it, and what came of it."""
+        for _ in range(_TRIES):
+            try:
+                self._pipe.send((job.work, job.arguments))
+                answer: tuple[bool, Any] = self._pipe.recv()
+                return answer
+            except (EOFError, OSError):  # it was killed, perhaps long before
+                try:
+                    self._replace()
+                except OSError as error:  # the next job finds no process either, and tries again
+                    return False, _stopped(f"cannot be started again ({error.strerror or error})")
+        return False, _stopped("was ended twice, by the system or by somebody")
+
+    def _replace(self) -> None:
+        with self._changed:
+            if not self._closed:
+                self._pipe.close()
+                self._process.join()
+                self._start()
+
+    def close(self) -> None:
+        """Stop the process, whatever it does."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            self._process.terminate()
+        self._thread.join()
+        self._process.join()
+        self._pipe.close()
+
+
+def _serve(pipe: Connection, ready: Callable[[], None]) -> None:
+    """What the process does, until nobody is there to ask it."""
+    ready()
+    while True:
+        try:
+            work, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = True, work(*arguments)
+        except Exception as error:
+            answer = False, error
+        pipe.send(answer)
+
+
+def _stopped(how: str) -> ShufflesumError:
+    return ShufflesumError(
+        "stopped",
+        f"the process that worked on this {how}; it may have needed more memory than there is: ask for less, or close "
+        "other programs",
+    )
+
+
+def _same(one: Job, other: Job | None) -> bool:
+    return other is not None and (one.work, one.arguments) == (other.work, other.arguments)
+
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 USERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -89,8 +207,8 @@ class Explorer:
         self._changed = Condition()
         self._plans: OrderedDict[Question, _Known] = OrderedDict()
         self._points: OrderedDict[_Key, float | None] = OrderedDict()
-        self._first, self._search, self._lines = Lane(begin), Lane(begin_behind), Lane(begin_behind)
-        self._first.want([Job(warm_up, (card,), _ignore, _ignore)])
+        self._first, self._search, self._lines = Worker(begin), Worker(begin_behind), Worker(begin_behind)
+        self._first.replace_queue([Job(warm_up, (card,), _ignore, _ignore)])
 
     def ask(self, question: Question, patience: float = 0.0) -> Answer:
         """What is known now; the rest is begun.
@@ -106,11 +224,11 @@ class Explorer:
             self._changed.wait_for(lambda: not known.expected, patience)
             known.expected = False  # who asks again has waited: newer questions may have taken its turn
             if not known.final:
-                self._search.want([self._plan(question, known)])
+                self._search.replace_queue([self._plan(question, known)])
             epsilon = known.planned.plan.epsilon if known.planned is not None else question.epsilon
             sweeps: list[list[_Key]] = [[], []]
             if epsilon is not None and not known.problem:
-                lines = [line for line in LINES if line != PAPER or not isinstance(question.shape, Categories)]
+                lines = [line for line in LINES if line != PAPER or not question.domain.counts_users]
                 xs = [(question.users, one) for one in EPSILONS], [(users, epsilon) for users in USERS]
                 sweeps = [[(question.held, line, *x) for x in sweep for line in lines] for sweep in xs]
             # Nobody waits for lines over users at an epsilon that is still looked for.
@@ -138,12 +256,12 @@ class Explorer:
             self._plans.popitem(last=False)
         if near is not None:
             known.expected = True
-            if isinstance(question.shape, Categories):  # the search is as quick as any first answer
+            if question.domain.counts_users:  # the search is as quick as any first answer
                 job = self._plan(question, known)
             else:
                 tell = partial(self._near_found, known)
                 job = Job(near_plan, (question, self._card, near), tell, tell)
-            self._first.want([job])
+            self._first.replace_queue([job])
         return known
 
     def _plan(self, question: Question, known: _Known) -> Job:
@@ -196,7 +314,7 @@ class Explorer:
         for key in keys:
             if key[1] in FORMULAS:
                 self._points[key] = point(question, *key[1:])
-        self._lines.want(
+        self._lines.replace_queue(
             Job(point, (question, *key[1:]), partial(self._keep, key), partial(self._give_up, key))
             for key in _spread([key for key in keys if key[1] not in FORMULAS])
         )
@@ -216,8 +334,8 @@ class Explorer:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """Stop the workers, whatever they do."""
-        for lane in (self._first, self._search, self._lines):
-            lane.close()
+        for worker in (self._first, self._search, self._lines):
+            worker.close()
 
 
 def _ignore(_: object) -> None:

@@ -6,19 +6,29 @@ sides of a round in plain NumPy), `flower` (the same inside Flower, extra `flowe
 
 from __future__ import annotations
 
-from shufflesum.federated.parameters import ball_of, difference, like, vector_of
-from shufflesum.federated.steps import Adam, Memory, Momentum, Plain, Step
-from shufflesum.federated.training import Training, randomize_update
+from shufflesum.federated.training import (
+    SGD,
+    Adam,
+    Momentum,
+    OptimizerState,
+    Step,
+    Training,
+    difference,
+    l2_ball_of,
+    like,
+    randomize_update,
+    vector_of,
+)
 
 __all__ = [
+    "SGD",
     "Adam",
-    "Memory",
     "Momentum",
-    "Plain",
+    "OptimizerState",
     "Step",
     "Training",
-    "ball_of",
     "difference",
+    "l2_ball_of",
     "like",
     "randomize_update",
     "vector_of",

@@ -18,10 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import MissingExtraError, ParameterError, ReportsError, ShufflesumError
-from shufflesum.federated.parameters import difference
-from shufflesum.federated.training import Training, ball_domain, randomize_update
+from shufflesum.federated.training import Training, difference, l2_ball_domain, randomize_update
 from shufflesum.plans import Plan
 from shufflesum.reports import Reports
 from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError, fetch_estimate
@@ -37,7 +36,6 @@ except ImportError as error:
         "missing-extra", f"Flower is not installed ({error}); install it with: pip install 'shufflesum[flower]'"
     ) from error
 
-__all__ = ["ROUND_KEY", "Mod", "Shuffled", "reports_mod", "upload_mod"]
 
 Mod: TypeAlias = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
@@ -55,12 +53,14 @@ def reports_mod(plan: Plan) -> Mod:
 
     A round is answered once: the client remembers the last in its state, which Flower keeps for as long as a run.
     """
-    ball_domain(plan)
+    l2_ball_domain(plan)
 
     def send(update: Any, round_number: int, context: Context) -> RecordDict:
         state = context.state.config_records.setdefault(_RECORD, ConfigRecord())
         if int(state.get(plan.id, 0)) >= round_number:
-            raise ReportsError("contributed", f"this client has sent its reports of round {round_number} already")
+            raise ReportsError(
+                "duplicate-contribution", f"this client has sent its reports of round {round_number} already"
+            )
         reports = randomize_update(plan, _as_planned(plan, update), round_number)
         state[plan.id] = round_number
         return RecordDict(
@@ -88,7 +88,7 @@ def upload_mod(
     depend on nothing that the server chooses: a client with a new name sends its round again, and counts twice. The
     other arguments are those of `shufflesum.service.client.Client`. A round that was sent before counts as sent.
     """
-    ball_domain(task.plan)
+    l2_ball_domain(task.plan)
 
     def send(update: Any, round_number: int, context: Context) -> RecordDict:
         label = _own_name(context) if user is None else user(context)
@@ -264,7 +264,7 @@ def _named(parameters: Any) -> dict[str, Array]:
 
 def _as_planned(plan: Plan, update: dict[str, NDArray[Any]]) -> Any:
     """An update by name in the form that the plan has: by name, a list, or a single array."""
-    layers = ball_domain(plan).layers
+    layers = l2_ball_domain(plan).layers
     if isinstance(layers, dict):
         return update
     listed = list(update.values())
@@ -276,7 +276,7 @@ def _reports_of(message: Message, plan: Plan, number: int) -> Reports:
     content = message.content
     config = content.config_records.get(_RECORD, {})
     if config.get(_PLAN) != plan.id or config.get(ROUND_KEY) != number:
-        raise ReportsError("other-round", f"it is no reply of reports_mod to round {number} of this plan")
+        raise ReportsError("round-mismatch", f"it is no reply of reports_mod to round {number} of this plan")
     try:
         cells = content.array_records[_REPORTS][_REPORTS].numpy()
     except (KeyError, ValueError) as error:

@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 
 from shufflesum.errors import PlanError
-from shufflesum.mechanisms.add import Add
-from shufflesum.mechanisms.add_slots import AddSlots
 from shufflesum.mechanisms.mechanism import (
-    Accounting,
     Attack,
+    Candidate,
+    CellGroup,
     Enclosure,
     Encoder,
     Events,
@@ -24,21 +23,23 @@ from shufflesum.mechanisms.mechanism import (
     GroupSums,
     Means,
     Mechanism,
-    Places,
+    NoiseBy,
     Revealed,
+    Search,
     Tally,
     Target,
     Variant,
 )
-from shufflesum.mechanisms.replace import Replace, Sampling
-from shufflesum.mechanisms.replace_bits import ReplaceBits
+from shufflesum.mechanisms.noisy_counts import NoisyCounts
+from shufflesum.mechanisms.noisy_slots import NoisySlots
+from shufflesum.mechanisms.one_bit import OneBit
+from shufflesum.mechanisms.randomized_response import RandomizedResponse
 
 __all__ = [
     "MECHANISMS",
-    "Accounting",
-    "Add",
-    "AddSlots",
     "Attack",
+    "Candidate",
+    "CellGroup",
     "Enclosure",
     "Encoder",
     "Events",
@@ -47,19 +48,33 @@ __all__ = [
     "GroupSums",
     "Means",
     "Mechanism",
-    "Places",
-    "Replace",
-    "ReplaceBits",
+    "NoiseBy",
+    "NoisyCounts",
+    "NoisySlots",
+    "OneBit",
+    "RandomizedResponse",
     "Revealed",
-    "Sampling",
+    "Search",
     "Tally",
     "Target",
     "Variant",
     "mechanism_from_json",
     "mechanism_to_json",
+    "register",
 ]
 
-MECHANISMS: dict[str, type[Mechanism]] = {kind.kind: kind for kind in (Replace, Add, AddSlots, ReplaceBits)}
+MECHANISMS: dict[str, type[Mechanism]] = {}
+"""Every mechanism, by its tag in plan files; planners try them in this order."""
+
+
+def register(mechanism: type[Mechanism]) -> type[Mechanism]:
+    """Add a mechanism: plans, files, servers and audits then take it like any other."""
+    MECHANISMS[mechanism.kind] = mechanism
+    return mechanism
+
+
+for _mechanism in (NoisyCounts, NoisySlots, RandomizedResponse, OneBit):
+    register(_mechanism)
 
 
 def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:

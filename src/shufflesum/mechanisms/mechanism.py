@@ -7,46 +7,25 @@ in.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain import Domain, Neighbours
+from shufflesum.encodings import Encoding
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms.linear import Combined
-from shufflesum.privacy import Guarantee, Interval
-from shufflesum.privacy.engine.losses import GridLosses
+from shufflesum.privacy import Guarantee, PrivacyAccountant
 from shufflesum.randomness import RandomSource
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-__all__ = [
-    "Accounting",
-    "Attack",
-    "Enclosure",
-    "Encoder",
-    "Events",
-    "ExpectedCounts",
-    "ExpectedError",
-    "Floats",
-    "GroupSums",
-    "Means",
-    "Mechanism",
-    "Places",
-    "Revealed",
-    "Table",
-    "Tally",
-    "Target",
-]
-
 Floats = NDArray[np.float64]
-Table = NDArray[np.int64]
+CountTable = NDArray[np.int64]
 Target = Literal["users", "population"]
+NoiseBy = Literal["users", "curator"]
+"""Who draws the noise: each user for their own reports, or one process that holds all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +50,22 @@ class ExpectedError:
         return ExpectedError(self.sampling * factor, self.rounding * factor, self.noise * factor)
 
 
+class Combined(NamedTuple):
+    """The sum of weights times means: its estimate, squared standard error, and ends for the tail asked for."""
+
+    value: float
+    variance: float
+    lower: float
+    upper: float
+
+
 class Encoder(Protocol):
     """Rows to reports, with randomness of its own."""
 
-    def encode(self, prepared: Any, first_row: int) -> NDArray[np.uint32]:
+    def encode(self, block: Any) -> NDArray[np.uint32]:
         """The cells that these users send, as many for each, users one after another.
 
-        A value outside the domain is refused, with its row counted from `first_row`.
+        A value outside the domain is refused.
         """
         ...
 
@@ -85,14 +73,11 @@ class Encoder(Protocol):
 class Tally(Protocol):
     """Rows straight to a table of counts, where one process holds them all: what is sent adds up to the same law."""
 
-    def add(self, prepared: Any, first_row: int, table: Table) -> None:
-        """Add what these users bring to the table of all cells.
-
-        A value outside the domain is refused, with its row counted from `first_row`.
-        """
+    def add(self, block: Any, table: CountTable) -> None:
+        """Add what these users bring to the table of all cells; a value outside the domain is refused."""
         ...
 
-    def noise(self, users: int) -> Table:
+    def noise(self, users: int) -> CountTable:
         """What must be added to the table once, for all of so many users."""
         ...
 
@@ -106,7 +91,7 @@ class Means(Protocol):
         ...
 
     @property
-    def report_counts(self) -> Table:
+    def report_counts(self) -> CountTable:
         """How many reports say something about each coordinate."""
         ...
 
@@ -156,35 +141,6 @@ class GroupSums(Protocol):
         ...
 
 
-class Accounting(Protocol):
-    """The privacy of a mechanism for given neighbours, users and rounds, from above and from below."""
-
-    @property
-    def local_epsilon(self) -> float | None:
-        """What is left for a user if shuffler and analyzer collude, over all reports and rounds; None: nothing."""
-        ...
-
-    def delta(self, epsilon: float) -> Interval:
-        """The delta that goes with epsilon."""
-        ...
-
-    def epsilon(self, delta: float) -> Interval:
-        """The epsilon that goes with delta."""
-        ...
-
-    def check_claim(self, guarantee: Guarantee) -> None:
-        """Refuse, with a `PlanError`, a guarantee that its accountant does not confirm."""
-        ...
-
-    def losses(self, interval: float) -> GridLosses:
-        """A symmetric pair on a grid of `interval` x a power of two that dominates all rounds."""
-        ...
-
-    def to_dp_accounting(self, *, value_discretization_interval: float = 1e-4) -> PrivacyLossDistribution:
-        """The certified bound as a distribution of `dp_accounting`, to compose with other mechanisms."""
-        ...
-
-
 class Enclosure(NamedTuple):
     """Chances that observations enclose, of each kind of report that an attack counts."""
 
@@ -203,12 +159,12 @@ class ExpectedCounts(NamedTuple):
     """Counts beside the chances that the plan prescribes for them; `name` has a place for each index."""
 
     name: str
-    observed: Table
+    observed: CountTable
     trials: int
     chances: Floats
 
 
-class Places(NamedTuple):
+class CellGroup(NamedTuple):
     """Sets of cells whose counts are independent binomials under the plan.
 
     So many users who hold the same report place i `true[i]` times each, and Binomial(users x trials[i], chances[i])
@@ -231,6 +187,22 @@ class Events(NamedTuple):
     name: str
     happened: NDArray[np.bool_]
     chances: Floats
+
+
+class Held(Protocol):
+    """What users can hold: an audit makes rows of known contents."""
+
+    def example(self, *, cells: Any = (), values: Any = None) -> Any:
+        """A row that is encoded as these cells, or numbers in the user's units."""
+        ...
+
+    def rows(self, values: Any) -> Any:
+        """Rows that can be counted and sliced."""
+        ...
+
+    def block(self, rows: Any, first_row: int = 0) -> Any:
+        """Rows as encodings take them."""
+        ...
 
 
 class Variant(NamedTuple):
@@ -289,7 +261,7 @@ class Attack(Protocol):
         """Whether any epsilon can be proved from reports; where not, only their law is tested."""
         ...
 
-    def kinds(self, tables: Sequence[Table], users: Sequence[int]) -> tuple[Table, Table]:
+    def kinds(self, tables: Sequence[CountTable], users: Sequence[int]) -> tuple[CountTable, CountTable]:
         """How often each kind of report came from these crowds, and out of how many chances each."""
         ...
 
@@ -297,15 +269,15 @@ class Attack(Protocol):
         """What any law in the enclosure of the kinds' chances reveals at least."""
         ...
 
-    def score(self, table: Table) -> float:
+    def score(self, table: CountTable) -> float:
         """How much likelier a batch is with the victim at its one array than at its other one, as a logarithm."""
         ...
 
-    def expected(self, tables: Sequence[Table], users: Sequence[int]) -> list[list[ExpectedCounts]]:
+    def expected(self, tables: Sequence[CountTable], users: Sequence[int]) -> list[list[ExpectedCounts]]:
         """What the plan prescribes for the crowds' tables, by kind of count."""
         ...
 
-    def places(self, number: int) -> list[Places]:
+    def cell_groups(self, number: int) -> list[CellGroup]:
         """Counts that the plan makes independent, where users hold what the crowd or variant of this number does.
 
         Of a variant only the sum over all places is looked at. Where rounding, or which coordinates are sampled, makes
@@ -318,71 +290,129 @@ class Attack(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a planner asks mechanisms for."""
+
+    guarantee: Guarantee
+    noise_by: NoiseBy = "users"
+    max_reports: int | None = None
+    assumed_std: float | None = None
+    only: bool = True
+    """Whether no other mechanism may serve."""
+    rival: float = math.inf
+    """The least comparison error of what other mechanisms offered."""
+
+
+class Candidate(NamedTuple):
+    """A certified mechanism, and the encoding it is for, with all sizes chosen."""
+
+    mechanism: Mechanism
+    encoding: Any
+
+
 class Mechanism(ABC):
     """One member of the union: frozen, equal by value, written into plans."""
 
     kind: ClassVar[str]
-    word: ClassVar[str]  # for people: they choose by it, and the domain says which kind it means
+    family: ClassVar[str]
+    """What people choose it by; the encoding says which member of a family is meant."""
+    accepts: ClassVar[type[Encoding]]
+    """The kind of encoding that it takes."""
+
+    @property
+    def noise_by(self) -> NoiseBy:
+        """Who draws the noise."""
+        return "users"
 
     @abstractmethod
-    def check(self, domain: Domain) -> None:
-        """Refuse a domain that this mechanism, or the report format, cannot carry."""
+    def check(self, encoding: Any) -> None:
+        """Refuse an encoding that this mechanism, or the report format, cannot carry."""
 
     @abstractmethod
-    def cells(self, domain: Domain) -> int:
+    def cells(self, encoding: Any) -> int:
         """How many different reports there are, blanks not counted."""
 
     @abstractmethod
-    def reports(self, domain: Domain) -> int:
+    def reports(self, encoding: Any) -> int:
         """How many reports each user sends in a round, blanks included: the same for all."""
 
     @abstractmethod
-    def encoder(self, domain: Domain, source: RandomSource) -> Encoder:
+    def encoder(self, encoding: Any, source: RandomSource) -> Encoder:
         """Rows to reports."""
 
     @abstractmethod
-    def tally(self, domain: Domain, source: RandomSource) -> Tally:
+    def tally(self, encoding: Any, source: RandomSource) -> Tally:
         """Rows to a table, in one process."""
 
     @abstractmethod
-    def blanks(self, domain: Domain) -> float:
+    def blanks(self, encoding: Any) -> float:
         """How many of a user's reports are blank, on average."""
 
-    @abstractmethod
-    def decode(self, domain: Domain, table: Table, users: int) -> Means:
-        """A table of counts to means with error bars; of labels, choices and hashed words to frequencies of cells."""
+    def dummy_reports(self, encoding: Any) -> float | None:
+        """How many of a user's reports are noise, on average; None where no report is noise alone."""
+        return None
 
-    def decode_groups(self, domain: Domain, table: Table, users: int) -> GroupSums:
+    @abstractmethod
+    def decode(self, encoding: Any, table: CountTable, users: int) -> Means:
+        """A table of counts to means with error bars; of labels and hashed words to frequencies of cells."""
+
+    def decode_groups(self, encoding: Any, table: CountTable, users: int) -> GroupSums:
         """The same for groups, whose means follow from sums and counts; only where a mechanism carries groups."""
-        raise ParameterError("impossible-combination", f"mechanism {self.word!r} does not carry groups")
+        raise ParameterError("impossible-combination", f"mechanism {self.family!r} does not carry groups")
 
     @abstractmethod
-    def expected_error(self, domain: Domain, users: int, spread: float | None = None) -> ExpectedError:
+    def expected_error(self, encoding: Any, users: int, assumed_std: float | None = None) -> ExpectedError:
         """Squared error of the mean, summed over coordinates, in the user's units, for the worst data.
 
-        With a `spread`, for the worst data whose users differ by so much: their standard deviation in every coordinate.
+        With an `assumed_std`, for the worst data whose users differ by so much: their standard deviation in every
+        coordinate.
         """
 
     @abstractmethod
-    def accounting(self, neighbours: Neighbours, guarantee: Guarantee) -> Accounting:
-        """The privacy of this mechanism where data sets differ like that, with the guarantee's users and rounds."""
+    def accountant(self, encoding: Any, guarantee: Guarantee) -> PrivacyAccountant:
+        """The privacy of this mechanism at the sensitivity of the encoding, with the guarantee's users and rounds."""
 
     @abstractmethod
-    def fewest_dishonest(self, domain: Domain, table: Table, blanks: int, rejected: int, users: int) -> int:
+    def min_malicious(self, encoding: Any, table: CountTable, blanks: int, rejected: int, users: int) -> int:
         """The fewest of `users` who cannot have followed the protocol, given the counts of a whole batch."""
 
     @abstractmethod
-    def influence(self, domain: Domain, users: int, dishonest: int) -> float:
+    def max_shift(self, encoding: Any, users: int, malicious: int) -> float:
         """By how much so many of `users` who send what they like can move a mean at most, in widths of its bounds."""
 
     @abstractmethod
-    def attack(self, domain: Domain, guarantee: Guarantee, scout: Callable[[Any], Table]) -> Attack:
-        """What an audit attacks; `scout` gives the table of a small crowd that holds a given row."""
+    def attack(
+        self, encoding: Any, held: Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
+    ) -> Attack:
+        """What an audit attacks; `sample_table` gives the table of a small crowd that holds a given row."""
+
+    # ---- planning
+
+    Options: ClassVar[Any] = None
+    """The dataclass of what a planner may be told of this mechanism; None where there is nothing."""
+
+    @classmethod
+    @abstractmethod
+    def candidates(cls, encoding: Any, search: Search, options: Any = None) -> Iterator[Candidate]:
+        """Certified mechanisms that a planner may choose from, as `options` of this mechanism allow.
+
+        None where another mechanism may serve and this one cannot; an error says why where it is the only one.
+        """
+
+    @classmethod
+    def alternatives(cls, encoding: Any, search: Search) -> Iterator[Candidate]:
+        """What the same collection would cost otherwise: all that a person may want to compare."""
+        return cls.candidates(encoding, search)
+
+    def options(self) -> Any:
+        """The options that lead to this mechanism again, but for its noise; None where it has none."""
+        return None
+
+    def comparison_error(self, encoding: Any, users: int, assumed_std: float | None = None) -> float:
+        """The squared error that planners compare."""
+        return self.expected_error(encoding, users, assumed_std).total
 
     @abstractmethod
-    def choices(self) -> dict[str, Any]:
-        """The arguments of `plan` that lead to this mechanism again, but for its noise."""
-
-    @abstractmethod
-    def describe(self, domain: Domain) -> str:
+    def describe(self, encoding: Any) -> str:
         """One sentence for people, which goes on after "each user sends": what, and how noise enters."""

@@ -7,17 +7,17 @@ ones only on a tie.
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
-from shufflesum.domain import Box, Domain, Groups
-from shufflesum.randomness import RandomSource, Words, words
-from shufflesum.randomness.draws import SPARE_WORDS
-
-__all__ = ["Rounding", "outside_bounds", "positions_of_all", "rounding_of", "scratch"]
+from shufflesum.cells import count_cells
+from shufflesum.encodings import Scale, Values
+from shufflesum.mechanisms.mechanism import CountTable, Encoder
+from shufflesum.randomness import SPARE_WORDS, RandomSource, UInts, random_uints
 
 _UNIT_BITS = 15
 _UNIT = 1 << _UNIT_BITS
@@ -45,7 +45,7 @@ def positions_of_all(
 ) -> int:
     """Every value's place in [0, levels], row after row; returns how many rows have a value out of bounds.
 
-    Places are clamped: bounds rounded to single precision let values pass that lie outside by as much.
+    CellGroup are clamped: bounds rounded to single precision let values pass that lie outside by as much.
     """
     outside = 0
     for i in range(rows.shape[0]):
@@ -80,7 +80,7 @@ def _fixed_point(
 
 
 @kernel
-def _draft_rounding(fixed: NDArray[np.int32], coins: Words, out: Words) -> np.int32:
+def _draft_rounding(fixed: NDArray[np.int32], coins: UInts, out: UInts) -> np.int32:
     """Round down or up by coins of 15 bits; returns how many values these do not settle."""
     ties = np.int32(0)
     for j in range(fixed.size):
@@ -98,9 +98,9 @@ def _rounded(
     origin: NDArray[Any],
     scale: NDArray[Any],
     top: float,
-    coins: Words,
-    spare: Words,
-    out: Words,
+    coins: UInts,
+    spare: UInts,
+    out: UInts,
 ) -> tuple[int, int]:
     """Round rows; returns how many have a value out of bounds, and how many are settled before `spare` ran out."""
     width = rows.shape[1]
@@ -132,23 +132,24 @@ def _rounded(
 class Rounding:
     """Values of all coordinates, rounded at random to whole numbers from 0 to `levels`, at most 65535."""
 
-    def __init__(self, levels: int, domain: Box, source: RandomSource) -> None:
-        self._domain, self._source = domain, source
-        self._origin, self._scale, self._top = domain.lower, levels * _UNIT / domain.width, float(levels * _UNIT)
-        self._limits = {np.dtype(t): domain.limits(t) for t in (np.float32, np.float64)}
+    def __init__(self, levels: int, scale: Scale, source: RandomSource) -> None:
+        self._source = source
+        self._origin, self._scale, self._top = scale.lower, levels * _UNIT / scale.width, float(levels * _UNIT)
+        self._limits = {np.dtype(t): scale.limits(t) for t in (np.float32, np.float64)}
 
-    def of(self, coordinates: NDArray[Any], first_row: int) -> NDArray[np.uint16]:
+    def of(self, block: Values) -> NDArray[np.uint16]:
         """(m, d) whole numbers whose means are the places of the values; valid until this thread rounds again.
 
-        A value outside the domain is refused, with its row counted from `first_row`.
+        A value outside the limits is refused.
         """
+        coordinates = block.values
         rows, width = coordinates.shape
         coins, out = (scratch(name, coordinates.size, np.uint16) for name in ("coins", "rounded"))
         self._source.fill(coins)
         lower, upper = self._limits[coordinates.dtype]
         done = outside = 0
         while done < rows:
-            spare = words(self._source, max(width, _DRAFT) // 256 + SPARE_WORDS, np.uint64)
+            spare = random_uints(self._source, max(width, _DRAFT) // 256 + SPARE_WORDS, np.uint64)
             found, settled = _rounded(
                 coordinates[done:],
                 lower,
@@ -162,15 +163,8 @@ class Rounding:
             )
             done, outside = done + settled, outside + found
         if outside:
-            self._domain.refuse(coordinates, first_row)
+            block.refuse()
         return out.reshape(rows, width)
-
-
-def rounding_of(levels: int, domain: Domain, source: RandomSource) -> Rounding | None:
-    """The rounding of a box's values, or of the arrays that are held by groups; None where there are labels only."""
-    if isinstance(domain, Groups):
-        return Rounding(levels, domain.box, source)
-    return Rounding(levels, domain, source) if isinstance(domain, Box) else None
 
 
 _buffers = threading.local()
@@ -183,3 +177,19 @@ def scratch(name: str, size: int, dtype: type[np.generic]) -> NDArray[Any]:
         buffer = np.empty(size, dtype=dtype)
         setattr(_buffers, name, buffer)
     return buffer[:size]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTally:
+    """For mechanisms whose reports carry their own noise; a permutation would not change the table."""
+
+    encoder: Encoder
+    cells: int
+
+    def add(self, block: Any, table: CountTable) -> None:
+        """Count the reports of these users; every one names a cell."""
+        count_cells(self.encoder.encode(block), table)
+
+    def noise(self, users: int) -> CountTable:
+        """Nothing more: it is in the reports."""
+        return np.zeros(self.cells, dtype=np.int64)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._rounding import evenly
-from shufflesum.domain import Box
-
-__all__ = ["BETWEEN", "SINGLE", "few_of", "numbered", "off_levels", "places_of", "positions_of", "variants_of"]
+from shufflesum._checks import evenly
+from shufflesum.encodings import Scale
 
 BETWEEN, SINGLE = "values between levels", "a single entry"
 """Kinds of variants."""
@@ -42,28 +40,29 @@ def few_of(entries: int) -> int:
     return max(1, min(_FEW, _MOST_ENTRIES // entries))
 
 
-def off_levels(box: Box, levels: int) -> list[tuple[str, NDArray[np.float64]]]:
+def off_levels(scale: Scale, levels: int) -> list[tuple[str, NDArray[np.float64]]]:
     """Flat arrays, chosen anew each time: random values between levels, and a single entry in a row of zeros.
 
     Values between levels are one and the same in all coordinates, or another one in each. Zero is the value, or the
     bound next to it; the entry lies at the bound farther from that, on a level within bounds, or between levels.
     """
-    random, few, size = np.random.default_rng(), few_of(box.dimension), box.dimension
-    lower, width = box.lower, box.width
+    lower, upper, width = scale.lower, scale.upper, scale.width
+    random, size = np.random.default_rng(), len(lower)
+    few = few_of(size)
     parts = [*(np.full(size, (number + random.random()) / few) for number in range(few)), *random.random((few, size))]
     rows = [(BETWEEN, lower + width * part) for part in parts]
-    zero = np.clip(np.zeros(size), lower, box.upper)
+    zero = np.clip(np.zeros(size), lower, upper)
     for number, entry in enumerate(np.resize(random.permutation(size), few)):
         row = zero.copy()
         farther = float(zero[entry] - lower[entry] < width[entry] / 2)
         inner = random.integers(1, levels) / levels if levels > 1 else random.random()
         row[entry] = lower[entry] + width[entry] * (farther, inner, *random.random(_FEW))[number]
         rows.append((SINGLE, row))
-    return [(kind, np.clip(row, lower, box.upper)) for kind, row in rows]
+    return [(kind, np.clip(row, lower, upper)) for kind, row in rows]
 
 
-def positions_of(box: Box, values: NDArray[np.float64], levels: int) -> NDArray[np.float64]:
+def positions_of(scale: Scale, values: NDArray[np.float64], levels: int) -> NDArray[np.float64]:
     """Where values lie on the scale from 0 to `levels` that they are rounded on."""
-    positions = np.clip((values - box.lower) * (levels / box.width), 0, levels)
+    positions = np.clip((values - scale.lower) * (levels / scale.width), 0, levels)
     nearest = np.rint(positions)
     return np.where(np.abs(positions - nearest) < _ON_LEVEL, nearest, positions)

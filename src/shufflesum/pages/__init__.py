@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from shufflesum.pages.pictures import estimate_svg
-from shufflesum.pages.plan import plan_words, question, statement_html
+from shufflesum.pages.pieces import (
+    Column,
+    Table,
+    estimate_svg,
+    estimate_table,
+    html_table,
+    plan_words,
+    question,
+    statement_html,
+)
 from shufflesum.pages.render import asset, markdown, page, picture, render, require_pages, stylesheet
 from shufflesum.pages.report import report_page
 from shufflesum.pages.simulation import simulation_page
-from shufflesum.pages.tables import Column, Table, estimate_table, table_html
 
 __all__ = [
     "Column",
@@ -15,6 +22,7 @@ __all__ = [
     "asset",
     "estimate_svg",
     "estimate_table",
+    "html_table",
     "markdown",
     "page",
     "picture",
@@ -26,5 +34,4 @@ __all__ = [
     "simulation_page",
     "statement_html",
     "stylesheet",
-    "table_html",
 ]

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shufflesum.errors import MissingExtraError
-from shufflesum.plots.names import visible
+from shufflesum.plots.look import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
     from markupsafe import Markup
 
-__all__ = ["asset", "markdown", "page", "picture", "render", "require_pages", "stylesheet"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

@@ -7,19 +7,16 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from shufflesum._rounding import percent, upwards
+from shufflesum._checks import percent, upwards
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import HashedEstimate, Released
-from shufflesum.pages.pictures import estimate_svg
-from shufflesum.pages.plan import plan_words, question, statement_html
+from shufflesum.estimate import BaseEstimate
+from shufflesum.pages.pieces import estimate_svg, estimate_table, html_table, plan_words, question, statement_html
 from shufflesum.pages.render import page, picture, render
-from shufflesum.pages.tables import estimate_table, table_html
 from shufflesum.plots import rendered_svg, rounds_chart
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["report_page"]
 
 _SENT = "The same reports give the same estimate: repeating it costs no privacy."
 _DRAWN = (
@@ -29,7 +26,7 @@ _DRAWN = (
 
 
 def report_page(
-    estimates: Sequence[Released],
+    estimates: Sequence[BaseEstimate],
     *,
     title: str,
     made: datetime,
@@ -46,7 +43,7 @@ def report_page(
         raise ParameterError("missing-argument", "there is no estimate to report; give at least one")
     newest, plan = estimates[-1], estimates[-1].plan
     named = len(estimates) > 1
-    nothing_drawn = isinstance(newest, HashedEstimate)
+    nothing_drawn = newest.prompt is not None
     body = render(
         "report.html",
         title=title,
@@ -62,7 +59,7 @@ def report_page(
                 "heading": f"Round {estimate.round_number}, {estimate.users:,} users" if named else "",
                 "broken": estimate.broken,
                 "picture": None if nothing_drawn or estimate is not newest else _picture(estimate, level),
-                "table": table_html(estimate_table(estimate, level)),
+                "table": html_table(estimate_table(estimate, level)),
             }
             for estimate in reversed(estimates)
         ],
@@ -78,7 +75,7 @@ def report_page(
     return page(f"{title} (shufflesum)", body)
 
 
-def _figures(estimate: Released) -> list[tuple[str, str]]:
+def _figures(estimate: BaseEstimate) -> list[tuple[str, str]]:
     """What a reader looks for first."""
     plan = estimate.plan
     users = (f"{estimate.users:,}", "users")
@@ -88,12 +85,12 @@ def _figures(estimate: Released) -> list[tuple[str, str]]:
     return [users, (upwards(plan.epsilon), f"epsilon, {rounds}"), (upwards(plan.delta), "delta")]
 
 
-def _picture(estimate: Released, level: float) -> Markup:
+def _picture(estimate: BaseEstimate, level: float) -> Markup:
     later = f" of round {estimate.round_number}" if estimate.round_number > 1 else ""
     words = f"Private estimate{later} with its {percent(level)} % intervals"
     return picture(estimate_svg(estimate, title="", level=level), f"{words}; the table below has its numbers")
 
 
-def _over_time(estimates: Sequence[Released], level: float) -> Markup:
+def _over_time(estimates: Sequence[BaseEstimate], level: float) -> Markup:
     chart = rounds_chart(estimates, title="Estimates by round", level=level)
     return picture(rendered_svg(chart), "Estimates by round, with their intervals")

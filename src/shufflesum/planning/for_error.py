@@ -11,11 +11,11 @@ import numpy as np
 
 from shufflesum._checks import check_number
 from shufflesum._search import bracket
-from shufflesum.cautions import BoxIsBetterWarning, UninformativePlanWarning
-from shufflesum.domain import Ball, Box, Domain, numbers_of
+from shufflesum.cautions import ArraysAreBetterWarning, UninformativePlanWarning
+from shufflesum.domains import Domain
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning.planner import (
-    PlanChoices,
+    PlanOptions,
     Shape,
     domain_of,
     plan,
@@ -24,8 +24,6 @@ from shufflesum.planning.planner import (
 )
 from shufflesum.plans import Plan
 
-__all__ = ["plan_for_error"]
-
 _NAMED = 5
 
 
@@ -33,18 +31,19 @@ def plan_for_error(
     target_error: float | None = None,
     *,
     acceptable_error: float | Mapping[str, float] | None = None,
-    shape: Shape,
     delta: float,
+    domain: Domain | None = None,
+    shape: Shape | None = None,
     users: int | None = None,
     epsilon: float | None = None,
-    **choices: Unpack[PlanChoices],
+    **choices: Unpack[PlanOptions],
 ) -> Plan:
     """The plan with the smallest number of users, or the smallest epsilon, whichever is left out, for an error.
 
     `acceptable_error` is the largest standard error that is predicted for each mean (for the worst data, in its own
     unit) or for each label's share: one for all, or {"age": 0.5, "income": 300}. `target_error` is instead the squared
-    error of the mean, summed over coordinates, in the user's units; with a `spread` it is that error at this spread.
-    The answer is within half a percent of the smallest. The other arguments are those of `plan`.
+    error of the mean, summed over coordinates, in the user's units; with an `assumed_std` it is that error at this
+    assumed_std. The answer is within half a percent of the smallest. The other arguments are those of `plan`.
     """
     if (target_error is None) == (acceptable_error is None):
         raise ParameterError(
@@ -53,9 +52,11 @@ def plan_for_error(
     asked: Domain | None = None
     if target_error is None:
         assert acceptable_error is not None
-        if choices.get("spread") is not None:
-            raise ParameterError("conflicting-arguments", "spread goes with target_error, not with acceptable_error")
-        asked = domain_of(shape, choices.get("bounds"), choices.get("columns"))
+        if choices.get("assumed_std") is not None:
+            raise ParameterError(
+                "conflicting-arguments", "assumed_std goes with target_error, not with acceptable_error"
+            )
+        asked = domain_of(domain, shape, choices.get("bounds"), choices.get("columns"))
         target_error = _squared_and_summed(acceptable_error, asked)
     _check_error("target_error", target_error)
     if (users is None) == (epsilon is None):
@@ -69,21 +70,23 @@ def plan_for_error(
             "the smallest epsilon cannot be looked for with accountant='paper', whose formula jumps at epsilon = 1 and "
             "ends at 6; give epsilon and leave out users, or use accountant='exact'",
         )
-    spread = choices.get("spread")
+    assumed_std = choices.get("assumed_std")
     least, guess, most = (1.0, 1e4, 1e10) if users is None else (1e-4, 1.0, 32.0)
     found: dict[float, Plan] = {}
 
     def error(value: float) -> float:
         """The least predicted error with so many users, or at this epsilon; far above the target if none is."""
-        # Near a plan that is known, its coordinates and levels will do, and spare the search for them.
+        # Near a plan of numbers that is known, its coordinates and levels will do, and spare the search for them.
         near = min(found, key=lambda known: abs(math.log(known / value)), default=math.inf)
-        close = 2 / 3 < near / value < 3 / 2 and isinstance(found[near].domain, Box)
-        fixed: Any = found[near].mechanism.choices() if close else {}
+        close = 2 / 3 < near / value < 3 / 2
+        options = found[near].mechanism.options() if close and found[near].domain.numbers is not None else None
+        fixed: Any = {} if options is None else {"mechanism": options}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UninformativePlanWarning)
-                warnings.simplefilter("ignore", BoxIsBetterWarning)
+                warnings.simplefilter("ignore", ArraysAreBetterWarning)
                 found[value] = plan(
+                    domain=domain,
                     shape=shape,
                     delta=delta,
                     users=math.ceil(max(value, least)) if users is None else users,
@@ -92,11 +95,11 @@ def plan_for_error(
                 )
         except PrivacyError:
             return 1e20 * target_error
-        return predicted_error(found[value], spread)
+        return predicted_error(found[value], assumed_std)
 
     _, enough = bracket(error, target_error, guess=guess, highest=most, tolerance=0.005, spread=4.0)
     if enough == math.inf:
-        least_error = min((predicted_error(known, spread) for known in found.values()), default=math.inf)
+        least_error = min((predicted_error(known, assumed_std) for known in found.values()), default=math.inf)
         wanted = _in_the_words_asked(asked, acceptable_error, target_error, least_error)
         with_up_to, knob = (
             (f"{most:.0e} users", "epsilon") if users is None else (f"epsilon = {most:g} for {users:,} users", "users")
@@ -118,9 +121,9 @@ def _check_error(name: str, error: float) -> None:
 
 def _squared_and_summed(acceptable: float | Mapping[str, float], domain: Domain) -> float:
     """The largest target at which no error is above the acceptable one; all are the same part of their widths."""
-    box = numbers_of(domain)
+    box = domain.numbers
     if isinstance(acceptable, Mapping):
-        columns = box.columns if isinstance(box, Box) else None
+        columns = None if box is None else box.columns
         if columns is None or set(acceptable) != set(columns):
             named = "have no names" if columns is None else f"are {str(list(columns))[:200]}"
             raise ParameterError(
@@ -133,10 +136,10 @@ def _squared_and_summed(acceptable: float | Mapping[str, float], domain: Domain)
         each = [acceptable]
     for error in each:
         _check_error("acceptable_error", error)
-    if not isinstance(box, Box):
+    if box is None:
         return each[0] ** 2 * domain.dimension
     part = float(np.min(np.array(each) / box.width))
-    return part**2 * float(np.sum(box.width**2)) * domain.dimension / box.dimension
+    return float(part**2 * np.sum(box.width**2) * domain.dimension / box.dimension)
 
 
 def _in_the_words_asked(
@@ -146,16 +149,15 @@ def _in_the_words_asked(
     if domain is None or acceptable is None:
         return f"a squared error of {target:.4g}{_at_best(least)}"
     times = math.sqrt(least / target)  # all errors are the same part of their widths, and at the target one just fits
-    box = numbers_of(domain)
+    box = domain.numbers
     if isinstance(acceptable, Mapping):
-        assert isinstance(box, Box)  # `_squared_and_summed` saw to it
-        assert box.columns is not None
+        assert box is not None  # `_squared_and_summed` saw to it
         widths = dict(zip(box.columns, box.width.tolist(), strict=True))
         part = times * min(acceptable[name] / width for name, width in widths.items())
         missed = [name for name, width in widths.items() if part * width > acceptable[name]]
         each = [f"{acceptable[name]:g} of {name}{_at_best(part * widths[name])}" for name in missed[:_NAMED]]
         return f"a standard error of {', '.join(each)}{', ...' if len(missed) > _NAMED else ''}"
-    whose = "each mean" if isinstance(box, Ball | Box) else "each label's share"
+    whose = domain.entry_noun
     return f"a standard error of {acceptable:g} of {whose}{_at_best(times * acceptable)}"
 
 

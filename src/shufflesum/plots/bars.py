@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from shufflesum._rounding import percent
-from shufflesum.plots._altair import alt
-from shufflesum.plots.look import BLACK, BLUE, HEIGHT, SKY, WIDTH, Rows, as_data, config, heading
-from shufflesum.plots.names import drawn_names
-from shufflesum.plots.units import needs_log, symlog_axis
+import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["MOST_BARS", "bar_chart"]
+from shufflesum._checks import percent
+from shufflesum.errors import ParameterError
+from shufflesum.estimate import EstimateTable
+from shufflesum.plots.axes import drawn_names, needs_log, symlog_axis
+from shufflesum.plots.look import BLACK, BLUE, HEIGHT, SKY, WIDTH, Rows, alt, as_data, config, heading
 
 MOST_BARS = 40
 _FEW, _SHORT = 12, 9  # so many labels of so many letters stand beside each other
@@ -102,3 +103,29 @@ def bar_chart(rows: Rows, *, axis: str, level: float, title: str, subtitle: str 
         height=_BAR_HEIGHT * len(rows) if lying else HEIGHT,
         config=config(),
     )
+
+
+def count_chart(
+    table: EstimateTable, *, truth: ArrayLike | None = None, title: str, subtitle: str = ""
+) -> alt.LayerChart:
+    """The unbiased count of each label with its interval, labels in their order; `truth` is of true counts.
+
+    Of more than 40 labels those with the largest counts are shown, largest first, and the subtitle says so.
+    """
+    columns = {"lower": table.lower, "upper": table.upper, "value": table.value}
+    if truth is not None:
+        columns["truth"] = np.asarray(truth, dtype=np.float64)
+        if columns["truth"].shape != table.shape:
+            raise ParameterError(
+                "wrong-shape",
+                f"truth has shape {columns['truth'].shape}, the counts {table.shape}; they must be equal",
+            )
+    shown = table.some(MOST_BARS)
+    notes = [subtitle] if subtitle else []
+    if len(shown) < len(table):
+        notes.append(f"{MOST_BARS} of {len(table):,} labels are shown, those with the largest counts")
+    rows = [
+        {"label": label} | {name: float(column[place]) for name, column in columns.items()}
+        for place, label in zip(shown, table.labels(shown), strict=True)
+    ]
+    return bar_chart(rows, axis="Users", level=table.level, title=title, subtitle=notes)

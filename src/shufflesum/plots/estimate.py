@@ -4,48 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._rounding import evenly, percent
+from shufflesum._checks import evenly, percent, upwards
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, WordCounts
-from shufflesum.plots._altair import alt
-from shufflesum.plots.bars import MOST_BARS
-from shufflesum.plots.counts import count_chart
+from shufflesum.estimate import BaseEstimate
+from shufflesum.plots.axes import check_drawable, drawn_names, needs_log, units_of
+from shufflesum.plots.bars import MOST_BARS, count_chart
 from shufflesum.plots.groups import group_chart
-from shufflesum.plots.heat_maps import heat_maps
-from shufflesum.plots.look import BLACK, BLUE, HEIGHT, WIDTH, Rows, as_data, config, heading
-from shufflesum.plots.names import drawn_names
+from shufflesum.plots.look import BLACK, BLUE, HEIGHT, WIDTH, Rows, alt, as_data, config, heading
 from shufflesum.plots.points import Panel, panels_chart
-from shufflesum.plots.units import needs_log, units_of
-
-__all__ = ["estimate_chart"]
 
 _ESTIMATE, _TRUTH = BLUE, BLACK
 _FEW = 12  # up to here single points with bars say more than a line
 _MOST_POINTS = 4000  # more than the picture has pixels
 _MOST_UNITS = 6  # plots above each other
 _LETTERS = 90  # of all names, that stand beside each other
+_LONGER_SIDE = 300  # pixels of a heat map
+_EVEN = 0.01  # intervals whose widths differ by no more are one number
 _NAMED = 7  # ticks with names along a line
 
 
-class _Drawable(Protocol):
-    @property
-    def mean(self) -> NDArray[np.float64]: ...
-
-    def confidence_interval(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-
-
 def estimate_chart(
-    estimate: _Drawable | WordCounts,
-    *,
-    truth: ArrayLike | None = None,
-    title: str,
-    subtitle: str = "",
-    level: float = 0.95,
+    estimate: BaseEstimate, *, truth: ArrayLike | None = None, title: str, subtitle: str = "", level: float = 0.95
 ) -> alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart:
     """What is estimated, with its confidence band: counts and groups as `count_chart` and `group_chart` draw them.
 
@@ -55,13 +39,15 @@ def estimate_chart(
     Coordinates without an estimate are left out. Of more than 4,000 coordinates evenly spaced ones are drawn, and the
     subtitle says so.
     """
-    if isinstance(estimate, CountEstimate | WordCounts):
-        return count_chart(estimate, truth=truth, title=title, subtitle=subtitle, level=level)
-    if isinstance(estimate, GroupEstimate):
-        return group_chart(estimate, truth=truth, title=title, subtitle=subtitle, level=level)
-    mean = np.asarray(estimate.mean, dtype=np.float64)
-    lower, upper = (np.asarray(end, dtype=np.float64) for end in estimate.confidence_interval(level))
-    panels = {"mean": mean, "lower": lower, "upper": upper}
+    check_drawable(estimate)
+    table = estimate.to_table(level)
+    if table.quantity == "count":
+        return count_chart(table, truth=truth, title=title, subtitle=subtitle)
+    if table.groups:
+        named = estimate.columns is not None
+        return group_chart(table, truth=truth, named=named, title=title, subtitle=subtitle)
+    mean = table.value.reshape(table.shape)
+    panels = {"mean": mean, "lower": table.lower.reshape(table.shape), "upper": table.upper.reshape(table.shape)}
     if truth is not None:
         panels["truth"] = np.asarray(truth, dtype=np.float64)
         if panels["truth"].shape != mean.shape:
@@ -69,18 +55,17 @@ def estimate_chart(
                 "wrong-shape", f"truth has shape {panels['truth'].shape}, the estimate {mean.shape}; they must be equal"
             )
     if mean.ndim == 2 and min(mean.shape) > 1 and _FEW < mean.size <= 4 * _MOST_POINTS:
-        return heat_maps(panels, level, title, subtitle)
+        return _heat_maps(panels, level, title, subtitle)
     return _vector(estimate, panels, title, subtitle, level)
 
 
 def _vector(
-    estimate: object, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str, level: float
+    estimate: BaseEstimate, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str, level: float
 ) -> alt.LayerChart | alt.VConcatChart | alt.ConcatChart:
     """All entries in their order."""
     mean, with_truth = panels["mean"], "truth" in panels
     units = units_of(estimate) or [list(range(mean.size))]
-    columns = estimate.columns if isinstance(estimate, Estimate) else None
-    names = None if columns is None else drawn_names(columns)
+    names = None if estimate.columns is None else drawn_names(estimate.columns)
     flat = {name: values.ravel() for name, values in panels.items()}
     if mean.size <= MOST_BARS and (len(units) > 1 or (names and _crowded(names)) or _vanishing(flat)):
         labels = names or [str(place) for place in range(mean.size)]
@@ -219,4 +204,48 @@ def _legend(level: float, with_truth: bool, symbol_size: int) -> tuple[alt.Color
     return (
         alt.Color("series:N", scale=color, legend=legend),
         alt.StrokeDash("series:N", scale=dash, legend=legend),
+    )
+
+
+# ---- matrices --------------------------------------------------------------------------------------------------------
+
+
+def _heat_maps(panels: Mapping[str, NDArray[np.float64]], level: float, title: str, subtitle: str) -> alt.HConcatChart:
+    """The mean, the truth if there is one (in the same colours), and half the width of the interval where it varies."""
+    means = {"Private estimate": panels["mean"]}
+    if "truth" in panels:
+        means["True mean"] = panels["truth"]
+    finite = np.concatenate([values[np.isfinite(values)] for values in means.values()])
+    domain = [float(finite.min()), float(finite.max())] if finite.size else [0.0, 1.0]
+    half_width = (panels["upper"] - panels["lower"]) / 2
+    charts = [_heat_map(values, name, alt.Scale(scheme="viridis", domain=domain)) for name, values in means.items()]
+    notes = [subtitle] if subtitle else []
+    known = half_width[np.isfinite(half_width)]
+    least, most = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    if most - least <= _EVEN * most:  # a single colour says less than a number
+        most *= 1 - 1e-12  # half of a difference is rounded: what was 0.95 stays so
+        notes.append(f"{percent(level)} % intervals: ± {upwards(most)} everywhere")
+    else:
+        name = f"Half of the {percent(level)} % interval"
+        charts.append(_heat_map(half_width, name, alt.Scale(range=["#FFFFFF", BLUE], zero=True)))
+    resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
+    return alt.HConcatChart(hconcat=charts, spacing=36, resolve=resolve, title=heading(title, notes), config=config())
+
+
+def _heat_map(values: NDArray[np.float64], name: str, colours: alt.Scale) -> alt.Chart:
+    cell = max(1.0, _LONGER_SIDE / max(values.shape))
+    rows = [
+        {"row": row, "column": column, "value": value if np.isfinite(value) else None}
+        for (row, column), value in np.ndenumerate(values)
+    ]
+    return alt.Chart(
+        as_data(rows),
+        mark="rect",
+        title=alt.TitleParams(name, fontSize=16),
+        width=cell * values.shape[1],
+        height=cell * values.shape[0],
+    ).encode(
+        x=alt.X("column:O", title="Column", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
+        y=alt.Y("row:O", title="Row", axis=alt.Axis(labelOverlap=True)),
+        color=alt.Color("value:Q", title=None, scale=colours, legend=alt.Legend(gradientLength=160)),
     )

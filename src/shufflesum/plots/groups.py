@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._rounding import percent
+from shufflesum._checks import percent
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import GroupEstimate
-from shufflesum.plots._altair import alt
+from shufflesum.estimate import EstimateTable
+from shufflesum.plots.axes import drawn_names
 from shufflesum.plots.bars import MOST_BARS, bar_chart
-from shufflesum.plots.look import BLACK, BLUE, TEXT_SIZE, as_data, config, heading
-from shufflesum.plots.names import drawn_names, entry_names
+from shufflesum.plots.look import BLACK, BLUE, TEXT_SIZE, alt, as_data, config, heading
 from shufflesum.plots.points import Panel, panels_chart
-
-__all__ = ["group_chart"]
 
 _MOST_PLOTS = 20
 _FEW = 12  # numbers that are points with bars
@@ -33,48 +30,50 @@ if TYPE_CHECKING:
 
 
 def group_chart(
-    estimate: GroupEstimate, *, truth: ArrayLike | None = None, title: str, subtitle: str = "", level: float = 0.95
+    table: EstimateTable, *, truth: ArrayLike | None = None, named: bool = False, title: str, subtitle: str = ""
 ) -> alt.LayerChart | alt.VConcatChart | alt.ConcatChart:
-    """The mean of each group with its interval.
+    """The mean of each group with its interval; `named` says that the names of its entries are those of columns.
 
     Single numbers are the bars of one plot; of a few numbers each has a panel where the groups stand side by side.
     Matrices are heat maps of the means, with half the width of the interval written above, other arrays lines with
     bands: one small plot for each group, all on one scale. Of many groups the largest are shown, and the subtitle says
     so. Groups too small for a mean are named, and left empty.
     """
-    mean = estimate.mean
-    panels = {"mean": mean, **dict(zip(("lower", "upper"), estimate.confidence_interval(level), strict=True))}
+    groups, level = len(table.groups), table.level
+    shape = (groups, *table.shape)
+    panels = {"mean": table.value, "lower": table.lower, "upper": table.upper}
     if truth is not None:
         panels["truth"] = np.asarray(truth, dtype=np.float64)
-        if panels["truth"].shape != mean.shape:
+        if panels["truth"].shape != shape:
             raise ParameterError(
-                "wrong-shape", f"truth has shape {panels['truth'].shape}, the means {mean.shape}; they must be equal"
+                "wrong-shape", f"truth has shape {panels['truth'].shape}, the means {shape}; they must be equal"
             )
-    single = mean[0].size == 1
+    single = table.entries == 1
     most = MOST_BARS if single else _MOST_PLOTS
-    shown = np.arange(len(mean))
+    counts = table.users[:: table.entries]
+    shown = np.arange(groups)
     notes = [subtitle] if subtitle else []
-    if len(mean) > most:
-        shown = np.sort(np.argsort(-estimate.counts, kind="stable")[:most])
-        notes.append(f"{most} of {len(mean):,} groups are shown, the largest")
-    panels = {name: values[shown] for name, values in panels.items()}
-    names = drawn_names(estimate.names[place] for place in shown.tolist())
+    if groups > most:
+        shown = np.sort(np.argsort(-counts, kind="stable")[:most])
+        notes.append(f"{most} of {groups:,} groups are shown, the largest")
+    panels = {name: values.reshape(shape)[shown] for name, values in panels.items()}
+    names = drawn_names(table.groups[place] for place in shown.tolist())
+    sizes, missing = counts[shown].tolist(), np.isnan(table.value[:: table.entries])[shown].tolist()
     if single:
         return bar_chart(_bars(names, panels), axis="Mean", level=level, title=title, subtitle=notes)
-    if mean[0].size <= _FEW:
-        return panels_chart(
-            _side_by_side(estimate, names, panels, shown), axis="Mean", level=level, title=title, subtitle=notes
-        )
-    sizes = [
-        "too few users" if few else f"{_users(size)} users"
-        for few, size in zip(estimate.too_few[shown].tolist(), estimate.counts[shown].tolist(), strict=True)
-    ]
-    if mean.ndim == 3 and min(mean.shape[1:]) > 1 and _FEW < mean[0].size <= _MOST_PIXELS:
-        plots = _heat_maps(names, sizes, panels)
+    if table.entries <= _FEW:
+        entries = drawn_names(table.names_of(range(table.entries)))
+        titles = entries if named else [f"Entry {entry}" for entry in entries]
+        labels = [f"{name} ({_users(size)})" for name, size in zip(names, sizes, strict=True)]
+        drawn = _side_by_side(labels, titles, panels, missing)
+        return panels_chart(drawn, axis="Mean", level=level, title=title, subtitle=notes)
+    above = ["too few users" if few else f"{_users(size)} users" for few, size in zip(missing, sizes, strict=True)]
+    if len(shape) == 3 and min(table.shape) > 1 and table.entries <= _MOST_PIXELS:
+        plots = _heat_maps(names, above, panels)
         columns = 5 if truth is None else 4
         notes.append(f"Above each group its size, and half the width of its {percent(level)} % intervals, on average")
     else:
-        plots = _lines(names, sizes, panels)
+        plots = _lines(names, above, panels)
         columns = 3
         notes.append(
             f"With {percent(level)} % intervals; above each group its size"
@@ -86,23 +85,20 @@ def group_chart(
 
 
 def _side_by_side(
-    estimate: GroupEstimate, names: Sequence[str], panels: _Panels, shown: NDArray[np.intp]
+    labels: Sequence[str], titles: Sequence[str], panels: _Panels, missing: Sequence[bool]
 ) -> list[Panel]:
-    """A panel for each number, with all groups in it, and how large they are."""
-    size = panels["mean"][0].size
-    few = estimate.too_few[shown].tolist()
-    labels = [f"{name} ({_users(size)})" for name, size in zip(names, estimate.counts[shown].tolist(), strict=True)]
-    flat = {("value" if name == "mean" else name): v.reshape(len(labels), size) for name, v in panels.items()}
+    """A panel for each number, with all groups in it."""
+    flat = {("value" if name == "mean" else name): v.reshape(len(labels), -1) for name, v in panels.items()}
     return [
         Panel(
             [
-                {"label": label, "note": "too few users" if few[group] else ""}
+                {"label": label, "note": "too few users" if missing[group] else ""}
                 | {name: float(v) if np.isfinite(v := values[group, entry]) else None for name, values in flat.items()}
                 for group, label in enumerate(labels)
             ],
-            name if estimate.columns is not None else f"Entry {name}",
+            title,
         )
-        for entry, name in enumerate(drawn_names(entry_names(estimate, range(size))))
+        for entry, title in enumerate(titles)
     ]
 
 

@@ -1,42 +1,48 @@
-"""One look for every picture: colours, large type, axes and marks.
+"""One look for every picture: colours, large type, axes, marks, keys; and pictures as files.
 
 The colours are those of Okabe and Ito, which stay apart for every kind of colour vision; shapes and dashes tell marks
 apart in print. Rows go into a chart as plain dictionaries, and once for all the layers that draw them: whatever Altair
-is given it copies and checks, again and again.
+is given it copies and checks, again and again. Altair is loaded when the first chart is made: a command that draws
+nothing neither waits for it nor needs it.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
+import re
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from shufflesum.plots._altair import alt
+from shufflesum.errors import FileError, MissingExtraError
 
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "ERROR",
-    "GREEN",
-    "GREY",
-    "HEIGHT",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "SKY",
-    "TEXT_SIZE",
-    "WIDTH",
-    "Rows",
-    "as_data",
-    "config",
-    "drawable",
-    "error_axis",
-    "folded",
-    "heading",
-    "line",
-    "point",
-    "value_axis",
-]
+
+def require_plots() -> None:
+    """Raise MissingExtraError unless pictures can be drawn; call it before long work."""
+    if any(importlib.util.find_spec(library) is None for library in ("altair", "vl_convert")):
+        raise MissingExtraError("missing-extra", "drawing needs altair and vl-convert: pip install 'shufflesum[plots]'")
+
+
+class _OnFirstUse(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if self.__name__ not in sys.modules:
+            require_plots()
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+if TYPE_CHECKING:
+    import altair
+
+    alt = altair
+else:
+    alt = _OnFirstUse("altair")
+
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -109,3 +115,146 @@ def line(**look: Any) -> alt.MarkDef:
 def point(size: int, opacity: float = 1, **look: Any) -> alt.MarkDef:
     """A filled point."""
     return alt.MarkDef("point", size=size, filled=True, opacity=opacity, **look)
+
+
+FIGURE_WIDTH = 680
+_LINE_HEIGHT = 25
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One line of the key: what a mark means."""
+
+    label: str
+    mark: Literal["bar", "line", "point", "band", "line and point"]
+    colour: str
+    dash: tuple[int, ...] = ()
+    shape: str = "circle"
+
+
+def figure(
+    rows: Rows, entries: Sequence[KeyEntry], plots: Sequence[alt.LayerChart], title: str, subtitle: Sequence[str]
+) -> alt.VConcatChart:
+    """The key and the plots one above another; a layer without data of its own draws the rows."""
+    return alt.VConcatChart(
+        data=as_data(rows),
+        vconcat=[_key(entries), *plots],
+        title=heading(title, subtitle),
+        padding=14,
+        spacing=14,
+        resolve=alt.Resolve(scale=alt.ScaleResolveMap(x="independent", y="independent", color="independent")),
+        config=config(),
+    )
+
+
+def plot(layers: Sequence[alt.Chart], height: int, title: str = "", **axes: alt.X | alt.Y) -> alt.LayerChart:
+    """One plot of a figure; the axes are for all layers that have none of their own."""
+    words = alt.TitleParams(title, fontSize=17, fontWeight="normal", offset=6) if title else alt.Undefined
+    return alt.LayerChart(layer=layers, encoding=axes, width=FIGURE_WIDTH, height=height, title=words)
+
+
+def _key(entries: Sequence[KeyEntry]) -> alt.LayerChart:
+    """In two columns."""
+    lines = -(-len(entries) // 2)
+    rows = [
+        asdict(entry) | {"left": (index // lines) * FIGURE_WIDTH / 2, "row": index % lines}
+        for index, entry in enumerate(entries)
+    ]
+    x = alt.X("left:Q", scale=alt.Scale(domain=[0, FIGURE_WIDTH], nice=False), axis=None)
+    y = alt.Y("row:Q", scale=alt.Scale(domain=[lines - 0.5, -0.5], nice=False), axis=None)
+    words = alt.MarkDef("text", align="left", dx=44, fontSize=16)
+    rule = alt.MarkDef("rule", strokeWidth=3, x2Offset=34)
+    ends = {"x2": alt.X2("left:Q"), "strokeDash": alt.StrokeDash("dash:N", scale=None)}
+    shape = {"shape": alt.Shape("shape:N", scale=None)}
+    layers = [alt.Chart(as_data(rows), mark=words).encode(text=alt.Text("label:N"))]
+    for mark, channels, kinds in (
+        (point(240, shape="square", xOffset=17), {}, ("bar",)),
+        (point(240, shape="square", xOffset=17, opacity=0.35), {}, ("band",)),
+        (rule, ends, ("line", "band", "line and point")),
+        (point(150, xOffset=17), shape, ("point", "line and point")),
+    ):
+        if explained := [row for row in rows if row["mark"] in kinds]:
+            chart = alt.Chart(as_data(explained), mark=mark)
+            layers.append(chart.encode(color=alt.Color("colour:N", scale=None), **channels))
+    return plot(layers, _LINE_HEIGHT * lines, x=x, y=y)
+
+
+DRAWABLE = (".png", ".svg", ".html")
+_STAND_IN = "\ufdd0"
+# What turns the direction of all that follows, and what XML and HTML have no place for.
+_UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def rendered(chart: alt.TopLevelMixin) -> tuple[str, bytes]:
+    """SVG, and PNG at twice the pixels."""
+    svg = rendered_svg(chart)
+    return svg, svg_to_png(svg)
+
+
+def save_chart(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
+    """Write a picture by its suffix: .png (twice the pixels), .svg, or .html that opens without a network."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in DRAWABLE:
+        raise FileError(
+            "unknown-file-type", f"{path}: pictures cannot end in {path.suffix!r}; allowed are {', '.join(DRAWABLE)}"
+        )
+    try:
+        if kind == ".html":
+            path.write_text(_html(chart), encoding="utf-8")
+        else:
+            svg = rendered_svg(chart)
+            path.write_bytes(svg_to_png(svg) if kind == ".png" else svg.encode())
+    except OSError as error:
+        raise FileError(
+            "unwritable", f"{path}: cannot be written: {error.strerror or error}; check the disk"
+        ) from error
+
+
+def rendered_svg(chart: alt.TopLevelMixin) -> str:
+    """SVG alone."""
+    require_plots()
+    import vl_convert
+
+    # Not checked against the schema here, which would take longer than drawing; the tests check every chart.
+    svg: str = vl_convert.vegalite_to_svg(_visible(chart.to_dict(validate=False)))
+    return svg
+
+
+def svg_to_png(svg: str) -> bytes:
+    """PNG of an SVG, at twice the pixels."""
+    import vl_convert
+
+    png: bytes = vl_convert.svg_to_png(svg, scale=2)
+    return png
+
+
+def _html(chart: alt.TopLevelMixin) -> str:
+    require_plots()
+    import vl_convert
+
+    # What is named like the end of a script must not end ours. In strings of a script \u003c is the same letter; the
+    # drawing library would escape its backslash, so that something that is no character stands in for it until then.
+    chart_without = _visible(chart.to_dict(validate=False), ((_STAND_IN, "?"), ("<", _STAND_IN)))
+    page: str = vl_convert.vegalite_to_html(chart_without, bundle=True)
+    return page.replace(_STAND_IN, "\\u003c")
+
+
+def visible(text: str) -> str:
+    """Text with its invisible commands written out, such as \\u202e."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _visible(part: Any, instead: Sequence[tuple[str, str]] = ()) -> Any:
+    """A chart whose texts have nothing invisible in them: some of it would end the process that draws it."""
+    match part:
+        case str():
+            text = visible(part)
+            for letter, other in instead:
+                text = text.replace(letter, other)
+            return text
+        case Mapping():
+            return {name: _visible(value, instead) for name, value in part.items()}
+        case list() | tuple():
+            return [_visible(value, instead) for value in part]
+    return part

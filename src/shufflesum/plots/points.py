@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shufflesum._rounding import percent
-from shufflesum.plots._altair import alt
-from shufflesum.plots.look import BLACK, BLUE, WIDTH, Rows, as_data, config, heading
-from shufflesum.plots.units import needs_log, symlog_axis
-
-__all__ = ["Panel", "panels_chart"]
+from shufflesum._checks import percent
+from shufflesum.plots.axes import needs_log, symlog_axis
+from shufflesum.plots.look import BLACK, BLUE, WIDTH, Rows, alt, as_data, config, heading
 
 _SHORT, _FEW = 12, 12  # letters of a name, and names, that stand beside each other
 _ROW, _LETTER = 26, 8  # pixels of a name that lies, and of one letter

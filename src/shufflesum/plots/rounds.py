@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._rounding import evenly, percent
+from shufflesum._checks import evenly, percent
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Released, WordCounts
-from shufflesum.plots._altair import alt
-from shufflesum.plots.look import BLUE, as_data, config, folded, heading
-from shufflesum.plots.names import drawn_names, entry_names
-
-__all__ = ["rounds_chart"]
+from shufflesum.estimate import BaseEstimate, EstimateTable
+from shufflesum.plots.axes import check_drawable, drawn_names
+from shufflesum.plots.look import BLUE, alt, as_data, config, folded, heading
 
 _MOST = 12  # plots
 _WIDTH = 200
@@ -23,30 +20,29 @@ _Floats = NDArray[np.float64]
 
 
 def rounds_chart(
-    estimates: Sequence[Released], *, title: str, subtitle: str = "", level: float = 0.95
+    estimates: Sequence[BaseEstimate], *, title: str, subtitle: str = "", level: float = 0.95
 ) -> alt.ConcatChart:
     """Value and interval of each entry by round, rounds in their order; counts, means, or the means of groups.
 
     Of many entries twelve are shown: the labels or groups largest in the last round, or evenly spaced means. The
     subtitle says so.
     """
-    if not estimates or any(isinstance(each, HashedEstimate) for each in estimates):
-        raise ParameterError("missing-argument", "there are no estimates to draw; of words, give counts_of(words)")
+    check_drawable(*estimates)
     if len({estimate.plan.id for estimate in estimates}) > 1:
         raise ParameterError("conflicting-arguments", "the estimates are of several plans; draw those of one plan")
     ordered = sorted(estimates, key=lambda each: each.round_number)
-    found = [_values(estimate, level) for estimate in ordered]
-    names, places, whole = _entries(ordered[-1], found[-1][0].size)
+    found = [estimate.to_table(level) for estimate in ordered]
+    places = _entries(found[-1])
     notes = [*([subtitle] if subtitle else []), f"{percent(level)} % intervals; each plot has a scale of its own"]
-    if len(places) < whole:
-        notes.append(f"{len(places)} of {whole:,} are shown")
-    axis = "Users" if isinstance(ordered[-1], CountEstimate | WordCounts) else "Mean"
+    if len(places) < len(found[-1]):
+        notes.append(f"{len(places)} of {len(found[-1]):,} are shown")
+    axis = "Users" if found[-1].quantity == "count" else "Mean"
     plots = []
-    for name, place in zip(drawn_names(names), places, strict=True):
+    for name, place in zip(drawn_names(found[-1].labels(places)), places, strict=True):
         rows: list[dict[str, Any]] = [
             {"round": estimate.round_number}
-            | {what: _finite(values[place]) for what, values in zip(("value", "lower", "upper"), columns, strict=True)}
-            for estimate, columns in zip(ordered, found, strict=True)
+            | {what: _finite(getattr(table, what)[place]) for what in ("value", "lower", "upper")}
+            for estimate, table in zip(ordered, found, strict=True)
         ]
         plots.append(_plot(rows, name, axis))
     return alt.ConcatChart(
@@ -54,31 +50,15 @@ def rounds_chart(
     )
 
 
-def _values(estimate: Released, level: float) -> tuple[_Floats, _Floats, _Floats]:
-    if isinstance(estimate, CountEstimate | WordCounts):
-        return estimate.counts, *estimate.count_interval(level)
-    assert isinstance(estimate, Estimate)
-    lower, upper = estimate.confidence_interval(level)
-    return np.ravel(estimate.mean), np.ravel(lower), np.ravel(upper)
-
-
-def _entries(estimate: Released, size: int) -> tuple[list[str], list[int], int]:
-    """The names and places of what is shown, and of how many."""
-    if isinstance(estimate, CountEstimate | WordCounts):
-        places = _largest(estimate.counts, _MOST)
-        return [estimate.names[place] for place in places], places, size
-    if isinstance(estimate, GroupEstimate):
-        each = size // len(estimate.names)
-        entries = entry_names(estimate, range(min(each, _MOST)))
-        groups = _largest(estimate.counts, max(1, _MOST // len(entries)))
-        named = [
-            (estimate.names[group] + (f", {entry}" if each > 1 else ""), group * each + place)
-            for group in groups
-            for place, entry in enumerate(entries)
-        ]
-        return [name for name, _ in named], [place for _, place in named], size
-    places = evenly(size, _MOST)
-    return entry_names(estimate, places), places, size
+def _entries(table: EstimateTable) -> list[int]:
+    """The places of what is shown."""
+    if table.quantity == "count":
+        return _largest(table.value, _MOST)
+    if not table.groups:
+        return evenly(len(table), _MOST)
+    each = min(table.entries, _MOST)
+    groups = _largest(table.users[:: table.entries], max(1, _MOST // each))
+    return [group * table.entries + entry for group in groups for entry in range(each)]
 
 
 def _largest(counts: _Floats, most: int) -> list[int]:

@@ -1,24 +1,31 @@
 """Privacy accounting: numbers in, numbers out; no user data, no plan.
 
-`guarantees` says what is guaranteed; `replace`, `add`, `slots` and `ball` hold the bounds of one mechanism each,
-`engine` what they are computed with; `curator` is what all are compared with.
+`guarantees` says what is guaranteed. `accountant` has the base class of all accountants; `randomized_response`,
+`noisy_counts`, `noisy_slots` and `one_bit` have one each, and the bounds of that mechanism. `engine` is what they are
+computed with.
 """
 
 from __future__ import annotations
 
+from shufflesum.privacy.accountant import PrivacyAccountant, local_epsilon
+from shufflesum.privacy.engine.pld import PrivacyLossDistribution
 from shufflesum.privacy.guarantees import Accountant, Guarantee, Interval, honest_users
-from shufflesum.privacy.replace import Setting, local_epsilon, published
-from shufflesum.privacy.replace.setting import delta_bounds, epsilon_bounds, smallest_noise_probability
+from shufflesum.privacy.noisy_counts import NoisyCountsAccountant
+from shufflesum.privacy.noisy_slots import NoisySlotsAccountant
+from shufflesum.privacy.one_bit import OneBitAccountant
+from shufflesum.privacy.randomized_response import RandomizedResponseAccountant, published
 
 __all__ = [
     "Accountant",
     "Guarantee",
     "Interval",
-    "Setting",
-    "delta_bounds",
-    "epsilon_bounds",
+    "NoisyCountsAccountant",
+    "NoisySlotsAccountant",
+    "OneBitAccountant",
+    "PrivacyAccountant",
+    "PrivacyLossDistribution",
+    "RandomizedResponseAccountant",
     "honest_users",
     "local_epsilon",
     "published",
-    "smallest_noise_probability",
 ]

@@ -6,12 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from shufflesum._checks import check_choice, check_number, check_size
-from shufflesum._rounding import upwards
+from shufflesum._checks import check_choice, check_number, check_size, upwards
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine.composition import MOST_COMPOSITIONS
-
-__all__ = ["MOST_USERS", "Accountant", "Guarantee", "Interval", "honest_users"]
 
 Accountant = Literal["exact", "paper", "none"]
 
@@ -81,8 +78,7 @@ class Guarantee:
         """The users whose noise the guarantee counts on."""
         return honest_users(self.users, self.honest_fraction)
 
-    @property
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Never without the conditions it rests on, where they are not the usual ones."""
         if self.accountant == "none":
             return "none"

@@ -14,8 +14,6 @@ from typing import TextIO
 
 import structlog
 
-__all__ = ["configure_logging", "log", "own_standard_error", "where_of"]
-
 log = structlog.get_logger("shufflesum")
 
 _AT_ONCE_SECONDS = 0.05

@@ -1,11 +1,10 @@
 """Reading users' data from files in batches, and writing estimates whole or not at all."""
 
 from shufflesum.tables.columns import LabelColumn
-from shufflesum.tables.complete import CompleteTable, complete_table
-from shufflesum.tables.dialect import TEXT, Dialect, suffix_of
-from shufflesum.tables.places import Address, Place, local_path, place, reading, unread, visible
-from shufflesum.tables.readers import READABLE, Table, column_names, open_table
-from shufflesum.tables.rows import check_shape, located, option_of, rows_of, table_selection
+from shufflesum.tables.delimited import TEXT, Dialect, suffix_of
+from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
+from shufflesum.tables.readers import READABLE, DataSource, column_names, open_table
+from shufflesum.tables.rows import CompleteTable, check_shape, complete_table, located, rows_of, table_selection
 from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, warnings_to_json, write_estimate
 
 __all__ = [
@@ -14,11 +13,11 @@ __all__ = [
     "WRITABLE",
     "Address",
     "CompleteTable",
+    "DataSource",
     "Dialect",
     "LabelColumn",
-    "Place",
+    "PathOrUrl",
     "StagedOutputs",
-    "Table",
     "check_shape",
     "column_names",
     "complete_table",
@@ -26,7 +25,6 @@ __all__ = [
     "local_path",
     "located",
     "open_table",
-    "option_of",
     "place",
     "reading",
     "rows_of",

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from shufflesum.errors import FileError, ParameterError
 
-__all__ = ["ArchiveTable", "MappedTable", "open_npy", "open_npz"]
-
 _BATCH_BYTES = 8 << 20
 
 
@@ -89,7 +87,9 @@ class ArchiveTable:
 def open_npy(path: Path, *, as_labels: bool = False) -> MappedTable:
     """Open a .npy file of shape (users, *shape) without reading its data; labels may be text and keep their type."""
     if zipfile.is_zipfile(path):
-        raise FileError("other-format", f"{path}: this is an .npz archive under another name; rename it to end in .npz")
+        raise FileError(
+            "format-mismatch", f"{path}: this is an .npz archive under another name; rename it to end in .npz"
+        )
     try:
         array = npy_format.open_memmap(path, mode="r")
     except OSError:

@@ -1,15 +1,16 @@
-"""Which columns of a file are numbers, which one holds labels, and which one names the user."""
+"""Columns of a table: which are asked for, text as labels or lists of labels, and users who must not come twice."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from shufflesum.domain.frames import PANDAS_INDEX
+import numpy as np
+
+from shufflesum.domains.frames import PANDAS_INDEX
 from shufflesum.errors import DataError, FileError, ParameterError
-
-__all__ = ["ColumnChoice", "LabelColumn", "choose_columns", "is_position"]
 
 _POSITION = re.compile(r"\d+")
 _RANGE = re.compile(r"(\d*):(\d*)")
@@ -84,7 +85,7 @@ def choose_columns(
     chosen = _numbers(file, columns, {user: "user", label: "label"})
     if planned is not None and names is not None and tuple(names[position] for position in chosen) != tuple(planned):
         raise DataError(
-            "other-columns",
+            "columns-mismatch",
             f"{where}: --columns are not those of the plan, in its order: {_some(tuple(planned))}; "
             "leave it out, or give another plan",
         )
@@ -152,7 +153,7 @@ def _refuse_others(where: str, planned: Sequence[str], names: Sequence[str]) -> 
     lacking = next((name for name in planned if name not in known), None)
     if lacking is not None:
         raise DataError(
-            "other-columns",
+            "columns-mismatch",
             f"{where}: the plan is for column {lacking!r}, but there is {_some(tuple(names))}; give the right file, or "
             "a plan for these columns",
         )
@@ -205,3 +206,132 @@ def _find(file: _File, text: str, option: str) -> int:
 def _some(names: tuple[str, ...]) -> str:
     shown = ", ".join(repr(name) for name in names[:12])
     return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"
+
+
+SEPARATOR = ";"
+"""What separates the labels in one cell of text."""
+
+_AROUND = f"{SEPARATOR} \t"
+_BETWEEN = rf"\s*{SEPARATOR}[\s{SEPARATOR}]*"
+
+
+def check_label_type(where: str, kind: Any, *, lists: bool) -> None:
+    """Refuse a column whose type holds no labels, or lists of them where one is meant."""
+    import pyarrow as pa
+
+    held = kind
+    if lists and is_list(kind):
+        held = kind.value_type
+    elif lists and not is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        raise FileError(
+            "wrong-type",
+            f"{where} has type {kind}; several labels of a user are a list, or text with {SEPARATOR!r} between them",
+        )
+    if pa.types.is_dictionary(held):
+        held = held.value_type
+    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    if not (is_text(held) or any(test(held) for test in tests)):
+        raise FileError(
+            "wrong-type",
+            f"{where} has type {kind}; labels are text, whole numbers, or true and false: convert it, or name another "
+            "column",
+        )
+
+
+def as_labels(column: Any, *, lists: bool) -> Any:
+    """A column (an Arrow array) as it is, but for cells of text with several labels, which become lists.
+
+    Separators at either end, and several in a row, are no labels; an empty cell is a list of none.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if not lists or is_list(column.type):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    texts = compute.utf8_trim(column.cast(pa.large_string()), _AROUND).fill_null("")
+    filled = compute.not_equal(texts, "")
+    split = compute.split_pattern_regex(texts.filter(filled), _BETWEEN)
+    sizes = np.zeros(len(column), np.int64)
+    sizes[filled.to_numpy(zero_copy_only=False)] = compute.list_value_length(split).to_numpy(zero_copy_only=False)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return pa.LargeListArray.from_arrays(pa.array(starts, pa.int64()), split.flatten())
+
+
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type is of lists."""
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is plain text."""
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def as_text(chunk: Any) -> Any:
+    """A piece of a user column as text: what is text in one file may be numbers in another."""
+    import pyarrow as pa
+
+    return _tidied(chunk).cast(pa.string())
+
+
+def _tidied(chunk: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    array = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        # " 7" and "7" are the same person typed twice, and a blank is nobody.
+        array = compute.utf8_trim_whitespace(array)
+        array = compute.if_else(compute.equal(array, ""), None, array)
+    return array
+
+
+def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int:
+    """Read a user column (Arrow arrays) to its end and return its number of rows.
+
+    Refuses a row without a user and a user with more than one row. Keeps the whole column in memory.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kept: list[Any] = []
+    rows = 0
+    for chunk in chunks:
+        array = _tidied(chunk)
+        if array.null_count:
+            row = rows + compute.index(compute.is_null(array), True).as_py()
+            raise DataError(
+                "missing-value",
+                f"{where}: data row {row} (counted from 0) has no user in column {column!r}; "
+                "fill it in or remove the row: one row is one user",
+                row=row,
+            )
+        kept.append(array)
+        rows += len(array)
+    if not kept:
+        return 0
+    users = pa.chunked_array(kept)
+    try:
+        counts = compute.value_counts(users)
+    except pa.ArrowNotImplementedError as error:
+        raise FileError(
+            "not-comparable",
+            f"{where}: user column {column!r} has type {users.type}, which cannot be compared; "
+            "--user-column needs text or numbers",
+        ) from error
+    if len(counts) < rows:
+        repeated = counts.filter(compute.greater(counts.field("counts"), 1))[0]
+        raise DataError(
+            "repeated-user",
+            f"{where}: a user has {repeated['counts'].as_py()} rows; with "
+            f"--user-column {column} each user has one. Combine each user's rows first, by their average or "
+            f"sum (a group-by on {column!r}); leave --user-column out only if you want a guarantee per row",
+            value=repr(repeated["values"].as_py()),
+        )
+    return rows

@@ -1,24 +1,453 @@
-"""CSV and other files of text, plain or compressed, streamed by Arrow."""
+"""Delimited text: which separator, decimal mark, header and encoding a file has, and its rows in batches."""
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
+import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
-from shufflesum.errors import DataError, FileError
-from shufflesum.tables.columns import LabelColumn, choose_columns
-from shufflesum.tables.dialect import COMPRESSIONS, FALSE, MISSING_WORDS, TRUE, Dialect, open_bytes
-from shufflesum.tables.faults import Expected, explain, line_of
-from shufflesum.tables.labels import as_labels
-from shufflesum.tables.layout import Layout, find_layout
-from shufflesum.tables.places import Place
-from shufflesum.tables.users import as_text, refuse_repeated_users
+from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.tables.columns import (
+    LabelColumn,
+    as_labels,
+    as_text,
+    choose_columns,
+    is_position,
+    refuse_repeated_users,
+)
+from shufflesum.tables.paths import PathOrUrl
 
-__all__ = ["DelimitedTable", "open_csv"]
+COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
+"""How the names of compressed files end."""
+
+TEXT = (".csv", ".tsv")
+"""How the names of files of text end, compression aside."""
+
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "null", "Null", "NULL", "None", "none", "NaN", "nan", "NAN")
+"""What stands for a missing number."""
+
+TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+"""What is read as 1 and 0 in a column that holds nothing else."""
+
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
+_SOME_BYTES, _SOME_LINES, _MOST_BYTES = 1 << 16, 200, 1 << 22
+_NUMBERS = {
+    point: re.compile(
+        rf"[ \t]*[+-]?(\d+{sign}?\d*([eE][+-]?\d+)?|{sign}\d+([eE][+-]?\d+)?|nan|inf|infinity)[ \t]*",
+        re.ASCII | re.IGNORECASE,
+    )
+    for point, sign in ((".", r"\."), (",", ","))
+}
+_WITH_COMMA = re.compile(r"[ \t]*[+-]?\d*,\d+([eE][+-]?\d+)?[ \t]*", re.ASCII)
+_IN_THOUSANDS = re.compile(r"[ \t]*[+-]?[1-9]\d{0,2}(,\d{3})+[ \t]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What somebody says of a text file; what is None is found out, and letters are UTF-8."""
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the three; a separator may be given by its name."""
+        if self.separator is not None:
+            separator = _NAMED.get(self.separator, self.separator)
+            if len(separator) != 1 or not separator.isascii() or separator.isalnum() or separator in "\"'\r\n.+-":
+                raise ParameterError(
+                    "unknown-choice",
+                    f"--separator is {self.separator!r}; give one character that is in no number: ',' or ';' or '|' or "
+                    "tab",
+                )
+            object.__setattr__(self, "separator", separator)
+        if self.decimal not in (None, ".", ","):
+            raise ParameterError("unknown-choice", f"--decimal is {self.decimal!r}; allowed are '.' and ','")
+        if self.encoding is not None:
+            try:
+                name = codecs.lookup(self.encoding).name
+                "".encode(name)
+            except LookupError:  # also of codecs that are not for text
+                raise ParameterError(
+                    "unknown-choice", f"--encoding {self.encoding!r} is not known; give one such as latin-1 or utf-16"
+                ) from None
+            object.__setattr__(self, "encoding", None if name in ("utf-8", "utf-8-sig") else name)
+
+    @property
+    def given(self) -> dict[str, str | None]:
+        """The options and what they are, None where they were not given."""
+        return {"--separator": self.separator, "--decimal": self.decimal, "--encoding": self.encoding}
+
+
+def suffix_of(path: PathOrUrl) -> str:
+    """The end of a file's name that says its format, that of compressed text aside."""
+    inner = Path(path.stem).suffix.lower()
+    return inner if path.suffix.lower() in COMPRESSIONS and inner in TEXT else path.suffix.lower()
+
+
+def open_bytes(path: PathOrUrl) -> Any:
+    """The bytes of a file, decompressed."""
+    file = path.open("rb")
+    if path.suffix.lower() not in COMPRESSIONS:
+        return file
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(file, pa.Codec.detect(path.name.lower()).name)
+
+
+def open_text(path: PathOrUrl, encoding: str | None) -> TextIO:
+    """The text of a file, decompressed; a byte that is no letter becomes a lone surrogate."""
+    return io.TextIOWrapper(open_bytes(path), encoding=encoding or "utf-8-sig", errors="surrogateescape", newline="")
+
+
+def first_lines(path: PathOrUrl, encoding: str | None) -> list[str]:
+    """The beginning of a file in whole rows: at least two lines, a few more if they are short."""
+    lines: list[str] = []
+    size = quotes = 0
+    with open_text(path, encoding) as file:
+        for line in file:
+            lines.append(line)
+            size, quotes = size + len(line), quotes + line.count('"')
+            enough = (size >= _SOME_BYTES and len(lines) > 1) or len(lines) >= _SOME_LINES
+            if size >= _MOST_BYTES or (enough and quotes % 2 == 0):  # a line break inside quotes ends no row
+                break
+    return lines
+
+
+def rows_in(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The rows of some lines, without empty ones."""
+    return [row for row in csv.reader(lines, delimiter=separator) if row]
+
+
+def find_separator(path: PathOrUrl, lines: Sequence[str]) -> str:
+    """What separates the columns, by the first line; where that leaves a choice, by the rows and numbers it makes."""
+    if suffix_of(path) == ".tsv":
+        return "\t"
+    tables = {separator: rows_in(lines, separator) for separator in _SEPARATORS if any(separator in s for s in lines)}
+    found = [separator for separator, rows in tables.items() if len(rows[0]) > 1]
+    for tell in (_is_even, _is_numbers):
+        if len(found) > 1:
+            found = [separator for separator in found if tell(tables[separator])] or found
+    if len(found) > 1:
+        raise FileError(
+            "ambiguous-separator",
+            f"{path}: its columns may be separated by {' or '.join(_SEPARATORS[s] for s in found)}; say which: "
+            f"{' or '.join(f'--separator {_SEPARATORS[s]}' for s in found)}",
+        )
+    return found[0] if found else ","
+
+
+def _is_even(rows: Sequence[Sequence[str]]) -> bool:
+    return len({len(row) for row in rows}) == 1
+
+
+def _is_numbers(rows: Sequence[Sequence[str]]) -> bool:
+    return all(is_number(cell) or cell in MISSING_WORDS for row in rows[1:] or rows for cell in row)
+
+
+def find_decimal(path: PathOrUrl, rows: Sequence[Sequence[str]]) -> str:
+    """What begins a fraction, by the numbers in these rows; commas that may stand for thousands are refused."""
+    cells = [cell for row in rows for cell in row if "," in cell and _WITH_COMMA.fullmatch(cell)]
+    if not cells:
+        return "."
+    if all(_IN_THOUSANDS.fullmatch(cell) for cell in cells):
+        raise FileError(
+            "ambiguous-decimal",
+            f"{path}: its numbers have commas that may be decimal points or separate thousands; say --decimal , for "
+            "decimal points, or write thousands without a separator",
+        )
+    return ","
+
+
+def is_number(text: str, decimal: str | None = None) -> bool:
+    """Whether a text is a number, with this decimal point or else with any."""
+    return any(_NUMBERS[point].fullmatch(text) is not None for point in ([decimal] if decimal else _NUMBERS))
+
+
+_BLOCK_BYTES = 4 << 20
+_LARGEST_BLOCK_BYTES = 1 << 30
+_FOR_SPREADSHEETS = re.compile(r"sep=.\s*", re.IGNORECASE)
+_SUFFIXES = {
+    b"\x1f\x8b": ".csv.gz",
+    b"BZh": ".csv.bz2",
+    b"\x28\xb5\x2f\xfd": ".csv.zst",
+    b"\x04\x22\x4d\x18": ".csv.lz4",
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+    b"\x93NUMPY": ".npy",
+}
+_KINDS = {".parquet": "a Parquet file", ".arrow": "an Arrow file", ".npy": "an array of NumPy"}
+_SPREADSHEETS = {
+    b"PK\x03\x04": "is a spreadsheet or another archive; save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "is a spreadsheet; save it as CSV",
+}
+_WORDS = {*TRUE, *FALSE, *MISSING_WORDS} - {""}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the data starts, how many columns it has, what they are called, and how they are written."""
+
+    path: PathOrUrl
+    separator: str
+    decimal: str
+    encoding: str | None
+    lines_before_data: int
+    width: int
+    header: tuple[str, ...] | None
+    booleans: frozenset[int]
+    block_bytes: int
+
+    def label(self, position: int) -> str:
+        """A column as messages name it."""
+        if self.header and self.header[position]:
+            return repr(self.header[position])
+        return f"{position} (counted from 0)"
+
+
+def find_layout(
+    path: PathOrUrl, dialect: Dialect, header: bool | None, user_column: str | None, labels: LabelColumn | None
+) -> Layout:
+    """Look at the beginning of a file."""
+    try:
+        lines = first_lines(path, dialect.encoding)
+    except UnicodeError:
+        raise not_text(path, dialect.encoding) from None
+    if lines and _FOR_SPREADSHEETS.fullmatch(lines[0]):
+        raise FileError(
+            "malformed",
+            f"{path}, line 1: says what separates columns, for spreadsheet programs; remove that line: it is found "
+            "out, or said with --separator",
+        )
+    try:
+        separator = dialect.separator or (find_separator(path, lines) if any(map(str.strip, lines)) else ",")
+        reader = csv.reader(lines, delimiter=separator)
+        first = next((row for row in reader if row), None)
+        rows = rows_in(lines, separator)
+    except csv.Error as error:
+        raise FileError("malformed", f"{path}: its beginning is no table of text: {error}") from None
+    if first is None:
+        raise FileError("no-rows", f"{path}: is empty; it must hold one row per user")
+    if any(letter == "\0" or "\udc80" <= letter <= "\udcff" for cell in first for letter in cell):
+        raise not_text(path, dialect.encoding, f"line {reader.line_num}")
+    if header is None and labels is not None:
+        header = _header_of_labels(path, first, labels)
+    if header is None:
+        header = _has_header(path, first, user_column)
+    if header:
+        rows = rows[1:]
+    line_bytes = sum(len(cell.encode()) + 3 for cell in first)
+    return Layout(
+        path=path,
+        separator=separator,
+        decimal=dialect.decimal or find_decimal(path, rows),
+        encoding=dialect.encoding,
+        # Blank lines before the data are skipped by Arrow itself.
+        lines_before_data=reader.line_num if header else 0,
+        width=len(first),
+        header=tuple(cell.strip() for cell in first) if header else None,
+        booleans=frozenset(_booleans(rows, len(first))),
+        # Arrow needs each line to fit a block, and a line of numbers may be far longer than its header.
+        block_bytes=min(max(_BLOCK_BYTES, 32 * line_bytes), _LARGEST_BLOCK_BYTES),
+    )
+
+
+def _has_header(path: PathOrUrl, first: Sequence[str], user_column: str | None) -> bool:
+    by_position = user_column is not None and is_position(user_column) and user_column not in first
+    user = int(user_column or 0) if by_position else None
+    filled = [cell for i, cell in enumerate(first) if cell and i != user]
+    numbers = sum(map(is_number, filled))
+    values = numbers + sum(cell in _WORDS and not is_number(cell) for cell in filled)
+    if numbers > 0 and values < len(filled):
+        # Taken for names, somebody's values would be printed as such. Neither are they shown in this message.
+        raise FileError(
+            "ambiguous-header",
+            f"{path}: the first line mixes numbers and other text, so it is not clear whether it is a header; "
+            "say --header or --no-header (and choose the data with --columns)",
+        )
+    if filled and not numbers and values == len(filled):
+        raise FileError(
+            "ambiguous-header",
+            f"{path}: the first line holds nothing but words such as True or NA, which may be names or data; say "
+            "--header or --no-header",
+        )
+    if len(filled) > 2 and filled in (_counting(0, len(filled)), _counting(1, len(filled))):
+        raise FileError(
+            "ambiguous-header",
+            f"{path}: the first line counts its columns, as programs write the names of columns without names; "
+            "say --header if it is one, or --no-header if it is somebody's data",
+        )
+    return values < len(filled)
+
+
+def _counting(first: int, count: int) -> list[str]:
+    return [str(number) for number in range(first, first + count)]
+
+
+def _header_of_labels(path: PathOrUrl, first: Sequence[str], labels: LabelColumn) -> bool | None:
+    """Whether the first line names the column of labels; None where it holds numbers, which say it themselves."""
+    named = {name for name in (labels.column, labels.planned) if name is not None and not is_position(name)}
+    if named & {cell.strip() for cell in first}:
+        return True
+    if all(is_number(cell) for cell in first if cell):
+        return None
+    # Labels look like names: a first user would be taken for a header. Neither are they shown in these messages.
+    if labels.column is not None and labels.column in named:
+        raise FileError(
+            "unknown-column",
+            f"{path}: the first line names no column {labels.column!r}; {labels.option} must be a name in it, or a "
+            "position with --no-header",
+        )
+    raise FileError(
+        "ambiguous-header",
+        f"{path}: the first line is text, and it is not clear whether it is a header or somebody's label; say --header "
+        f"or --no-header, or name the column of labels: {labels.option} COLUMN",
+    )
+
+
+def _booleans(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Columns that hold true and false, 1 and 0 among them, and nothing else but what is missing."""
+    words = {*TRUE, *FALSE}
+    suspects = {place for row in rows for place, cell in enumerate(row[:width]) if cell in words}
+    allowed = {*words, *MISSING_WORDS, "0", "1"}
+    return [place for place in suspects if all(row[place] in allowed for row in rows if place < len(row))]
+
+
+def not_text(path: PathOrUrl, encoding: str | None, where: str = "", value: str | None = None) -> FileError:
+    """The refusal of bytes that are no letters."""
+    if other := another_kind(path):
+        return FileError("not-text", f"{path}: {other}")
+    return FileError(
+        "not-text",
+        f"{path}{', ' if where else ''}{where}: is not {encoding or 'UTF-8'} text; save it again as CSV with the "
+        "encoding UTF-8, or say which one it has, such as --encoding latin-1 or utf-16",
+        value=value,
+    )
+
+
+def another_kind(path: PathOrUrl) -> str:
+    """What a file that is no text seems to be, by its first bytes, and what to do; nothing where they tell nothing."""
+    with open_bytes(path) as file:
+        start = file.read(8)
+    if suffix := suffix_by(start):
+        return f"is {_KINDS.get(suffix, 'compressed')}; let its name end in {suffix}"
+    return next((said for begin, said in _SPREADSHEETS.items() if start.startswith(begin)), "")
+
+
+def suffix_by(start: bytes) -> str | None:
+    """How the name of a file that begins so should end, where its first bytes tell; None for text."""
+    return next((suffix for begin, suffix in _SUFFIXES.items() if start.startswith(begin)), None)
+
+
+_SHOWN = 60
+_THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?\s*")
+_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Positions of the columns that were read: numbers, true and false, and text."""
+
+    numbers: Sequence[int] = ()
+    booleans: Sequence[int] = ()
+    texts: Sequence[int] = ()
+
+
+def explain(layout: Layout, expected: Expected, good_rows: int) -> FileError:
+    """What is wrong; the rows that Arrow had already handed out are skipped."""
+    try:
+        for line, row in itertools.islice(_rows(layout), good_rows, None):
+            if fault := _fault(layout, expected, row, line):
+                return fault
+    except UnicodeError:
+        return not_text(layout.path, layout.encoding)
+    except csv.Error as error:
+        return FileError("malformed", f"{layout.path}: is no table of text: {error}")
+    other = another_kind(layout.path) or f"cannot be read as a table of text, separated by {layout.separator!r}"
+    return FileError("malformed", f"{layout.path}: {other}")
+
+
+def line_of(layout: Layout, row: int) -> int:
+    """On which line of the file a row of the data ends, both as people count them: lines from 1, rows from 0."""
+    return next(itertools.islice((line for line, _ in _rows(layout)), row, None), 0)
+
+
+def _rows(layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """The rows of the data, each with the line it ends on."""
+    with open_text(layout.path, layout.encoding) as file:
+        reader = csv.reader(file, delimiter=layout.separator)
+        filled = ((reader.line_num, row) for row in reader if row)
+        yield from itertools.islice(filled, int(layout.header is not None), None)
+
+
+def _fault(layout: Layout, expected: Expected, row: list[str], line: int) -> FileError | None:
+    where = f"{layout.path}, line {line}"
+    if len(row) != layout.width:
+        at = min(len(row), layout.width)
+        odd = "there is more than the last column" if len(row) > at else f"column {layout.label(at)} is missing"
+        return FileError(
+            "wrong-shape",
+            f"{where}: has {len(row)} values, the first line has {layout.width}; {odd}. Every line must have the same "
+            f"number of columns, separated by {layout.separator!r} (see --separator)",
+            value=_shown(row[at]) if len(row) > at else None,
+        )
+    for position in (*expected.numbers, *expected.booleans, *expected.texts):
+        text, place = row[position], f"line {line}, column {layout.label(position)}"
+        bad = next((letter for letter in text if "\udc80" <= letter <= "\udcff"), None)
+        if bad is not None:
+            return not_text(layout.path, layout.encoding, place, f"the byte 0x{ord(bad) - 0xDC00:02x}")
+        if position in expected.numbers and not (text in MISSING_WORDS or is_number(text, layout.decimal)):
+            return _no_number(f"{layout.path}, {place}", text, layout.decimal)
+        if position in expected.booleans and text not in (*MISSING_WORDS, *TRUE, *FALSE, "0", "1"):
+            return FileError(
+                "not-numbers",
+                f"{layout.path}, {place}: is neither true nor false, as the rows before; write all as numbers, or "
+                "leave the column out with --columns",
+                value=_shown(text),
+            )
+    return None
+
+
+def _no_number(place: str, text: str, decimal: str) -> FileError:
+    return FileError(
+        "not-numbers",
+        f"{place}: {_looks(text, decimal)}; correct it, leave the cell empty if the value is missing (see --missing), "
+        "or leave the column out with --columns",
+        value=_shown(text),
+    )
+
+
+def _looks(text: str, decimal: str) -> str:
+    """What a text is that is no number, as far as that can be told without showing it."""
+    other = "," if decimal == "." else "."
+    if _THOUSANDS.fullmatch(text):
+        return (
+            f"a number with separated thousands is not read, because 1{other}234 may be two numbers; write it plainly"
+        )
+    if is_number(text, other):
+        return (
+            f"a number with {other!r} for its decimal point, unlike those before; say --decimal {other} if all have it"
+        )
+    if _DATE.fullmatch(text):
+        return "a date is not a number; turn it into one, such as days or years"
+    if text.strip() in (*TRUE, *FALSE):
+        return "true or false stands among numbers; write 1 and 0"
+    if not text.strip() or text.strip() in MISSING_WORDS:
+        return "spaces beside nothing are not a number; leave them out"
+    return "a text is not a number; if it says whose row it is, name the column with --user-column"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +519,7 @@ class DelimitedTable:
 
 
 def open_csv(
-    path: Place,
+    path: PathOrUrl,
     columns: Sequence[str] | None,
     header: bool | None,
     user_column: str | None,
@@ -186,5 +615,5 @@ def _expected(types: Mapping[int, Any]) -> Expected:
     )
 
 
-def _damaged(path: Place, error: Exception) -> FileError:
+def _damaged(path: PathOrUrl, error: Exception) -> FileError:
     return FileError("damaged", f"{path}: cannot be read to its end: {error}; it may be cut short: get it again")

@@ -1,25 +1,96 @@
-"""Parquet and Arrow files: columns of numbers or one of lists of numbers, a column of labels, or both."""
+"""Parquet and Arrow IPC files: what columns they have, and record batches of some of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domain.frame_columns import arrow_floats, arrow_lists, is_arrow_list, is_arrow_number
-from shufflesum.domain.frames import PANDAS_INDEX
+from shufflesum.domains.frames import PANDAS_INDEX, arrow_floats, arrow_lists, is_arrow_list, is_arrow_number
 from shufflesum.errors import FileError
-from shufflesum.tables.columns import ColumnChoice, LabelColumn, choose_columns
-from shufflesum.tables.labels import as_labels, check_label_type, is_text
-from shufflesum.tables.places import Place
-from shufflesum.tables.record_files import describe, stream
-from shufflesum.tables.users import as_text, refuse_repeated_users
+from shufflesum.tables.columns import (
+    ColumnChoice,
+    LabelColumn,
+    as_labels,
+    as_text,
+    check_label_type,
+    choose_columns,
+    is_text,
+    refuse_repeated_users,
+)
+from shufflesum.tables.paths import PathOrUrl
 
-__all__ = ["LabelTable", "ListTable", "ParquetTable", "open_parquet"]
+ARROW_FILES = (".arrow", ".feather")
+"""How files of Arrow's IPC format end; the second version of Feather is the same."""
+
+
+def describe(path: PathOrUrl) -> tuple[Any, int]:
+    """The Arrow schema of a file, and how many rows it has; at most one column is read."""
+    with _opened(path) as file:
+        if not _is_ipc(path):
+            return file.schema_arrow, file.metadata.num_rows
+        schema = file.schema
+    with _opened(path, schema.names[:1]) as file:
+        return schema, sum(file.get_batch(index).num_rows for index in range(file.num_record_batches))
+
+
+def stream(path: PathOrUrl, names: Sequence[str], rows_at_once: int, coded: Sequence[str] = ()) -> Iterator[Any]:
+    """Record batches of these columns, at most so many rows each.
+
+    `coded` columns of text in Parquet come as the dictionaries that they are in the file.
+    """
+    with _opened(path, names, coded) as file:
+        if not _is_ipc(path):
+            yield from file.iter_batches(batch_size=rows_at_once, columns=list(names))
+            return
+        for index in range(file.num_record_batches):
+            batch = file.get_batch(index)
+            batch.validate(full=True)
+            for start in range(0, len(batch), rows_at_once):
+                yield batch.slice(start, rows_at_once)
+
+
+def _is_ipc(path: PathOrUrl) -> bool:
+    return path.suffix.lower() in ARROW_FILES
+
+
+@contextmanager
+def _opened(path: PathOrUrl, names: Sequence[str] | None = None, coded: Sequence[str] = ()) -> Iterator[Any]:
+    """A file to read these columns from; whatever is wrong with it is said with its name."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        if not _is_ipc(path):
+            where = path if isinstance(path, Path) else path.native()
+            with parquet.ParquetFile(where, memory_map=True, read_dictionary=list(coded)) as file:
+                yield file
+            return
+        with pa.OSFile(str(path)) if isinstance(path, Path) else path.native() as source:
+            chosen = None if names is None else _places(pa.ipc.open_file(source).schema, names)
+            with pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=chosen)) as file:
+                yield file
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileError):
+            raise
+        kind = "an Arrow IPC file" if _is_ipc(path) else "Parquet"
+        raise FileError(
+            "damaged",
+            f"{path}: cannot be read as {kind} ({error}); it may be cut short, damaged or of another format: write it "
+            "again",
+        ) from error
+
+
+def _places(schema: Any, names: Sequence[str]) -> list[int]:
+    wanted = set(names)
+    return [place for place, name in enumerate(schema.names) if name in wanted]
+
 
 _BATCH_BYTES = 8 << 20
 _USERS_PER_BATCH = 1 << 16
@@ -30,7 +101,7 @@ _LABELS_PER_BATCH = 1 << 18
 class ParquetTable:
     """Numeric columns, one row per user; nulls are NaN."""
 
-    path: Place
+    path: PathOrUrl
     names: tuple[str, ...]
     rows: int
     dtype: np.dtype[Any]
@@ -73,7 +144,7 @@ class ParquetTable:
 class LabelTable:
     """A column of labels, and the numbers beside it where there are some."""
 
-    path: Place
+    path: PathOrUrl
     label_name: str
     rows: int
     lists: bool = False
@@ -113,7 +184,7 @@ class LabelTable:
 class ListTable:
     """One column of lists of equal length, one list per user; nulls are NaN."""
 
-    path: Place
+    path: PathOrUrl
     column: str
     rows: int
     length: int
@@ -164,7 +235,7 @@ class ListTable:
 
 
 def open_parquet(
-    path: Place,
+    path: PathOrUrl,
     columns: Sequence[str] | None,
     user_column: str | None,
     labels: LabelColumn | None = None,
@@ -188,7 +259,7 @@ def open_parquet(
 
 
 def _numbers(
-    path: Place,
+    path: PathOrUrl,
     schema: Any,
     rows: int,
     choice: ColumnChoice,
@@ -229,19 +300,19 @@ def _numbers(
     return ParquetTable(path, tuple(field.name for field in fields), rows, dtype, user_column)
 
 
-def _refuse_ambiguous(path: Place, schema: Any, names: Sequence[str]) -> None:
+def _refuse_ambiguous(path: PathOrUrl, schema: Any, names: Sequence[str]) -> None:
     counts = Counter(schema.names)
     if (twice := next((name for name in names if counts[name] > 1), None)) is not None:
         raise FileError("ambiguous-column", f"{path}: several columns are named {twice!r}; rename all but one of them")
 
 
-def _users(path: Place, user_column: str | None) -> Iterator[Any]:
+def _users(path: PathOrUrl, user_column: str | None) -> Iterator[Any]:
     if user_column is not None:
         for batch in stream(path, (user_column,), _USERS_PER_BATCH):
             yield batch.column(0)
 
 
-def _list_length(path: Place, field: Any) -> int:
+def _list_length(path: PathOrUrl, field: Any) -> int:
     import pyarrow as pa
     from pyarrow import compute
 

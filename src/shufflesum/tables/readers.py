@@ -11,19 +11,15 @@ from typing import Any, Protocol
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
 from shufflesum.tables.arrays import open_npy, open_npz
 from shufflesum.tables.columns import LabelColumn
-from shufflesum.tables.delimited import open_csv
-from shufflesum.tables.dialect import TEXT, Dialect, suffix_of
-from shufflesum.tables.parquet import open_parquet
-from shufflesum.tables.places import Address, Place, place, reading, unread
-from shufflesum.tables.record_files import ARROW_FILES
-
-__all__ = ["READABLE", "Table", "column_names", "open_table"]
+from shufflesum.tables.delimited import TEXT, Dialect, open_csv, suffix_of
+from shufflesum.tables.parquet import ARROW_FILES, open_parquet
+from shufflesum.tables.paths import Address, PathOrUrl, place, reading, unread
 
 READABLE = (*TEXT, ".parquet", *ARROW_FILES, ".npy", ".npz")
 """How the names of files end; those of text may be compressed, as .csv.gz."""
 
 
-class Table(Protocol):
+class DataSource(Protocol):
     """The users' data in a file, one row for each: numbers, labels, or both."""
 
     @property
@@ -64,7 +60,7 @@ def open_table(
     labels: LabelColumn | None = None,
     planned: Sequence[str] | None = None,
     dialect: Dialect | None = None,
-) -> Table:
+) -> DataSource:
     """Open a file of users' data by its suffix: .csv or .tsv (also compressed), .parquet, .arrow or .feather (Arrow
     IPC), .npy or .npz.
 
@@ -74,7 +70,7 @@ def open_table(
     refused. ``array`` chooses one of several arrays in an .npz file. ``labels`` says which column holds labels,
     and ``planned`` what a plan calls the columns of numbers. ``dialect`` says how a text file is written, where that is
     not to be found out. An option that means nothing for the format is refused. The file may be at an address such as
-    s3://bucket/users.csv, see `tables.places`.
+    s3://bucket/users.csv, see `tables.paths`.
     """
     path = place(path)
     if path.is_dir():
@@ -123,14 +119,14 @@ def open_table(
         return open_parquet(path, columns, user_column, labels, planned)
 
 
-def column_names(table: Table) -> tuple[str, ...] | None:
+def column_names(table: DataSource) -> tuple[str, ...] | None:
     """The names of all columns that are read, that of labels first, where the file has some."""
     if table.names is None and table.label_name is None:
         return None
     return (*(() if table.label_name is None else (table.label_name,)), *(table.names or ()))
 
 
-def _refuse_without_columns(path: Place, kind: str, labels: LabelColumn) -> None:
+def _refuse_without_columns(path: PathOrUrl, kind: str, labels: LabelColumn) -> None:
     if labels.numbers and kind in (".npy", ".npz"):
         raise ParameterError(
             "impossible-combination",
@@ -138,7 +134,7 @@ def _refuse_without_columns(path: Place, kind: str, labels: LabelColumn) -> None
         )
 
 
-def _here(path: Place) -> Path:
+def _here(path: PathOrUrl) -> Path:
     if isinstance(path, Path):
         return path
     raise ParameterError(

@@ -1,35 +1,107 @@
-"""From what files hold to what domains take: the shape of a row, and where a plan's labels are found."""
+"""The rows of a file that lack nothing: whoever has a missing value is left out, as if they had not taken part."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups, Hashed, Rows
-from shufflesum.errors import DataError, ParameterError
-from shufflesum.tables.columns import LabelColumn
-from shufflesum.tables.complete import CompleteTable
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum.domains import Domain, Rows
+from shufflesum.domains.labels import DictionaryColumn, is_missing, label_rows
+from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.tables.columns import LabelColumn, is_list
 from shufflesum.tables.delimited import DelimitedTable
-from shufflesum.tables.places import Address
-from shufflesum.tables.readers import Table
-
-__all__ = ["check_shape", "located", "option_of", "rows_of", "table_selection"]
+from shufflesum.tables.paths import Address, PathOrUrl
+from shufflesum.tables.readers import DataSource
 
 
-def option_of(domain: Domain) -> str:
-    """The option that names the column of labels, or of what is counted in bins."""
-    match domain:
-        case Categories():
-            return "--categories"
-        case Choices():
-            return "--choices"
-        case Groups():
-            return "--group-by"
-        case Hashed():
-            return "--words"
-    raise ParameterError("impossible-combination", "arrays of numbers have no column of labels")
+@dataclass(frozen=True, slots=True)
+class CompleteTable:
+    """A table without the rows that lack a value."""
+
+    table: DataSource
+    rows: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one user's array of numbers."""
+        return self.table.shape
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the columns of numbers."""
+        return self.table.names
+
+    @property
+    def label_name(self) -> str | None:
+        """The name of the column of labels."""
+        return self.table.label_name
+
+    def batches(self) -> Iterator[Any]:
+        """What is left of each batch."""
+        for batch in self.table.batches():
+            kept = _complete(batch)
+            if kept.any():
+                yield batch if kept.all() else _taken(batch, kept)
+
+    def users(self) -> Iterator[Any]:
+        """Who each row is of, those left out as well."""
+        return self.table.users()
+
+    def row_in_file(self, row: int) -> int:
+        """Which row of the file a row is, found by reading up to it."""
+        before = 0
+        for batch in self.table.batches():
+            places = np.flatnonzero(_complete(batch))
+            if row < len(places):
+                return before + int(places[row])
+            row, before = row - len(places), before + _length(batch)
+        raise IndexError(row)
+
+
+def complete_table(where: PathOrUrl, table: DataSource) -> CompleteTable:
+    """The rows that lack nothing, counted in one pass."""
+    rows = sum(int(_complete(batch).sum()) for batch in table.batches())
+    if rows == 0:
+        raise FileError("no-rows", f"{where}: every row has a missing value, and nobody is left; fill some in")
+    return CompleteTable(table, rows)
+
+
+def _complete(batch: Any) -> NDArray[np.bool_]:
+    """Whose rows lack nothing; `batch` is of `DataSource.batches`."""
+    if isinstance(batch, tuple):
+        labels, arrays = batch
+        return _complete(labels) & _complete(arrays)
+    if isinstance(batch, np.ndarray) and (batch.dtype.kind in "biuf" or batch.ndim > 1):
+        if batch.dtype.kind != "f":
+            return np.ones(len(batch), dtype=np.bool_)
+        return np.asarray(~np.isnan(batch.reshape(len(batch), -1)).any(axis=1))
+    if not isinstance(batch, np.ndarray) and is_list(batch.type):  # one of none is there
+        return np.asarray(batch.is_valid())
+    rows = label_rows(batch)
+    if isinstance(rows, DictionaryColumn):
+        there = np.array([*(not is_missing(value) for value in rows.values), False])  # place -1 leads to the last
+        return np.asarray(there[rows.places])
+    return _complete(rows)
+
+
+def _taken(batch: Any, kept: NDArray[np.bool_]) -> Any:
+    if isinstance(batch, tuple):
+        return tuple(_taken(part, kept) for part in batch)
+    if isinstance(batch, np.ndarray):
+        return batch[kept]
+    import pyarrow as pa
+
+    return batch.filter(pa.array(kept))
+
+
+def _length(batch: Any) -> int:
+    return len(batch[0] if isinstance(batch, tuple) else batch)
 
 
 def table_selection(
@@ -39,54 +111,45 @@ def table_selection(
 
     What is None is as the plan calls it, if it does.
     """
-    if isinstance(domain, Ball | Box):
+    layout = domain.column_layout
+    if layout.option is None:
         if column is not None:
             raise ParameterError(
                 "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
             )
-        return {"columns": columns, "planned": domain.columns if isinstance(domain, Box) else None}
-    if isinstance(domain, Categories) and domain.bins is not None:
+        return {"columns": columns, "planned": layout.names}
+    if not layout.labels:
         if columns is not None:
-            raise ParameterError("conflicting-arguments", "the numbers in bins are one column: --categories COLUMN")
-        planned = None if domain.column is None else (domain.column,)
+            raise ParameterError("conflicting-arguments", f"the numbers in bins are one column: {layout.option} COLUMN")
+        planned = None if layout.column is None else (layout.column,)
         return {"columns": None if column is None else [column], "planned": planned}
-    labels = LabelColumn(
-        option_of(domain),
-        column,
-        domain.column,
-        lists=isinstance(domain, Choices),
-        numbers=isinstance(domain, Groups),
-    )
-    return {"columns": columns, "labels": labels, "planned": domain.box.columns if isinstance(domain, Groups) else None}
+    labels = LabelColumn(layout.option, column, layout.column, lists=layout.lists, numbers=layout.grouped)
+    return {"columns": columns, "labels": labels, "planned": layout.names}
 
 
 def check_shape(where: str | os.PathLike[str] | Address, shape: tuple[int, ...], domain: Domain) -> None:
     """Refuse rows of numbers that are neither arrays of the domain nor, as long as one, its entries in a row."""
-    match domain:
-        case Ball() | Box():
-            wanted = domain.shape
-        case Groups():
-            wanted = domain.box.shape
-        case Categories() if domain.bins is not None:
-            wanted = ()
-        case _:
-            return
+    layout = domain.column_layout
+    wanted = layout.numbers
+    if wanted is None:
+        return
     entries = math.prod(wanted)
     if shape not in (wanted, (entries,)):
-        choice = "--columns" if isinstance(domain, Ball | Box | Groups) else option_of(domain)
+        one_column = layout.option is not None and not layout.labels
         raise DataError(
             "wrong-shape",
             f"{where}: a row has shape {shape}, but the plan is for {wanted} ({entries} values); "
-            f"choose {choice}, or the right --plan or --task",
+            f"choose {layout.option if one_column else '--columns'}, or the right --plan or --task",
         )
 
 
-def rows_of(table: Table, domain: Domain) -> Iterator[Rows]:
+def rows_of(table: DataSource, domain: Domain) -> Iterator[Rows]:
     """The batches of a table as the domain takes them, each with a length and slices; see `check_shape`."""
-    return (domain.rows(_fitted(batch, domain)) for batch in table.batches())
+    layout = domain.column_layout
+    return (domain.rows(layout.fit(batch)) for batch in table.batches())
 
 
-def located(error: DataError, where: str | os.PathLike[str] | Address, table: Table) -> DataError:
+def located(error: DataError, where: str | os.PathLike[str] | Address, table: DataSource) -> DataError:
     """The error with the file's name, and of a file of text the line."""
     row, counted = error.row, ""
     if isinstance(table, CompleteTable):
@@ -95,15 +158,3 @@ def located(error: DataError, where: str | os.PathLike[str] | Address, table: Ta
     if row is None or not isinstance(table, DelimitedTable):
         return error.at(f"{where}{counted}")
     return error.at(f"{where}, line {table.line_of(row)}{counted}")
-
-
-def _fitted(batch: Any, domain: Domain) -> Any:
-    match domain:
-        case Ball() | Box():
-            return batch.reshape(len(batch), *domain.shape)
-        case Groups():
-            labels, arrays = batch
-            return labels, arrays.reshape(len(arrays), *domain.box.shape)
-        case Categories() if domain.bins is not None:
-            return batch.reshape(len(batch))
-    return batch

@@ -18,11 +18,8 @@ from numpy.typing import NDArray
 
 from shufflesum._machine import sync
 from shufflesum.errors import FileError, MissingExtraError
-from shufflesum.estimate import Released
-from shufflesum.estimate.contents import columns_of, contents_of
-from shufflesum.tables.places import local_path
-
-__all__ = ["WRITABLE", "StagedOutputs", "estimate_to_json", "warnings_to_json", "write_estimate"]
+from shufflesum.estimate import BaseEstimate
+from shufflesum.tables.paths import local_path
 
 WRITABLE = (".json", ".csv", ".parquet", ".npz")
 
@@ -116,13 +113,13 @@ def _require_arrow() -> None:
         )
 
 
-def estimate_to_json(estimate: Released, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
+def estimate_to_json(estimate: BaseEstimate, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
     """The estimate as plain lists in the user's shape, ready for JSON; what is not finite is None."""
-    contents = contents_of(estimate, level, names)
     return (
-        {name: list(labels) for name, labels in contents.labels.items() if labels is not None}
-        | {name: _as_lists(array) for name, array in contents.arrays.items()}
-        | {name: [_as_lists(end) for end in ends] for (name, _), ends in contents.intervals.items()}
+        {
+            name: figure if isinstance(figure, list) else _as_lists(figure)
+            for name, figure in _figures(estimate, level, names).items()
+        }
         | {
             "confidence_level": level,
             "round": int(estimate.round_number),
@@ -136,25 +133,24 @@ def estimate_to_json(estimate: Released, level: float = 0.95, names: Sequence[st
     )
 
 
-def warnings_to_json(estimate: Released) -> list[dict[str, str]]:
+def warnings_to_json(estimate: BaseEstimate) -> list[dict[str, str]]:
     """What deserves a second look, for programs and for people."""
     return [{"problem": each.problem, "message": str(each)} for each in estimate.warnings]
 
 
 def write_estimate(
     path: str | os.PathLike[str],
-    estimate: Released,
+    estimate: BaseEstimate,
     level: float = 0.95,
     names: Sequence[str] | None = None,
 ) -> None:
     """Write the estimate in the format of the path's suffix: .json, .csv, .parquet or .npz.
 
-    CSV and Parquet have one row per entry. Of means: ``index_0``, ``index_1``, ... and the columns mean, sum,
-    standard_error, lower, upper, report_count (empty where entries and coordinates differ). Of counts: label, count,
-    frequency, their errors and ends, and the consistent ones. Of groups: group, index, mean, sum, and the group's own
-    count. Of hashed words: the counts of the words asked for (`counts_of`), or else the table of all cells. The plan's
-    summary goes into all but CSV: as ``plan`` in JSON, as JSON text under that name in the .npz file and in
-    Parquet's metadata. ``names``, one per entry of a mean, go along as a column, or list, of that name.
+    CSV and Parquet have the columns of `EstimateTable`, one row for each estimated number: name, value, std_error,
+    lower, upper, users, notes, and those of a kind. JSON and .npz have the arrays in their own shape, under the names
+    that the estimate itself has for them. Of open vocabularies they are of the words asked for (`counts_of`), or else
+    of all cells. The plan's summary goes into all but CSV: as ``plan`` in JSON, as JSON text under that name in the
+    .npz file and in Parquet's metadata. ``names``, one per entry of a mean, take the place of the plan's.
     Not atomic by itself: write to a path from `StagedOutputs.stage`.
     """
     path = Path(path)
@@ -173,28 +169,26 @@ def write_estimate(
         ) from error
 
 
-def _write_json(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
+def _write_json(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:
     document = {"plan": estimate.plan.summary(), "estimate": estimate_to_json(estimate, level, names)}
     path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _write_csv(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
-    columns = columns_of(estimate, level, names)
+def _write_csv(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:
+    columns = estimate.to_table(level).with_names(names).columns
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*(_as_lists(column) for column in columns.values()), strict=True))
 
 
-def _write_parquet(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
+def _write_parquet(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:
     _require_arrow()
     import pyarrow as pa
     from pyarrow import parquet
 
-    columns = {
-        name: pa.array(column, pa.int64() if name == "report_count" else None, from_pandas=True)
-        for name, column in columns_of(estimate, level, names).items()
-    }
+    found = estimate.to_table(level).with_names(names).columns
+    columns = {name: pa.array(column, from_pandas=True) for name, column in found.items()}
     metadata = {
         "plan": json.dumps(estimate.plan.summary()),
         "round": str(int(estimate.round_number)),
@@ -205,12 +199,11 @@ def _write_parquet(path: Path, estimate: Released, level: float, names: Sequence
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
 
-def _write_npz(path: Path, estimate: Released, level: float, names: Sequence[str] | None) -> None:
-    contents = contents_of(estimate, level, names)
-    arrays: dict[str, Any] = dict(contents.arrays)
-    for (_, begin), (lower, upper) in contents.intervals.items():
-        arrays |= {f"{begin}lower": lower, f"{begin}upper": upper}
-    arrays |= {name: np.asarray(texts, dtype=np.str_) for name, texts in contents.texts.items()}
+def _write_npz(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:
+    arrays: dict[str, Any] = {
+        name: np.array(list(map(_text, figure)), dtype=np.str_) if isinstance(figure, list) else figure
+        for name, figure in _figures(estimate, level, names).items()
+    }
     arrays |= {
         "confidence_level": np.asarray(level, dtype=np.float64),
         "round": np.asarray(estimate.round_number, dtype=np.int64),
@@ -223,10 +216,20 @@ def _write_npz(path: Path, estimate: Released, level: float, names: Sequence[str
         np.savez(file, **arrays)
 
 
+def _figures(estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> dict[str, Any]:
+    """What is estimated, by name: lists of labels, and arrays; intervals are arrays of lower and upper ends."""
+    figures = estimate.figures(level) | ({} if names is None else {"names": names})
+    listed = {name: list(figures.pop(name)) for name in ("labels", "groups", "names") if name in figures}
+    return listed | {name: np.asarray(figure) for name, figure in figures.items()}
+
+
 def _as_lists(values: NDArray[Any]) -> Any:
-    values = np.asarray(values)
     if values.dtype.kind != "f":
         return values.tolist()
     plain = values.astype(object)
     plain[~np.isfinite(values)] = None
     return plain.tolist()
+
+
+def _text(label: Any) -> str:
+    return label if isinstance(label, str) else json.dumps(label)

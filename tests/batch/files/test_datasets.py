@@ -21,7 +21,7 @@ from tests.batch.report_folders import (
 )
 from tests.refusals import refusal
 
-from shufflesum.batch.disk import WriteError
+from shufflesum._machine import WriteError
 from shufflesum.batch.files import (
     Format,
     open_dataset,
@@ -29,8 +29,7 @@ from shufflesum.batch.files import (
     write_manifest,
     write_part,
 )
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.kinds import PLAIN
+from shufflesum.batch.identity import PLAIN, Identity
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 
 PLAN = noiseless_plan()
@@ -218,14 +217,14 @@ def test_a_file_of_other_rows_or_of_another_run_does_not_pass(listed: Path) -> N
 )
 def test_a_damaged_manifest_is_refused(listed: Path, text: str) -> None:
     (listed / "_shufflesum.json").write_text(text)
-    with refusal("other-format" if '"x"' in text else "damaged", "_shufflesum.json", error=FileError):
+    with refusal("format-mismatch" if '"x"' in text else "damaged", "_shufflesum.json", error=FileError):
         open_dataset(listed, stage="reports")
 
 
 @pytest.mark.long
 def test_any_change_of_a_manifest_is_noticed(listed: Path) -> None:
     for _ in every_byte_changed(listed / "_shufflesum.json"):
-        with refusal(("damaged", "other-format"), "_shufflesum.json", error=FileError):
+        with refusal(("damaged", "format-mismatch"), "_shufflesum.json", error=FileError):
             open_dataset(listed, stage="reports")
 
 

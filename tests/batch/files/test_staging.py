@@ -14,7 +14,7 @@ from tests.batch.report_folders import (
 )
 from tests.refusals import refusal
 
-from shufflesum.batch.disk import WriteError
+from shufflesum._machine import WriteError
 from shufflesum.batch.files import (
     StagedFolder,
     describe_inputs,
@@ -144,7 +144,7 @@ def test_other_work_is_not_taken_up(tmp_path: Path) -> None:
         (WORK | {"inputs": [["a", 1, 3]]}, REPORTS),
         (WORK, Identity.for_plan(noiseless_plan(levels=9))),
     ):
-        with refusal("other-work", "--restart", error=FileError), StagedFolder(output, work, identity):
+        with refusal("resume-mismatch", "--restart", error=FileError), StagedFolder(output, work, identity):
             pass
     with StagedFolder(output, WORK | {"inputs": []}, REPORTS, restart=True) as folder:
         assert folder.parts == {}

@@ -64,13 +64,13 @@ def test_the_first_reports_say_which_round_is_counted_and_others_are_refused(tmp
     counts = Counts(plan, 2)
     counts.table[:2] = 1
     with Counted(tmp_path / "c.json", plan) as counted:
-        with refusal("other-round", error=ReportsError):
+        with refusal("round-mismatch", error=ReportsError):
             counted.add(Counts(plan), second, {Path("x"): "a" * 64})
         counted.add(counts, second, {Path("x"): "a" * 64})
         counted.save()
     with Counted(tmp_path / "c.json", plan) as counted:
         assert (counted.counts.round_number, counted.counts.accepted, counted.whole) == (2, 2, False)
-        with refusal("other-round", "round 2", "round 1", error=ReportsError):
+        with refusal("round-mismatch", "round 2", "round 1", error=ReportsError):
             counted.check(first)
         rest = Counts(plan, 2)
         rest.table[3] = 1
@@ -183,7 +183,7 @@ def test_what_is_not_saved_is_forgotten(saved: Path) -> None:
 
 
 def test_another_plan_is_refused(saved: Path) -> None:
-    with refusal("other-plan", "--state", error=ReportsError), Counted(saved, noiseless_plan(levels=9)):
+    with refusal("plan-mismatch", "--state", error=ReportsError), Counted(saved, noiseless_plan(levels=9)):
         pass
 
 
@@ -200,7 +200,7 @@ def test_what_is_no_state_is_refused_and_left_alone(tmp_path: Path, text: str) -
 def test_any_change_is_noticed(saved: Path) -> None:
     for changed in every_byte_changed(saved):
         with (
-            refusal(("damaged", "other-format"), "counts.json", error=FileError),
+            refusal(("damaged", "format-mismatch"), "counts.json", error=FileError),
             Counted(saved, PLAN),
         ):
             pass
@@ -217,7 +217,7 @@ def test_a_state_cut_short_is_refused(saved: Path) -> None:
 
 def test_another_format_is_named(saved: Path) -> None:
     saved.write_text(saved.read_text().replace("shufflesum-counts-3", "shufflesum-counts-2"))
-    with refusal("other-format", "'shufflesum-counts-2'", "-3", error=FileError), Counted(saved, PLAN):
+    with refusal("format-mismatch", "'shufflesum-counts-2'", "-3", error=FileError), Counted(saved, PLAN):
         pass
 
 

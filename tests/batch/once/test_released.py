@@ -152,7 +152,7 @@ def test_a_release_in_the_meantime_is_refused_at_the_end(reports: Path, tmp_path
 )
 def test_a_damaged_list_is_refused(reports: Path, tmp_path: Path, text: str) -> None:
     (reports / RELEASED).write_text(text)
-    with refusal("other-format" if "other" in text else "damaged", RELEASED, error=FileError):
+    with refusal("format-mismatch" if "other" in text else "damaged", RELEASED, error=FileError):
         shuffle(reports, tmp_path / "after")
     assert (reports / RELEASED).read_text() == text
     assert {path.name for path in tmp_path.iterdir()} == {"reports"}
@@ -160,7 +160,7 @@ def test_a_damaged_list_is_refused(reports: Path, tmp_path: Path, text: str) -> 
 
 def test_a_list_of_an_earlier_version_is_named(reports: Path, tmp_path: Path) -> None:
     (reports / RELEASED).write_text('{"format": "shufflesum-released-1", "releases": []}')
-    with refusal("other-format", "'shufflesum-released-1'", "-2", error=FileError):
+    with refusal("format-mismatch", "'shufflesum-released-1'", "-2", error=FileError):
         shuffle(reports, tmp_path / "after")
 
 
@@ -174,7 +174,7 @@ def test_with_any_byte_of_the_list_changed_nothing_that_overlaps_is_released(tmp
     same.check()
     for changed in every_byte_changed(tmp_path / RELEASED):
         for released, step in product((overlapping, same), (Released.check, lambda known: known.record("6" * 32))):
-            with refusal(("damaged", "other-format"), RELEASED, error=FileError):
+            with refusal(("damaged", "format-mismatch"), RELEASED, error=FileError):
                 step(released)
         assert (tmp_path / RELEASED).read_bytes() == changed
 

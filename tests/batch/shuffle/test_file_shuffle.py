@@ -19,9 +19,9 @@ from tests.batch.report_folders import (
     noiseless_task,
     records_of,
 )
-from tests.batch.shuffle.biased import WordsBelow
-from tests.batch.shuffle.numbered import IDENTITY, PLAN, numbered_folder, read
-from tests.chances import FALSE_ALARM, chi_square
+from tests.batch.shuffle.biased_sources import WordsBelow
+from tests.batch.shuffle.numbered_reports import IDENTITY, PLAN, numbered_folder, read
+from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer
 from shufflesum.batch.count import count
@@ -29,8 +29,7 @@ from shufflesum.batch.files import Format, open_dataset, read_records, write_par
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.layout import Layout
-from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.passes import Layout, run
 from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK

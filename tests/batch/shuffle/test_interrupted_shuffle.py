@@ -12,15 +12,14 @@ from tests.batch.report_folders import (
     every_byte_changed,
     snapshot,
 )
-from tests.batch.shuffle.numbered import numbered_folder, read
-from tests.batch.shuffle.slowly import shuffle_slowly
-from tests.forks import forked, start_forked
+from tests.batch.shuffle.numbered_reports import numbered_folder, read
+from tests.batch.shuffle.slow_shuffle import shuffle_slowly
+from tests.forked_processes import forked, start_forked
 from tests.refusals import refusal
 
 from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.layout import Layout
-from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.passes import Layout, run
 from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.errors import FileError
 from shufflesum.testing import SeededSource
@@ -144,7 +143,7 @@ def test_an_interrupted_shuffle_is_not_taken_up_with_other_input(folder: Path, t
     reports = numbered_folder(folder / "reports", 60_000)
     run_until(folder, tmp_path / "log", 20_000)
     os.utime(reports / "part-0.parquet")
-    with refusal("other-work", "--restart", error=FileError):
+    with refusal("resume-mismatch", "--restart", error=FileError):
         shuffle(reports, folder / "shuffled")
     assert shuffle(reports, folder / "shuffled", restart=True).reports == 60_000
     assert sorted(read(folder / "shuffled")) == list(range(60_000))

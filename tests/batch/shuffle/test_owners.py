@@ -15,13 +15,13 @@ from tests.batch.report_folders import grid_rows, noiseless_plan, noiseless_task
 from tests.refusals import refusal
 
 from shufflesum.batch.files import open_dataset, write_manifest, write_part
-from shufflesum.batch.files.users import open_users
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.once import RELEASED, refuse_same_reports
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.batch.targets import PlainTarget, SealedTarget
+from shufflesum.batch.users import open_users
 from shufflesum.errors import ParameterError, ReportsError
 
 PLAN = noiseless_plan(users=30)

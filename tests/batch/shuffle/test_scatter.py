@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.batch.shuffle.biased import WordsBelow
-from tests.chances import FALSE_ALARM, chi_square
+from tests.batch.shuffle.biased_sources import WordsBelow
 from tests.refusals import refusal
+from tests.stat_tests import FALSE_ALARM, chi_square
 
-from shufflesum.batch import kinds
-from shufflesum.batch.kinds import Items
-from shufflesum.batch.shuffle.layout import Layout
-from shufflesum.batch.shuffle.scatter import permute, scatter
-from shufflesum.batch.shuffle.spill import FileRuns, MemoryRuns, spill
+from shufflesum.batch import identity
+from shufflesum.batch.identity import Items
+from shufflesum.batch.shuffle.passes import FileRuns, Layout, MemoryRuns, permute, scatter, spill
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.testing import SeededSource
 
-PLAIN, SEALED = kinds.PLAIN.item, kinds.SEALED.item
+PLAIN, SEALED = identity.PLAIN.item, identity.SEALED.item
 
 
 def numbered(count: int) -> Items:

@@ -18,14 +18,13 @@ from tests.batch.report_folders import (
     snapshot,
     write_folder,
 )
-from tests.batch.shuffle.numbered import IDENTITY, MEMORY, numbered_folder
+from tests.batch.shuffle.numbered_reports import IDENTITY, MEMORY, numbered_folder
 from tests.refusals import refusal
 
 from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.layout import Layout
-from shufflesum.batch.shuffle.passes import run
+from shufflesum.batch.shuffle.passes import Layout, run
 from shufflesum.batch.shuffle.sources import FileSource, open_source
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.testing import unprotected_plan
@@ -122,7 +121,7 @@ def test_an_output_that_exists_is_never_touched(folder: Path) -> None:
 
 
 def test_plain_reports_are_not_those_of_a_task(folder: Path) -> None:
-    with refusal("other-task", error=ReportsError):
+    with refusal("task-mismatch", error=ReportsError):
         open_source(numbered_folder(folder / "reports", 10), task=noiseless_task(noiseless_plan()))
 
 

@@ -14,10 +14,8 @@ from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
 from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.layout import Layout
-from shufflesum.batch.shuffle.passes import run
-from shufflesum.batch.shuffle.sources import open_source
-from shufflesum.batch.shuffle.uploads import open_uploads
+from shufflesum.batch.shuffle.passes import Layout, run
+from shufflesum.batch.shuffle.sources import open_source, open_uploads
 from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.reports import Counts
@@ -209,7 +207,7 @@ def test_bad_uploads_are_refused_by_name(
 def test_uploads_of_two_rounds_are_not_mixed(tmp_path: Path) -> None:
     task = noiseless_task(replace(PLAN, guarantee=replace(PLAN.guarantee, rounds=2)))
     folder = save(tmp_path / "uploads", sealed(task=task), sealed(ROWS[:2], task, 2))
-    with refusal("other-round", "001.upload", "upload 1", "round 2", error=ReportsError):
+    with refusal("round-mismatch", "001.upload", "upload 1", "round 2", error=ReportsError):
         open_uploads([folder], task)
     (folder / "000.upload").unlink()
     assert open_uploads([folder], task).identity.round_number == 2

@@ -31,7 +31,7 @@ OTHER = unprotected_plan(users=USERS, shape=DIMENSION, coordinates=DIMENSION, le
 REFUSED: dict[str, tuple[type[ShufflesumError], tuple[str, ...], Callable[[Any, Batch], object]]] = {
     "another plan": (
         ReportsError,
-        ("other-plan", PLAN.id[:12], OTHER.id[:12]),
+        ("plan-mismatch", PLAN.id[:12], OTHER.id[:12]),
         lambda spark, b: spark.analyze(b.shuffled, OTHER),
     ),
     "not shuffled": (ReportsError, ("wrong-stage",), lambda spark, b: spark.analyze(b.reports, PLAN)),

@@ -24,21 +24,22 @@ from tests.batch.spark_frames import (
     uniformity,
     users_frame,
 )
-from tests.chances import FALSE_ALARM
 from tests.refusals import refusal
-from tests.turning import FALSE_ALARM_OF_BALLS, TURNING, turned_rows
+from tests.round_dependent import FALSE_ALARM_OF_BALLS, TURNING, turned_rows
+from tests.stat_tests import FALSE_ALARM
 
 import shufflesum as ss
 from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
-from shufflesum.batch.files.users import open_users
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.randomize import randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
+from shufflesum.batch.users import open_users
 from shufflesum.cells import BLANK
+from shufflesum.domains.arrays.estimate import Estimate
+from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.errors import DataError, FileError, ParameterError, PlanError, ReportsError
-from shufflesum.estimate import BallEstimate, Estimate
 from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
 from shufflesum.testing import unprotected_plan
@@ -137,12 +138,12 @@ def test_each_round_is_read_with_its_own_rotation_by_either_engine(session: Any,
     found = spark.analyze(second, TURNING)
     local, _ = count(spark.write(second, tmp_path / "shuffled"), PlainTarget(TURNING))
     for estimate in (found, release(local)):
-        assert isinstance(estimate, BallEstimate)
+        assert isinstance(estimate, L2BallEstimate)
         assert estimate.round_number == 2
         distance = np.linalg.norm(estimate.mean - rows.mean(axis=0))
         assert distance < estimate.error_norm(1 - FALSE_ALARM_OF_BALLS)
     both = spark.randomize(users, TURNING).union(spark.randomize(users, TURNING, round_number=2))
-    with refusal("other-round", "round 1", "round 2", error=ReportsError):
+    with refusal("round-mismatch", "round 1", "round 2", error=ReportsError):
         spark.shuffle(both)
     with refusal("out-of-range", "round_number is 4", error=ParameterError):
         spark.randomize(users, TURNING, round_number=4)
@@ -186,11 +187,11 @@ def test_blanks_and_reports_that_name_no_cell_are_counted_apart(session: Any, tm
         spark.analyze(spark.read(session, folder, "shuffled"), PLAN)
 
 
-def test_a_batch_with_too_many_dishonest_users_has_no_estimate(session: Any, tmp_path: Path) -> None:
+def test_a_batch_with_too_many_malicious_users_has_no_estimate(session: Any, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
     plan = unprotected_plan(users=4, shape=2, coordinates=2, levels=1)
-    honest, dishonest = [0, 2] * 4, [1] * 8  # the latter's reports are all of one coordinate
+    honest, malicious = [0, 2] * 4, [1] * 8  # the latter's reports are all of one coordinate
     folder = write_folder(tmp_path / "honest", Identity.for_plan(plan).shuffled(16), honest, honest)
     assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
     folder = write_folder(tmp_path / "part", Identity.for_plan(plan).shuffled(24), honest, honest)
@@ -198,7 +199,7 @@ def test_a_batch_with_too_many_dishonest_users_has_no_estimate(session: Any, tmp
         spark.analyze_folder(folder, plan)
     with refusal("guarantee-broken", error=ReportsError):
         spark.analyze(spark.read(session, folder, "shuffled"), plan)
-    folder = write_folder(tmp_path / "dishonest", Identity.for_plan(plan).shuffled(16), honest, dishonest)
+    folder = write_folder(tmp_path / "malicious", Identity.for_plan(plan).shuffled(16), honest, malicious)
     with refusal("guarantee-broken", "least 4", "of 8", error=ReportsError):
         spark.analyze(spark.read(session, folder, "shuffled"), plan)
     found = spark.analyze_folder(folder, plan, without_guarantee=True)
@@ -268,10 +269,12 @@ def test_end_to_end_within_the_predicted_error(session: Any) -> None:
     from shufflesum.batch import spark
 
     beats = heartbeats(20_000, 20, seed=5)
-    plan = ss.plan(users=len(beats), shape=20, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6, mechanism="replace")
+    plan = ss.plan(
+        users=len(beats), shape=20, bounds=(0.0, 1.0), epsilon=1.0, delta=1e-6, mechanism="randomized-response"
+    )
     found = spark.analyze(spark.shuffle(spark.randomize(users_frame(session, beats, 2), plan)), plan)
     assert (found.users, found.rejected) == (len(beats), 0)
-    assert isinstance(plan.mechanism, ss.Replace)
+    assert isinstance(plan.mechanism, ss.RandomizedResponse)
     noise = np.ceil(plan.mechanism.noise_probability / 2 * 2.0**53) * 2.0**-53
     half = replace(plan, mechanism=replace(plan.mechanism, noise_probability=noise))
     wrong = Estimate(half, found.users, 0, found.table)
@@ -281,11 +284,11 @@ def test_end_to_end_within_the_predicted_error(session: Any) -> None:
 
 @pytest.mark.slow
 def test_digits_noise_and_blanks_go_the_same_way(session: Any) -> None:
-    """Under `add`, at false alarm 1e-6."""
+    """Under `noisy-counts`, at false alarm 1e-6."""
     from shufflesum.batch import spark
 
     beats = heartbeats(5000, 10, seed=5)
-    plan = ss.plan(users=len(beats), shape=10, bounds=(0.0, 1.0), epsilon=2.0, delta=1e-6, mechanism="add")
+    plan = ss.plan(users=len(beats), shape=10, bounds=(0.0, 1.0), epsilon=2.0, delta=1e-6, mechanism="noisy-counts")
     users = users_frame(session, beats, 2)
     found = spark.analyze(spark.shuffle(spark.randomize(users, plan)), plan)
     assert (found.users, found.rejected) == (len(beats), 0)
@@ -293,7 +296,13 @@ def test_digits_noise_and_blanks_go_the_same_way(session: Any) -> None:
     error = float(np.sum((found.mean - beats.mean(axis=0)) ** 2))
     assert error <= largest_error(plan.expected_error.total, 10)
     alone = ss.plan(
-        users=len(beats), shape=10, bounds=(0.0, 1.0), epsilon=2.0, delta=1e-6, mechanism="add", one_process=True
+        users=len(beats),
+        shape=10,
+        bounds=(0.0, 1.0),
+        epsilon=2.0,
+        delta=1e-6,
+        mechanism="noisy-counts",
+        noise_by="curator",
     )
     with refusal("one-process-only", error=PlanError):
         spark.randomize(users, alone)

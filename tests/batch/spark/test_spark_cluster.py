@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.batch.spark_frames import NEEDS_JAVA, cells_in, first_one_waits, largest_error, slowly, users_frame
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 
 import shufflesum as ss
 from shufflesum.synthetic import heartbeats
@@ -173,7 +173,7 @@ def test_a_shuffle_that_writes_nothing_down_is_caught(cluster: Any, tmp_path: Pa
     """The twin: buckets are drawn in the stage before the exchange, and not written down before they are used."""
     from shufflesum.batch import spark
     from shufflesum.batch.spark import tasks
-    from shufflesum.batch.spark.frames import identity_of, report_schema
+    from shufflesum.batch.spark.jobs import identity_of, report_schema
 
     users, copies = 8000, 4
     reports = spark.randomize(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from tests.batch.spark_frames import NEEDS_JAVA
+from tests.plan_builders import held
 from tests.refusals import refusal
 
 import shufflesum as ss
@@ -41,7 +42,7 @@ def table() -> pa.Table:
 
 
 def planned(shape: Any, **choices: Any) -> ss.Plan:
-    return ss.plan(users=USERS, shape=shape, epsilon=1.0, delta=1e-5, **choices)
+    return ss.plan(users=USERS, **held(shape), epsilon=1.0, delta=1e-5, **choices)
 
 
 def through(frame: Any, plan: ss.Plan, **named: Any) -> Any:
@@ -72,14 +73,14 @@ def test_one_label_of_each_user(session: Any, table: pa.Table, column: str, labe
 @pytest.mark.slow
 def test_several_labels_of_each_user(session: Any, table: pa.Table) -> None:
     frame = session.createDataFrame(table.select(["ticked"]))
-    ends = through(frame, planned(ss.Choices(["mail", "web"], most=2))).count_interval(SURE)
+    ends = through(frame, planned(ss.MultiChoice(["mail", "web"], max_choices=2))).count_interval(SURE)
     assert holds(ends, (400, 800))
     assert not holds(ends, (800, 400))
 
 
 @pytest.mark.slow
 def test_groups_with_the_columns_of_the_plan(session: Any, table: pa.Table) -> None:
-    plan = planned(ss.Groups(["DE", "FR"], (2,), column="country"), columns=["y", "x"])
+    plan = planned(ss.GroupBy(["DE", "FR"], (2,), column="country"), columns=["y", "x"])
     estimate = through(session.createDataFrame(table), plan)
     assert holds(estimate.count_interval(SURE), (900, 300))
     ends = estimate.confidence_interval(SURE)
@@ -90,7 +91,7 @@ def test_groups_with_the_columns_of_the_plan(session: Any, table: pa.Table) -> N
 @pytest.mark.slow
 def test_words_and_numbers_in_bins(session: Any, table: pa.Table) -> None:
     frame = session.createDataFrame(table)
-    words = through(frame, planned(ss.Hashed(60, 8)), label_column="answer").counts_of(["yes", "no", "perhaps"])
+    words = through(frame, planned(ss.OpenVocabulary(60, 8)), label_column="answer").counts_of(["yes", "no", "perhaps"])
     assert holds(words.count_interval(SURE), (700, 400, 0))
     binned = through(frame, planned(ss.Categories(bins=[0, 0.5, 1], column="x")))
     assert holds(binned.count_interval(SURE), (300, 900))
@@ -141,18 +142,30 @@ def test_what_cannot_be_is_refused_before_a_run_begins(
         (ss.Categories(["yes", "no"]), {}, "missing-argument", ["'answer'"], ParameterError),
         (ss.Categories(["yes", "no"]), {"label_column": "nowhere"}, "unknown-column", ["'nowhere'"], FileError),
         (ss.Categories(2), {"label_column": "ticked"}, "wrong-type", ["array<string>"], DataError),
-        (ss.Categories(2, column="reply"), {}, "other-columns", ["'reply'"], DataError),
-        (ss.Choices(["web", "mail"], most=2), {"label_column": "answer"}, "wrong-type", ["string"], DataError),
-        (ss.Choices(["web", "fax"], most=2), {"label_column": "ticked"}, "unknown-label", ["row"], DataError),
+        (ss.Categories(2, column="reply"), {}, "columns-mismatch", ["'reply'"], DataError),
         (
-            ss.Groups(["DE", "FR"], 2),
+            ss.MultiChoice(["web", "mail"], max_choices=2),
+            {"label_column": "answer"},
+            "wrong-type",
+            ["string"],
+            DataError,
+        ),
+        (
+            ss.MultiChoice(["web", "fax"], max_choices=2),
+            {"label_column": "ticked"},
+            "unknown-label",
+            ["row"],
+            DataError,
+        ),
+        (
+            ss.GroupBy(["DE", "FR"], 2),
             {"label_column": "country", "columns": ["x"]},
             "wrong-shape",
             ["1 columns"],
             DataError,
         ),
         (
-            ss.Groups(["DE", "FR"], 1),
+            ss.GroupBy(["DE", "FR"], 1),
             {"label_column": "country", "columns": ["answer"]},
             "not-numbers",
             ["'answer'"],

@@ -27,7 +27,14 @@ Rows: TypeAlias = NDArray[np.float64]
 @pytest.fixture
 def parts(files: Path) -> Path:
     """A batch of 300 users in three files, of a plan for 100, where one user in six puts all reports into one block."""
-    plan = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, coordinates=3, levels=1, honest_fraction=0.9)
+    plan = ss.plan(
+        users=100,
+        shape=3,
+        epsilon=2.0,
+        delta=1e-3,
+        mechanism=ss.RandomizedResponse.Options(coordinates=3, levels=1),
+        honest_fraction=0.9,
+    )
     (files / "small.json").write_text(plan.to_json())
     write_folder(files / "made", Identity.for_plan(plan), [0, 2, 4] * 250 + [0] * 150)
     return shuffle_folder(files / "made", files / "parts", 3)
@@ -148,7 +155,7 @@ def test_a_state_of_another_plan_or_damaged_is_refused(
     name = day(files, command, 0, crowd[:200])
     assert command("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json").code == 0
     said = refused("analyze", name, "--plan", "small.json", "--state", "counts.json", "-o", "m.csv")
-    assert lacking(said, "[other-plan]", "--state") == []
+    assert lacking(said, "[plan-mismatch]", "--state") == []
     text = (files / "counts.json").read_text()
     (files / "counts.json").write_text(text.replace('"rejected":0', '"rejected":1'))
     assert "[damaged]" in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")

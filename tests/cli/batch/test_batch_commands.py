@@ -17,7 +17,7 @@ from pyarrow import parquet
 from tests.batch.report_folders import records_of, shuffle_folder, write_folder
 from tests.cli.batch.plans import OTHER, PLAN, SMALL
 from tests.refusals import lacking
-from tests.turning import turn_boxes
+from tests.round_dependent import turn_boxes
 
 import shufflesum as ss
 from shufflesum.batch.files import open_dataset, write_part
@@ -132,11 +132,11 @@ def test_plain_reports_are_of_a_round_and_two_rounds_are_not_mixed(
         shuffle_folder(files / f"r{number}", files / f"s{number}")
         assert open_dataset(files / f"s{number}", stage="shuffled").identity.round_number == number
     assert "[out-of-bounds]" in refused("randomize", "hundred.npy", "--plan", "small.json", "-o", "r3")
-    assert "[other-round]" in refused("shuffle", "r1", "r2", "-o", "both")
+    assert "[round-mismatch]" in refused("shuffle", "r1", "r2", "-o", "both")
     done = command("analyze", "s2", "--plan", "small.json", "--state", "counts.json", "--json")
     assert within(done.estimate, np.full(3, 2.0))
     assert done.estimate["round"] == 2
-    assert "[other-round]" in refused("analyze", "s1", "--plan", "small.json", "--state", "counts.json")
+    assert "[round-mismatch]" in refused("analyze", "s1", "--plan", "small.json", "--state", "counts.json")
 
 
 def test_sealed_reports_need_task_and_key(sealed: Path, refused: Callable[..., str], files: Path) -> None:
@@ -145,7 +145,7 @@ def test_sealed_reports_need_task_and_key(sealed: Path, refused: Callable[..., s
     said = refused("analyze", sealed, "--plan", "plan.json", "--key", "analyzer.key")
     assert lacking(said, "[conflicting-arguments]", "--task") == []
     wrong_key = refused("analyze", sealed, "--task", "task.json", "--key", "stranger.key", "--workers", "1")
-    assert "[other-key]" in wrong_key
+    assert "[key-mismatch]" in wrong_key
     (files / "small.json").write_text(SMALL.to_json())
     assert "[sealed]" in refused("analyze", sealed, "--plan", "small.json")
 
@@ -154,7 +154,9 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     files: Path, command: Command, refused: Callable[..., str]
 ) -> None:
     """Half of the users put all their reports into the first block: no report is bad, but the others hide fewer."""
-    plan = ss.plan(users=100, shape=3, epsilon=2.0, delta=1e-3, coordinates=3, levels=1)
+    plan = ss.plan(
+        users=100, shape=3, epsilon=2.0, delta=1e-3, mechanism=ss.RandomizedResponse.Options(coordinates=3, levels=1)
+    )
     (files / "small.json").write_text(plan.to_json())
     honest = [0, 2, 4] * (plan.users // 2)
     hostile = [0] * (plan.least_reports - len(honest))
@@ -241,7 +243,7 @@ def test_reports_that_were_not_shuffled_are_refused(shuffled: Path, refused: Cal
 
 def test_another_plan_is_refused(shuffled: Path, refused: Callable[..., str]) -> None:
     said = refused("analyze", shuffled, "--plan", "other.json", "-o", "m.csv", "--plot", "m.png")
-    assert lacking(said, "[other-plan]", PLAN.id[:12], OTHER.id[:12]) == []
+    assert lacking(said, "[plan-mismatch]", PLAN.id[:12], OTHER.id[:12]) == []
 
 
 def test_a_part_of_the_reports_is_too_few(shuffled: Path, refused: Callable[..., str]) -> None:

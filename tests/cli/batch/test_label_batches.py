@@ -24,9 +24,9 @@ USERS = 1000
 SURE = ("--confidence", "0.99999999")  # so that an interval fails with probability at most 1e-8
 PLANS: dict[str, tuple[Any, str, list[float]]] = {
     "categories": (ss.Categories(["yes", "no", "unsure"], column="answer"), "", [600, 300, 100]),
-    "choices": (ss.Choices(["web", "mail"], most=2), "--choices ticked", [1000, 500]),
-    "groups": (ss.Groups(["DE", "FR"], (1,), (0, 9), ["visits"], column="country"), "", [700, 300]),
-    "words": (ss.Hashed(), "--words answer", [600, 300, 100]),
+    "choices": (ss.MultiChoice(["web", "mail"], max_choices=2), "--multi-choice ticked", [1000, 500]),
+    "groups": (ss.GroupBy(["DE", "FR"], ss.Arrays((1,), (0, 9), ["visits"]), column="country"), "", [700, 300]),
+    "words": (ss.OpenVocabulary(), "--open-vocabulary answer", [600, 300, 100]),
 }
 
 
@@ -47,7 +47,7 @@ def survey(folder: Path) -> str:
 
 
 def planned(folder: Path, kind: str) -> ss.Plan:
-    plan = ss.plan(users=USERS, shape=PLANS[kind][0], epsilon=1.0, delta=1e-5)
+    plan = ss.plan(users=USERS, domain=PLANS[kind][0], epsilon=1.0, delta=1e-5)
     (folder / "plan.json").write_text(plan.to_json())
     return plan
 
@@ -70,7 +70,7 @@ def test_from_a_file_of_labels_to_their_counts(command: Command, folder: Path, s
     assert not holds(done.estimate, truth[::-1])
     assert json.loads((folder / "out.json").read_text())["estimate"] == done.estimate
     assert (folder / "out.svg").stat().st_size > 1000
-    if kind == "groups":
+    if kind == "group-by":
         low, high = np.array(done.estimate["confidence_interval"])[..., 0]
         assert low[0] <= 8 <= high[0]
         assert low[1] <= 1 <= high[1]
@@ -93,7 +93,7 @@ def test_sealed_labels_are_counted_by_the_analyzer_alone(command: Command, folde
 
 def test_words_are_asked_for_as_often_as_one_likes(command: Command, folder: Path, survey: str) -> None:
     planned(folder, "words")
-    assert command("randomize", survey, "--plan", "plan.json", "--words", "answer", "-o", "reports").code == 0
+    assert command("randomize", survey, "--plan", "plan.json", "--open-vocabulary", "answer", "-o", "reports").code == 0
     assert command("shuffle", "reports", "-o", "shuffled").code == 0
     first = command("analyze", "shuffled", "--plan", "plan.json", "--state", "state.json")
     assert (first.code, lacking(first.out, "1,000 users", "--candidates")) == (0, [])
@@ -110,19 +110,19 @@ def test_words_are_asked_for_as_often_as_one_likes(command: Command, folder: Pat
         (
             "categories",
             "randomize survey.parquet --plan plan.json --categories country -o r",
-            "[other-columns] 'answer'",
+            "[columns-mismatch] 'answer'",
         ),
         (
             "categories",
-            "randomize survey.parquet --plan plan.json --words answer -o r",
-            "[conflicting-arguments] --words",
+            "randomize survey.parquet --plan plan.json --open-vocabulary answer -o r",
+            "[conflicting-arguments] --open-vocabulary",
         ),
-        ("choices", "randomize survey.parquet --plan plan.json -o r", "[missing-argument] --choices"),
-        ("choices", "randomize survey.parquet --plan plan.json --choices answer -o r", "[unknown-label]"),
-        ("groups", "randomize survey.parquet --plan plan.json --columns id -o r", "[other-columns] 'visits'"),
+        ("choices", "randomize survey.parquet --plan plan.json -o r", "[missing-argument] --multi-choice"),
+        ("choices", "randomize survey.parquet --plan plan.json --multi-choice answer -o r", "[unknown-label]"),
+        ("groups", "randomize survey.parquet --plan plan.json --columns id -o r", "[columns-mismatch] 'visits'"),
         (
             "words",
-            "randomize survey.parquet --plan plan.json --words answer --clip -o r",
+            "randomize survey.parquet --plan plan.json --open-vocabulary answer --clip -o r",
             "[impossible-combination] clip",
         ),
     ],

@@ -18,7 +18,7 @@ from shufflesum.errors import FileError
 
 pytestmark = pytest.mark.slow  # its parts have tests of their own
 
-SMALL = Setting(users=400, rounds=4, radius=0.5, epsilon=2.0)
+SMALL = Setting(users=400, rounds=4, clipping_norm=0.5, epsilon=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_curves_of_other_data_and_damaged_ones_are_kept_and_refused(
     content = json.loads(text)
     for damaged, problem in (
         (text[:-20], "damaged"),
-        (json.dumps(content | {"fingerprint": "0" * 64}), "other-measurements"),
+        (json.dumps(content | {"fingerprint": "0" * 64}), "measurements-mismatch"),
     ):
         (tmp_path / FILE_NAME).write_text(damaged)
         with refusal(problem, error=FileError):

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from experiments.federated.data import blobs, clients_of
-from experiments.federated.methods import CURATOR, LOCAL, NO_PRIVACY, OURS, Setting, ball_plan, method
+from experiments.federated.methods import CURATOR, LOCAL, NO_PRIVACY, OURS, Setting, l2_ball_plan, method
 from experiments.federated.models import Softmax, Updates
 
-SETTING = Setting(users=1_000, rounds=5, radius=0.3, epsilon=3.0)
+SETTING = Setting(users=1_000, rounds=5, clipping_norm=0.3, epsilon=3.0)
 MODEL = Softmax(64)
 
 
@@ -27,8 +27,8 @@ def mean(name: str, number: int = 1) -> NDArray[np.float64]:
 def exact() -> NDArray[np.float64]:
     rows = updates().rows().astype(np.float64)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    assert np.median(norms) > SETTING.radius  # the clip is felt
-    clipped: NDArray[np.float64] = (rows * np.minimum(1, SETTING.radius / norms)).mean(axis=0)
+    assert np.median(norms) > SETTING.clipping_norm  # the clip is felt
+    clipped: NDArray[np.float64] = (rows * np.minimum(1, SETTING.clipping_norm / norms)).mean(axis=0)
     return clipped
 
 
@@ -40,14 +40,14 @@ def test_without_privacy_it_is_the_mean_of_the_clipped_updates(exact: NDArray[np
 def test_gaussian_noise_is_as_large_as_a_curators_or_as_all_users_own(
     name: str, factor: int, exact: NDArray[np.float64]
 ) -> None:
-    expected = factor * ball_plan(MODEL, SETTING).curator_error
+    expected = factor * l2_ball_plan(MODEL, SETTING).curator_error
     error = float(np.sum((mean(name) - exact) ** 2))
     # A sum of 650 squares of normal errors has a relative deviation of sqrt(2/650) = 0.055; seeded, so no false alarms.
     assert abs(error / expected - 1) < 0.3
 
 
 def test_ours_errs_as_planned_and_each_round_by_itself(exact: NDArray[np.float64]) -> None:
-    plan = ball_plan(MODEL, SETTING)
+    plan = l2_ball_plan(MODEL, SETTING)
     errors = [mean(OURS, number) - exact for number in (1, 2)]
     noise = plan.expected_error.noise
     for error in errors:

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 SEEDS = 3
-SETTING = Setting(users=6_000, rounds=30, radius=0.5, epsilon=2.0, delta=1e-6)
+SETTING = Setting(users=6_000, rounds=30, clipping_norm=0.5, epsilon=2.0, delta=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,6 @@ def test_norms_and_clipped_sums_are_those_of_the_updates_themselves(model: Class
     rows = updates.rows().astype(np.float64)
     norms = np.linalg.norm(rows, axis=1)
     np.testing.assert_allclose(updates.norms(), norms, rtol=1e-4)
-    radius = float(np.median(norms))
-    clipped = rows * np.minimum(1, radius / norms)[:, np.newaxis]
-    np.testing.assert_allclose(updates.clipped_sum(radius), clipped.sum(axis=0), rtol=1e-3, atol=1e-5)
+    clipping_norm = float(np.median(norms))
+    clipped = rows * np.minimum(1, clipping_norm / norms)[:, np.newaxis]
+    np.testing.assert_allclose(updates.clipped_sum(clipping_norm), clipped.sum(axis=0), rtol=1e-3, atol=1e-5)

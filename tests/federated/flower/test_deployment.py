@@ -18,7 +18,7 @@ from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
 import shufflesum as ss
-from shufflesum.federated import Training, ball_of
+from shufflesum.federated import Training, l2_ball_of
 from shufflesum.federated.flower import Shuffled, upload_mod
 
 USERS, ROUNDS = 30, 2
@@ -30,10 +30,10 @@ def model() -> dict[str, NDArray[np.float32]]:
 
 @pytest.mark.servers
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.UninformativePlanWarning")  # few clients, and quick
-@pytest.mark.filterwarnings("ignore::shufflesum.cautions.BoxIsBetterWarning")
+@pytest.mark.filterwarnings("ignore::shufflesum.cautions.ArraysAreBetterWarning")
 def test_a_training_through_shuffler_and_analyzer_shows_flower_nothing_but_who_took_part(tmp_path: Path) -> None:
-    ball = ball_of(model(), radius=1.0)
-    plan = ss.plan(users=USERS, shape=ball, epsilon=20.0, delta=1e-3, rounds=ROUNDS, max_reports=64)
+    ball = l2_ball_of(model(), clipping_norm=1.0)
+    plan = ss.plan(users=USERS, domain=ball, epsilon=20.0, delta=1e-3, rounds=ROUNDS, max_reports=64)
     random = np.random.default_rng(4)
     rows = random.normal(0.1, 0.05, (USERS, 50)).astype(np.float32)
     rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))

@@ -16,7 +16,7 @@ from tests.federated.flower.crowd import Crowd, context, trainer
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.federated import Training, ball_of, vector_of
+from shufflesum.federated import Training, l2_ball_of, vector_of
 from shufflesum.federated.flower import ROUND_KEY, Shuffled, reports_mod
 
 USERS, ROUNDS = 300, 3
@@ -28,7 +28,7 @@ def model() -> dict[str, NDArray[np.float32]]:
 
 @pytest.fixture(scope="module")
 def plan() -> ss.Plan:
-    return ss.plan(users=USERS, shape=ball_of(model(), radius=1.0), epsilon=8.0, delta=1e-6, rounds=ROUNDS)
+    return ss.plan(users=USERS, domain=l2_ball_of(model(), clipping_norm=1.0), epsilon=8.0, delta=1e-6, rounds=ROUNDS)
 
 
 def updates(users: int = USERS) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shufflesum.privacy.engine.mixture import Mixture
+from shufflesum.privacy.engine.laws import Mixture
 
 __all__ = ["one_cell"]
 

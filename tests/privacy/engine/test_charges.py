@@ -10,16 +10,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.oracles.added import binomial
+from tests.oracles.noisy_counts import binomial
 from tests.privacy.engine.mixtures import one_cell
-from tests.uncompiled import uncompiled
+from tests.uncompiled_kernels import uncompiled
 
-from shufflesum.privacy.engine import composition, convolution, laws, losses, mixture
+from shufflesum.privacy.engine import composition, laws, pld
 from shufflesum.privacy.engine.composition import Factor, compose_profiles
-from shufflesum.privacy.engine.export import to_privacy_loss_distribution
-from shufflesum.privacy.engine.laws import binomial_window, excess_table, log_concave_window, slack
-from shufflesum.privacy.engine.losses import GridLosses, dominated, dominating, grid_of_bins
-from shufflesum.privacy.engine.mixture import Mixture, evaluate_lower, evaluate_upper
+from shufflesum.privacy.engine.laws import (
+    Mixture,
+    binomial_window,
+    evaluate_lower,
+    evaluate_upper,
+    excess_table,
+    log_concave_window,
+    slack,
+)
+from shufflesum.privacy.engine.pld import PrivacyLossDistribution, dominated, dominating, grid_of_bins, to_dp_accounting
 
 EPSILONS = [0.0, 0.1, 0.4, 1.0, 2.0]
 ULP = Fraction(1, 2**52)
@@ -98,17 +104,19 @@ def test_a_short_table_of_excesses_lies_on_the_side_it_is_for(
 def test_a_profile_is_read_where_roundings_of_losses_and_sums_cannot_help_us(
     monkeypatch: pytest.MonkeyPatch, lowest: int, error: float
 ) -> None:
-    monkeypatch.setattr(losses, "ULP", 0.001)
-    pair = GridLosses(0.25, lowest, np.array([0.1, 0.2, 0.3, 0.15, 0.05]), 0.01, error)
+    monkeypatch.setattr(pld, "ULP", 0.001)
+    pair = PrivacyLossDistribution(0.25, lowest, np.array([0.1, 0.2, 0.3, 0.15, 0.05]), 0.01, error)
     moved, relative = 4 * 0.001 * (0.3 + 0.25 * max(abs(lowest), abs(lowest + 5)) + 1), error + 0.001 * (5 + 16)
-    assert pair.profile_above(0.3) == pytest.approx(pair.profile(0.3 - moved) * (1 + relative), rel=1e-12)
-    assert pair.profile_below(0.3) == pytest.approx(pair.profile(0.3 + moved + 2.1 * error) * (1 - relative), rel=1e-12)
+    assert pair.delta_upper(0.3) == pytest.approx(pair.hockey_stick_divergence(0.3 - moved) * (1 + relative), rel=1e-12)
+    assert pair.delta_lower(0.3) == pytest.approx(
+        pair.hockey_stick_divergence(0.3 + moved + 2.1 * error) * (1 - relative), rel=1e-12
+    )
 
 
 def test_bins_that_one_world_never_reaches_are_left_out_of_a_lower_bound() -> None:
     found = grid_of_bins(np.array([0.0, 0.2, 0.5, 0.3]), np.array([0.4, 0.5, 0.1, 0.0]), 0.1, 0.0)
     for epsilon in (0.0, 0.5, 1.0):
-        assert found.profile_below(epsilon) <= 0.5 - 0.1 * math.exp(epsilon) + 1e-12
+        assert found.delta_lower(epsilon) <= 0.5 - 0.1 * math.exp(epsilon) + 1e-12
 
 
 # Mixtures
@@ -120,7 +128,7 @@ def test_what_is_beyond_a_table_and_outside_a_mixture_is_added_above_and_dropped
 ) -> None:
     """(1 + w) sum of weight E (x - tanh(eps/2)(drift/2 + y))+, written out."""
     uncompiled(monkeypatch, laws, _REACH=reach)
-    uncompiled(monkeypatch, mixture)
+    uncompiled(monkeypatch, laws)
     sizes, weights, shifts = [40, 61], [0.25, 0.5], [0.5, 0.25]
     laid = Mixture(
         factor=0.5,
@@ -136,7 +144,7 @@ def test_what_is_beyond_a_table_and_outside_a_mixture_is_added_above_and_dropped
     above, below = evaluate_upper(laid, epsilons), evaluate_lower(laid, epsilons)
     longest = max(laws.excess_table(size, True).size - 1 for size in sizes)
     for upper in (True, False):  # every step of the longest table, of the law and of the sum is counted
-        assert mixture._evaluate(laid, epsilons, upper)[1] >= slack(61 + 3 * longest + 2)
+        assert laws._evaluate(laid, epsilons, upper)[1] >= slack(61 + 3 * longest + 2)
     for epsilon, most, least in zip(epsilons, above, below, strict=True):
         tangent = math.tanh(epsilon / 2)
         exact = 0.0
@@ -159,13 +167,13 @@ def test_beyond_a_table_hoeffdings_bound_is_integrated_from_the_threshold_on(
 ) -> None:
     size, weight = 40, 0.25
     uncompiled(monkeypatch, laws, _REACH=0.4)
-    uncompiled(monkeypatch, mixture)
+    uncompiled(monkeypatch, laws)
     assert laws.excess_table(size, True).size - 1 <= threshold
     one = np.array([1.0])
     laid = np.array([size]), np.array([0]), np.arange(2), threshold * one, weight * one
     integral = 0.5 * math.sqrt(math.pi * size / 2) * math.erfc(threshold * math.sqrt(2 / size))
-    assert weight * integral <= mixture._positive_parts(*laid, one, True)[0][0] <= 1.5 * weight * integral
-    assert mixture._positive_parts(*laid, one, False)[0][0] == 0.0
+    assert weight * integral <= laws._positive_parts(*laid, one, True)[0][0] <= 1.5 * weight * integral
+    assert laws._positive_parts(*laid, one, False)[0][0] == 0.0
 
 
 @pytest.mark.parametrize("upper", [True, False])
@@ -173,12 +181,12 @@ def test_where_one_outcome_is_left_rounding_moves_the_sum_and_its_threshold_agai
     monkeypatch: pytest.MonkeyPatch, upper: bool
 ) -> None:
     """weight 2^-s (s - (w - 1) shift)+, with roundings of 1/32 of 2^-7: of the first term alone, and of both."""
-    uncompiled(monkeypatch, mixture, ROUNDING=2.0**-12)
-    epsilon = mixture._LARGE_EPSILON + 1.0
+    uncompiled(monkeypatch, laws, _ALLOWANCE=32 * 2.0**-12)
+    epsilon = laws._LARGE_EPSILON + 1.0
     moved = (1 if upper else -1) * 2.0**-7
     for shift in (0.0, 2.0 * math.exp(-epsilon)):
         laid = one_cell(0.25, 4, shift)
-        found = mixture._evaluate(laid, np.array([epsilon]), upper)[0]
+        found = laws._evaluate(laid, np.array([epsilon]), upper)[0]
         expected = 0.5 * 0.25 * 2.0**-4 * (4 * (1 + moved) - math.expm1(epsilon) * shift * (1 - moved))
         assert found == pytest.approx([expected], rel=1e-12)
 
@@ -196,32 +204,36 @@ def test_at_large_epsilons_only_the_extreme_outcome_counts(epsilon: float) -> No
 # Pairs on a grid
 
 
-def pair_of(step: float, lowest: int, balanced: list[float], infinite: float = 0.0, error: float = 0.0) -> GridLosses:
-    return GridLosses(step, lowest, np.array(balanced), infinite, error)
+def pair_of(
+    step: float, lowest: int, symmetrised: list[float], infinite: float = 0.0, error: float = 0.0
+) -> PrivacyLossDistribution:
+    return PrivacyLossDistribution(step, lowest, np.array(symmetrised), infinite, error)
 
 
-def normalised() -> GridLosses:
+def normalised() -> PrivacyLossDistribution:
     """A symmetric pair of probabilities."""
     raw = pair_of(0.5, -3, [0.02, 0.1, 0.2, 0.25, 0.2, 0.1, 0.02])
-    return GridLosses(0.5, -3, raw.balanced * 0.99 / raw.upper_masses().sum(), 0.01, 0.0)
+    return PrivacyLossDistribution(0.5, -3, raw.symmetrised * 0.99 / raw.upper_masses().sum(), 0.01, 0.0)
 
 
 PAIR = normalised()
 
 
-def height(pair: GridLosses, epsilon: float) -> float:
+def height(pair: PrivacyLossDistribution, epsilon: float) -> float:
     """H(e^epsilon), atom by atom."""
-    atoms = [(r * math.exp(x / 2), r * math.exp(-x / 2)) for r, x in zip(pair.balanced, pair.losses(), strict=True)]
-    return pair.infinite + math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in atoms)
+    atoms = [(r * math.exp(x / 2), r * math.exp(-x / 2)) for r, x in zip(pair.symmetrised, pair.losses(), strict=True)]
+    return pair.infinity_mass + math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in atoms)
 
 
 @pytest.mark.parametrize("error", [0.001, 0.05])
 def test_masses_that_are_too_small_by_the_error_are_made_up_for(error: float) -> None:
-    stored = GridLosses(PAIR.step, PAIR.lowest, PAIR.balanced / (1 + error), PAIR.infinite / (1 + error), error)
+    stored = PrivacyLossDistribution(
+        PAIR.step, PAIR.lowest, PAIR.symmetrised / (1 + error), PAIR.infinity_mass / (1 + error), error
+    )
     for epsilon in EPSILONS:
         exact = height(PAIR, epsilon)
-        assert exact <= stored.profile_above(epsilon) <= exact * (1 + 1e-9)
-        assert stored.profile(epsilon) < exact
+        assert exact <= stored.delta_upper(epsilon) <= exact * (1 + 1e-9)
+        assert stored.hockey_stick_divergence(epsilon) < exact
 
 
 @pytest.mark.parametrize("error", [0.001, 0.02])
@@ -229,89 +241,93 @@ def test_masses_that_are_too_small_by_the_error_are_made_up_for(error: float) ->
 def test_a_lower_bound_allows_for_errors_of_either_law(error: float, signs: tuple[int, int]) -> None:
     p, q = (1 + sign * error for sign in signs)
     atoms = [
-        (r * math.exp(x / 2) / p, r * math.exp(-x / 2) / q) for r, x in zip(PAIR.balanced, PAIR.losses(), strict=True)
+        (r * math.exp(x / 2) / p, r * math.exp(-x / 2) / q)
+        for r, x in zip(PAIR.symmetrised, PAIR.losses(), strict=True)
     ]
-    stored = GridLosses(PAIR.step, PAIR.lowest, PAIR.balanced, 0.0, error)
+    stored = PrivacyLossDistribution(PAIR.step, PAIR.lowest, PAIR.symmetrised, 0.0, error)
     for epsilon in np.linspace(0, 1.4, 29):
         exact = math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in atoms)
-        assert stored.profile_below(float(epsilon)) <= exact
-        assert stored.profile_below(float(epsilon)) >= exact * (1 - 3 * error) - 6 * error
+        assert stored.delta_lower(float(epsilon)) <= exact
+        assert stored.delta_lower(float(epsilon)) >= exact * (1 - 3 * error) - 6 * error
 
 
 @pytest.mark.parametrize("charge", [0.3, 0.1, 0.02])
 def test_cut_ends_raise_an_upper_profile_and_lower_a_lower_one_by_the_charge_at_most(charge: float) -> None:
-    above, below = convolution.trim_above(PAIR, charge), convolution._trim_below(PAIR, charge)
-    assert len(above.balanced) < len(PAIR.balanced)
-    assert len(below.balanced) < len(PAIR.balanced) or charge < 0.05
-    total = sum(PAIR.upper_masses()) + PAIR.infinite
-    assert sum(above.upper_masses()) + above.infinite == pytest.approx(total, rel=1e-12)
+    above, below = pld.trim_above(PAIR, charge), pld._trim_below(PAIR, charge)
+    assert len(above.symmetrised) < len(PAIR.symmetrised)
+    assert len(below.symmetrised) < len(PAIR.symmetrised) or charge < 0.05
+    total = sum(PAIR.upper_masses()) + PAIR.infinity_mass
+    assert sum(above.upper_masses()) + above.infinity_mass == pytest.approx(total, rel=1e-12)
     for epsilon in np.linspace(-2, 2, 41):
         exact = height(PAIR, float(epsilon))
-        assert exact * (1 - 1e-12) <= above.profile(float(epsilon)) <= exact + charge + 1e-12
-        assert exact - charge - 1e-12 <= below.profile(float(epsilon)) <= exact * (1 + 1e-12)
+        assert exact * (1 - 1e-12) <= above.hockey_stick_divergence(float(epsilon)) <= exact + charge + 1e-12
+        assert exact - charge - 1e-12 <= below.hockey_stick_divergence(float(epsilon)) <= exact * (1 + 1e-12)
 
 
-def product(copies: int) -> GridLosses:
-    balanced, infinite = np.ones(1), 0.0
+def product(copies: int) -> PrivacyLossDistribution:
+    symmetrised, infinite = np.ones(1), 0.0
     for _ in range(copies):
-        balanced, infinite = np.convolve(balanced, PAIR.balanced), infinite + PAIR.infinite * (1 - infinite)
-    return GridLosses(PAIR.step, copies * PAIR.lowest, balanced, infinite, 0.0)
+        symmetrised, infinite = (
+            np.convolve(symmetrised, PAIR.symmetrised),
+            infinite + PAIR.infinity_mass * (1 - infinite),
+        )
+    return PrivacyLossDistribution(PAIR.step, copies * PAIR.lowest, symmetrised, infinite, 0.0)
 
 
 @pytest.mark.parametrize("copies", [2, 3, 6, 13])
 @pytest.mark.parametrize("charge", [0.2, 0.02])
 def test_a_product_is_cut_at_most_by_the_charge_in_all(copies: int, charge: float) -> None:
-    above, below = (power(PAIR, copies, charge) for power in (convolution.power_above, convolution.power_below))
+    above, below = (power(PAIR, copies, charge) for power in (pld.power_above, pld.power_below))
     for epsilon in np.linspace(0, 4, 21):
         exact = height(product(copies), float(epsilon))
-        assert exact * (1 - 1e-9) <= above.profile(float(epsilon)) <= exact + charge
-        assert exact - charge <= below.profile(float(epsilon)) <= exact * (1 + 1e-9)
+        assert exact * (1 - 1e-9) <= above.hockey_stick_divergence(float(epsilon)) <= exact + charge
+        assert exact - charge <= below.hockey_stick_divergence(float(epsilon)) <= exact * (1 + 1e-9)
 
 
 def test_a_product_of_several_is_charged_once_for_each() -> None:
     pairs = [PAIR, PAIR, PAIR]
     for charge in (0.1, 0.01):
-        above, below = convolution.product_above(pairs, charge), convolution.product_below(pairs, charge)
+        above, below = pld.product_above(pairs, charge), pld.product_below(pairs, charge)
         for epsilon in EPSILONS:
             exact = height(product(3), epsilon)
-            assert exact * (1 - 1e-9) <= above.profile(epsilon) <= exact + charge
-            assert exact - charge <= below.profile(epsilon) <= exact * (1 + 1e-9)
+            assert exact * (1 - 1e-9) <= above.hockey_stick_divergence(epsilon) <= exact + charge
+            assert exact - charge <= below.hockey_stick_divergence(epsilon) <= exact * (1 + 1e-9)
 
 
 def test_errors_of_factors_add_up_in_a_product() -> None:
-    rough = GridLosses(PAIR.step, PAIR.lowest, PAIR.balanced, PAIR.infinite, 1e-6)
-    for power in (convolution.power_above, convolution.power_below):
+    rough = PrivacyLossDistribution(PAIR.step, PAIR.lowest, PAIR.symmetrised, PAIR.infinity_mass, 1e-6)
+    for power in (pld.power_above, pld.power_below):
         assert power(rough, 5, 1e-9).error >= 5e-6
-    assert convolution.product_above([rough, rough], 1e-9).error >= 2e-6
+    assert pld.product_above([rough, rough], 1e-9).error >= 2e-6
 
 
 @pytest.mark.parametrize("step", [0.3, 1.0])
 def test_coarser_grids_raise_above_and_lower_below(step: float) -> None:
-    pair = GridLosses(step, PAIR.lowest, PAIR.balanced, PAIR.infinite, 0.0)
-    above, below = convolution.coarsen_above(pair), convolution._coarsen_below(pair)
+    pair = PrivacyLossDistribution(step, PAIR.lowest, PAIR.symmetrised, PAIR.infinity_mass, 0.0)
+    above, below = pld.coarsen_above(pair), pld._coarsen_below(pair)
     assert above.step == below.step == 2 * step
     for epsilon in np.linspace(-3, 3, 61):
         exact = height(pair, float(epsilon))
-        assert exact * (1 - 1e-12) <= above.profile(float(epsilon)) <= exact + step
-        assert exact - step <= below.profile(float(epsilon)) <= exact * (1 + 1e-12)
+        assert exact * (1 - 1e-12) <= above.hockey_stick_divergence(float(epsilon)) <= exact + step
+        assert exact - step <= below.hockey_stick_divergence(float(epsilon)) <= exact * (1 + 1e-12)
 
 
 def test_losses_too_large_for_exponentials_count_as_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convolution, "_LARGEST_LOSS", 1.2)
-    cut = convolution.trim_above(PAIR, 1e-9)
+    monkeypatch.setattr(pld, "_LARGEST_LOSS", 1.2)
+    cut = pld.trim_above(PAIR, 1e-9)
     assert max(cut.losses()) <= 1.0
     for epsilon in EPSILONS:
-        assert cut.profile(epsilon) >= height(PAIR, epsilon) * (1 - 1e-12)
-    assert cut.infinite > PAIR.infinite + 0.01
+        assert cut.hockey_stick_divergence(epsilon) >= height(PAIR, epsilon) * (1 - 1e-12)
+    assert cut.infinity_mass > PAIR.infinity_mass + 0.01
 
 
 def test_a_grid_of_a_profile_ends_at_mass_of_infinite_loss() -> None:
     """The profile of PAIR at too few nodes: the last height stays."""
     heights = np.array([height(PAIR, 0.5 * node) for node in range(3)])
     found = dominating(0.5, heights, 0.0)
-    assert found.infinite == heights[-1]
+    assert found.infinity_mass == heights[-1]
     for epsilon in np.linspace(-2, 3, 51):
-        assert found.profile_above(float(epsilon)) >= height(PAIR, float(epsilon)) * (1 - 1e-12)
+        assert found.delta_upper(float(epsilon)) >= height(PAIR, float(epsilon)) * (1 - 1e-12)
 
 
 def test_a_profile_is_read_below_each_node_and_at_its_limit_beyond_the_highest_loss() -> None:
@@ -322,14 +338,14 @@ def test_a_profile_is_read_below_each_node_and_at_its_limit_beyond_the_highest_l
         asked.append(epsilons.copy())
         return np.array([height(PAIR, float(epsilon)) for epsilon in epsilons])
 
-    factor = Factor(profile, 0.5, 1.5, 1, limit=PAIR.infinite)
-    pair = factor.losses(0.1, 2.0)
+    factor = Factor(profile, 0.5, 1.5, 1, limit=PAIR.infinity_mass)
+    pair = factor.pld(0.1, 2.0)
     nodes = 0.1 * np.arange(21)
     (read,) = asked
     assert all(Fraction(float(at)) <= Fraction(1, 10) * i for i, at in enumerate(read))
     np.testing.assert_allclose(read, nodes, rtol=1e-15)
-    assert pair.infinite == PAIR.infinite
-    composed = compose_profiles([Factor(profile, 0.5, 1.5, 3, limit=PAIR.infinite)])
+    assert pair.infinity_mass == PAIR.infinity_mass
+    composed = compose_profiles([Factor(profile, 0.5, 1.5, 3, limit=PAIR.infinity_mass)])
     for epsilon in EPSILONS:
         assert composed.delta(epsilon) >= height(product(3), epsilon) * (1 - 1e-12)
 
@@ -343,7 +359,7 @@ def test_a_composition_from_above_and_below_is_cut_at_most_by_its_charge(
     def profile(epsilons: np.ndarray) -> np.ndarray:
         return np.array([height(PAIR, float(epsilon)) for epsilon in epsilons])
 
-    above = compose_profiles([Factor(profile, 0.05, 1.5, 3, limit=PAIR.infinite)])
+    above = compose_profiles([Factor(profile, 0.05, 1.5, 3, limit=PAIR.infinity_mass)])
     below = composition.compose_pairs([[(PAIR, 3)]])
     for epsilon in EPSILONS:
         exact = height(product(3), epsilon)
@@ -353,11 +369,11 @@ def test_a_composition_from_above_and_below_is_cut_at_most_by_its_charge(
 
 def test_what_others_are_handed_has_the_error_added() -> None:
     pytest.importorskip("dp_accounting")
-    rough = GridLosses(PAIR.step, PAIR.lowest, PAIR.balanced / 1.01, PAIR.infinite / 1.01, 0.01)
-    handed = to_privacy_loss_distribution(rough, 0.25)
+    rough = PrivacyLossDistribution(PAIR.step, PAIR.lowest, PAIR.symmetrised / 1.01, PAIR.infinity_mass / 1.01, 0.01)
+    handed = to_dp_accounting(rough, 0.25)
     for epsilon in EPSILONS:
         assert handed.get_delta_for_epsilon(epsilon) >= height(PAIR, epsilon) * (1 - 1e-12)
-    finer = to_privacy_loss_distribution(PAIR, 1.0)  # coarsened, upwards
+    finer = to_dp_accounting(PAIR, 1.0)  # coarsened, upwards
     for epsilon in EPSILONS:
         assert finer.get_delta_for_epsilon(epsilon) >= height(PAIR, epsilon) * (1 - 1e-12)
 
@@ -369,7 +385,7 @@ def test_atoms_that_are_merged_lose_something_but_never_gain() -> None:
     upper, lower = upper[order], lower[order]
     for step in (0.05, 0.4, 1.6):
         pair = dominated(step, upper, lower, 0.0)
-        found = [pair.profile_below(epsilon) for epsilon in EPSILONS]
+        found = [pair.delta_lower(epsilon) for epsilon in EPSILONS]
         for epsilon, least in zip(EPSILONS, found, strict=True):
             exact = math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in zip(upper, lower, strict=True))
             assert exact - step <= least <= exact * (1 + 1e-12)

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from shufflesum.errors import PrivacyError
-from shufflesum.privacy.engine.convolution import coarsen_above, power_above, power_below
-from shufflesum.privacy.engine.losses import GridLosses, dominated, dominating
+from shufflesum.privacy.engine.pld import (
+    PrivacyLossDistribution,
+    coarsen_above,
+    dominated,
+    dominating,
+    power_above,
+    power_below,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,7 +57,7 @@ def test_a_dominated_pair_and_its_powers_stay_below_the_atoms(
     order = np.argsort(upper / lower)
     composed = power_below(dominated(step, upper[order], lower[order], 0.0), copies, 1e-15)
     truth = profile_of_atoms(*product(upper, lower, copies), EPSILONS)
-    found = np.array([composed.profile_below(e) for e in EPSILONS])
+    found = np.array([composed.delta_lower(e) for e in EPSILONS])
     assert np.all(found <= truth * (1 + 1e-9) + 1e-14)
     assert np.all(found >= truth - 3 * step * copies)
 
@@ -66,7 +72,7 @@ def test_a_dominating_pair_and_its_powers_stay_above_the_atoms(
     single = dominating(step, profile_of_atoms(upper, lower, nodes), 0.0)
     composed = power_above(single, copies, 1e-15)
     truth = profile_of_atoms(*product(upper, lower, copies), EPSILONS)
-    found = np.array([composed.profile_above(e) for e in EPSILONS])
+    found = np.array([composed.delta_upper(e) for e in EPSILONS])
     assert np.all(found >= truth * (1 - 1e-12))
     assert np.all(found <= truth + 3 * step * copies)
 
@@ -81,14 +87,14 @@ def test_a_ragged_upper_bound_still_gives_a_dominating_pair(
     exact = profile_of_atoms(upper, lower, nodes)
     ragged = exact * (1.0 + np.array(rag))
     single = dominating(0.1, ragged, 0.0)
-    found = np.array([single.profile_above(e) for e in EPSILONS])
+    found = np.array([single.delta_upper(e) for e in EPSILONS])
     assert np.all(found >= profile_of_atoms(upper, lower, EPSILONS) * (1 - 1e-12))
-    assert single.upper_masses().sum() + single.infinite == pytest.approx(1.0, abs=1e-12)
+    assert single.upper_masses().sum() + single.infinity_mass == pytest.approx(1.0, abs=1e-12)
     # the hull may only have improved on the bounds
-    assert all(single.profile_above(e) <= bound * (1 + 1e-9) + 1e-12 for e, bound in zip(nodes, ragged, strict=True))
+    assert all(single.delta_upper(e) <= bound * (1 + 1e-9) + 1e-12 for e, bound in zip(nodes, ragged, strict=True))
 
 
-def gaussian_pair(step: float, deviation: float) -> GridLosses:
+def gaussian_pair(step: float, deviation: float) -> PrivacyLossDistribution:
     epsilons = step * np.arange(int(10 * deviation / step) + 1)
     return dominating(step, np.array([gaussian_delta(float(e), deviation) for e in epsilons]), 0.0)
 
@@ -106,13 +112,13 @@ def test_composed_gaussians_are_gaussian_down_to_tiny_deltas(copies: int) -> Non
     together = mu * math.sqrt(copies)
     for epsilon in np.linspace(0.5, 7, 8) * together:
         truth = gaussian_delta(float(epsilon), together)
-        found = above.profile_above(float(epsilon))
-        assert truth <= found <= truth * 1.01 + 2e-17 + single.infinite * copies
+        found = above.delta_upper(float(epsilon))
+        assert truth <= found <= truth * 1.01 + 2e-17 + single.infinity_mass * copies
     upper = single.upper_masses()
     below = power_below(dominated(mu / 40, upper, upper * np.exp(-single.losses()), 0.0), copies, 1e-17)
     for epsilon in np.linspace(0.5, 7, 8) * together:
-        assert gaussian_delta(float(epsilon), together) * 0.96 <= below.profile_below(float(epsilon)) + 1e-16
-        assert below.profile_below(float(epsilon)) <= above.profile_above(float(epsilon))
+        assert gaussian_delta(float(epsilon), together) * 0.96 <= below.delta_lower(float(epsilon)) + 1e-16
+        assert below.delta_lower(float(epsilon)) <= above.delta_upper(float(epsilon))
 
 
 def test_coarsening_upwards_keeps_the_mass_and_raises_the_profile() -> None:
@@ -121,14 +127,16 @@ def test_coarsening_upwards_keeps_the_mass_and_raises_the_profile() -> None:
     assert coarse.step == 2 * fine.step
     assert coarse.upper_masses().sum() == pytest.approx(fine.upper_masses().sum(), rel=1e-13)
     for epsilon in np.linspace(0, 2, 41):
-        assert coarse.profile(float(epsilon)) >= fine.profile(float(epsilon)) * (1 - 1e-13)
+        assert coarse.hockey_stick_divergence(float(epsilon)) >= fine.hockey_stick_divergence(float(epsilon)) * (
+            1 - 1e-13
+        )
     # strictly, where a node was given up
-    assert coarse.profile(0.01) > fine.profile(0.01) * (1 + 1e-9)
+    assert coarse.hockey_stick_divergence(0.01) > fine.hockey_stick_divergence(0.01) * (1 + 1e-9)
 
 
 def test_errors_add_up_and_are_refused_when_they_matter() -> None:
     single = gaussian_pair(0.01, 0.1)
-    rough = GridLosses(single.step, single.lowest, single.balanced, single.infinite, 1e-6)
+    rough = PrivacyLossDistribution(single.step, single.lowest, single.symmetrised, single.infinity_mass, 1e-6)
     assert power_above(rough, 10, 1e-15).error >= 1e-5
     with refusal("not-certified", error=PrivacyError):
         power_above(rough, 1000, 1e-15)
@@ -136,7 +144,7 @@ def test_errors_add_up_and_are_refused_when_they_matter() -> None:
 
 def test_powers_do_not_depend_on_the_order_of_multiplication() -> None:
     single = gaussian_pair(0.005, 0.1)
-    deltas = [power_above(single, copies, 1e-17).profile_above(1.0) for copies in range(1, 40)]
+    deltas = [power_above(single, copies, 1e-17).delta_upper(1.0) for copies in range(1, 40)]
     assert all(later > earlier for earlier, later in itertools.pairwise(deltas))
 
 
@@ -144,5 +152,5 @@ def test_losses_beyond_all_bounds_count_as_infinite_and_no_mass_is_lost() -> Non
     single = gaussian_pair(0.05, 1.0)
     for copies in (500, 800, 5000):  # mean losses of 250, 400 and 2500
         composed = power_above(single, copies, 1e-15)
-        assert composed.upper_masses().sum() + composed.infinite == pytest.approx(1.0, abs=1e-9)
-        assert composed.profile_above(0.0) >= 1.0 - 1e-12
+        assert composed.upper_masses().sum() + composed.infinity_mass == pytest.approx(1.0, abs=1e-9)
+        assert composed.delta_upper(0.0) >= 1.0 - 1e-12

@@ -10,38 +10,48 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.often import slow_but_for
 from tests.oracles.adaptive import Choice, Law, Used, fixed_delta, worst_delta, worst_delta_of_laws
-from tests.oracles.slotted import noise
+from tests.oracles.noisy_slots import noise
 from tests.refusals import refusal
+from tests.slow_params import slow_but_for
 
 import shufflesum as ss
-from shufflesum.compositions import charges_of, dominating_pair, filter_for
+from shufflesum.compositions import costs_of, dominating_pld, filter_for
 from shufflesum.plans import Plan
-from shufflesum.privacy.ball import Certificate
-from shufflesum.privacy.engine.filters import Charge, Filter, Gaussian, Moments, check_guarantee, filters_of
-from shufflesum.privacy.engine.losses import GridLosses
+from shufflesum.privacy.engine.filters import (
+    GaussianFilter,
+    PrivacyCost,
+    PrivacyFilter,
+    RenyiFilter,
+    check_guarantee,
+    privacy_filters,
+)
+from shufflesum.privacy.engine.pld import PrivacyLossDistribution
+from shufflesum.privacy.one_bit import OneBitAccountant
 
 STEP = 0.125
 CHOICES: list[Choice] = [(1, 0.0), (4, 0.001), (0, 0.004)]
 
 
-def pair_of(choice: Choice) -> GridLosses:
+def pair_of(choice: Choice) -> PrivacyLossDistribution:
     """A true answer or its opposite, or everything laid open, as a pair on the grid."""
     steps, open_chance = choice
     if steps == 0:
-        return GridLosses(STEP, 0, np.array([1.0 - open_chance]), open_chance, 0.0)
+        return PrivacyLossDistribution(STEP, 0, np.array([1.0 - open_chance]), open_chance, 0.0)
     truth = 1.0 / (1.0 + math.exp(-steps * STEP))
-    balanced = np.zeros(2 * steps + 1)
-    balanced[0] = balanced[-1] = (1.0 - open_chance) * truth * math.exp(-steps * STEP / 2)
-    return GridLosses(STEP, -steps, balanced, open_chance, 0.0)
+    symmetrised = np.zeros(2 * steps + 1)
+    symmetrised[0] = symmetrised[-1] = (1.0 - open_chance) * truth * math.exp(-steps * STEP / 2)
+    return PrivacyLossDistribution(STEP, -steps, symmetrised, open_chance, 0.0)
 
 
-def used_up(within: Filter) -> list[Charge]:
-    return [within.charge(pair_of(choice)) for choice in CHOICES]
+def used_up(within: PrivacyFilter) -> list[PrivacyCost]:
+    return [within.cost(pair_of(choice)) for choice in CHOICES]
 
 
-KINDS: dict[str, Callable[[float, float, float], Filter]] = {"gaussian": Gaussian, "moments": Moments.of}
+KINDS: dict[str, Callable[[float, float, float], PrivacyFilter]] = {
+    "gaussian": GaussianFilter,
+    "moments": RenyiFilter.of,
+}
 
 
 @pytest.mark.long
@@ -76,7 +86,10 @@ def test_a_filter_that_charges_too_little_would_be_found_out(kind: str, spoiled:
     epsilon, delta = 1.0, 0.02
     within = KINDS[kind](epsilon, delta, 0.5)
     costs = used_up(within)
-    costs = [Charge(each.noise / 3, each.apart / 3) if "third" in spoiled else Charge(each.noise, 0) for each in costs]
+    costs = [
+        PrivacyCost(each.privacy_loss / 3, each.delta / 3) if "third" in spoiled else PrivacyCost(each.privacy_loss, 0)
+        for each in costs
+    ]
 
     def allowed(used: Used) -> bool:
         fits = within.admits([cost for cost, count in zip(costs, used, strict=True) for _ in range(count)])
@@ -92,14 +105,14 @@ def answers(number: int) -> Law:
     return list(zip(chances, reversed(chances), strict=True))
 
 
-def worst_of_answers(within: Filter, part: float) -> float:
+def worst_of_answers(within: PrivacyFilter, part: float) -> float:
     """The worst of all orders of mechanisms of 6 and of 15 answers, where that part of each charge is charged."""
     costs = []
     for number in (6, 15):
-        balanced = np.zeros(2 * number + 1)
-        balanced[::2] = [math.sqrt(p * q) for p, q in answers(number)]
-        cost = within.charge(GridLosses(STEP, -number, balanced, 0.0, 0.0))
-        costs.append(Charge(part * cost.noise, part * cost.apart))
+        symmetrised = np.zeros(2 * number + 1)
+        symmetrised[::2] = [math.sqrt(p * q) for p, q in answers(number)]
+        cost = within.cost(PrivacyLossDistribution(STEP, -number, symmetrised, 0.0, 0.0))
+        costs.append(PrivacyCost(part * cost.privacy_loss, part * cost.delta))
 
     def allowed(used: Used) -> bool:
         return within.admits([cost for cost, count in zip(costs, used, strict=True) for _ in range(count)])
@@ -109,7 +122,7 @@ def worst_of_answers(within: Filter, part: float) -> float:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.02), (3.0, 0.02)])
 def test_nearly_gaussian_mechanisms_nearly_use_up_a_gaussian_filter_and_no_more(epsilon: float, delta: float) -> None:
-    within = Gaussian(epsilon, delta, 0.25)
+    within = GaussianFilter(epsilon, delta, 0.25)
     assert 0.25 * delta < worst_of_answers(within, 1.0) <= delta
     assert worst_of_answers(within, 0.5) > delta  # the twin
 
@@ -125,13 +138,15 @@ def law_of(users: int, cells: int, slots: int, chance: float) -> Law:
     return [tuple(world.get(table, 0.0) for world in worlds) for table in worlds[0] | worlds[1]]  # type: ignore[misc]
 
 
-def worst_of_few(within: Filter, part: float) -> float:
+def worst_of_few(within: PrivacyFilter, part: float) -> float:
     """The worst of all outcomes of all orders of four runs, where that part of each charge is charged."""
     plans = [
-        Plan(ss.Categories(cells), ss.AddSlots(slots, chance), ss.Guarantee(1.0, 0.5, users))
+        Plan(ss.Categories(cells), ss.NoisySlots(slots, chance), ss.Guarantee(1.0, 0.5, users))
         for users, cells, slots, chance in FEW
     ]
-    costs = [Charge(part * each.noise, part * each.apart) for each in (charges_of(plan)(within) for plan in plans)]
+    costs = [
+        PrivacyCost(part * each.privacy_loss, part * each.delta) for each in (costs_of(plan)(within) for plan in plans)
+    ]
 
     def allowed(used: Used) -> bool:
         return within.admits([cost for cost, count in zip(costs, used, strict=True) for _ in range(count)])
@@ -153,51 +168,51 @@ def test_real_plans_that_are_charged_too_little_would_be_found_out(kind: str) ->
 
 
 def test_moments_are_those_of_the_pair() -> None:
-    within = Moments(1.0, 1e-3, 0.5, 3.0)
+    within = RenyiFilter(1.0, 1e-3, 0.5, 3.0)
     truth = 1.0 / (1.0 + math.exp(-0.5))
     exact = math.log(truth**3 * (1 - truth) ** -2 + (1 - truth) ** 3 * truth**-2)
-    found = within.charge(pair_of((4, 0.0)))
-    assert exact <= found.noise <= exact * (1 + 1e-9)
-    assert 0 < found.apart < 1e-14 * within.apart_limit  # for masses that vanish
+    found = within.cost(pair_of((4, 0.0)))
+    assert exact <= found.privacy_loss <= exact * (1 + 1e-9)
+    assert 0 < found.delta < 1e-14 * within.delta_limit  # for masses that vanish
     mu = 0.3
-    assert math.isclose(within.charge_gaussian(mu, 0.0).noise, 3.0 * mu**2, rel_tol=1e-12)
+    assert math.isclose(within.gaussian_cost(mu, 0.0).privacy_loss, 3.0 * mu**2, rel_tol=1e-12)
 
 
 def test_what_masses_may_lack_is_charged() -> None:
     """A pair whose masses may be too small by a tenth costs as much as one whose masses are larger by that."""
-    within, exact = Moments(1.0, 0.1, 0.5, 3.0), pair_of((4, 0.02))
+    within, exact = RenyiFilter(1.0, 0.1, 0.5, 3.0), pair_of((4, 0.02))
     lacking = replace(exact, error=0.1)
-    larger = replace(exact, balanced=1.1 * exact.balanced, infinite=1.1 * exact.infinite)
-    assert within.charge(lacking).noise >= within.charge(larger).noise * (1 - 1e-12)
-    assert within.charge(lacking).apart >= 1.1 * 0.02 + (1.1**2 - 1) * within.apart_limit * (1 - 1e-12)
+    larger = replace(exact, symmetrised=1.1 * exact.symmetrised, infinity_mass=1.1 * exact.infinity_mass)
+    assert within.cost(lacking).privacy_loss >= within.cost(larger).privacy_loss * (1 - 1e-12)
+    assert within.cost(lacking).delta >= 1.1 * 0.02 + (1.1**2 - 1) * within.delta_limit * (1 - 1e-12)
 
 
 def test_the_limit_turns_moments_into_delta() -> None:
     """(r - w)+ <= r^a w^(1-a) (a-1)^(a-1)/a^a, with equality at r = w a/(a-1)."""
-    within = Moments(0.7, 1e-3, 0.5, 5.0)
+    within = RenyiFilter(0.7, 1e-3, 0.5, 5.0)
     ratio = math.exp(0.7) * 5 / 4
     bound = ratio**5 * math.exp(-4 * 0.7) * 4**4 / 5**5
     assert math.isclose(ratio - math.exp(0.7), bound)
     limit = math.log(0.5e-3) + 4 * 0.7 - 4 * math.log(4) + 5 * math.log(5)
-    assert limit - 1e-9 <= within.noise_limit <= limit
+    assert limit - 1e-9 <= within.loss_limit <= limit
 
 
 def test_far_losses_are_charged_apart_where_that_is_cheaper() -> None:
-    far = GridLosses(STEP, -400, np.zeros(801), 0.0, 0.0)
-    far.balanced[400] = 1.0 - 1e-9
-    far.balanced[[0, -1]] = 1e-9 * math.exp(-25.0)  # P has 1e-9 at a loss of 50
+    far = PrivacyLossDistribution(STEP, -400, np.zeros(801), 0.0, 0.0)
+    far.symmetrised[400] = 1.0 - 1e-9
+    far.symmetrised[[0, -1]] = 1e-9 * math.exp(-25.0)  # P has 1e-9 at a loss of 50
     for kind in KINDS.values():
         within = kind(1.0, 1e-4, 0.5)
-        found = within.charge(far)
+        found = within.cost(far)
         assert within.part_of([found]) < 1e-3
-        assert 0.9e-9 < found.apart < 1e-8
+        assert 0.9e-9 < found.delta < 1e-8
 
 
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0, 0.1), (1, 0), (1, 1), (math.inf, 0.1), (math.nan, 0.1), (1, 5e-324), (1e307, 0.1)]
 )
 def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
-    for make in (check_guarantee, filters_of):
+    for make in (check_guarantee, privacy_filters):
         with refusal("out-of-range"):
             make(epsilon, delta)
 
@@ -205,7 +220,7 @@ def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
 @pytest.mark.parametrize(("apart", "order"), [(0.0, 2.0), (1.0, 2.0), (math.nan, 2.0), (0.5, 1.0), (0.5, math.inf)])
 def test_limits_that_are_none_are_refused(apart: float, order: float) -> None:
     with refusal("out-of-range"):
-        Moments(1.0, 0.1, apart, order)
+        RenyiFilter(1.0, 0.1, apart, order)
 
 
 def test_the_first_plan_chooses_the_filter_that_admits_most_like_it() -> None:
@@ -213,62 +228,69 @@ def test_the_first_plan_chooses_the_filter_that_admits_most_like_it() -> None:
     plans = {"much": 0.1, "little": 2.0, "least": 4.0}
     chosen = {}
     for name, epsilon in plans.items():
-        plan = ss.plan(users=5_000, delta=1e-6, shape=ss.Categories(10), epsilon=epsilon)
-        charges = charges_of(plan)
-        found = chosen[name] = filter_for(6.5, 1.5e-5, charges)
-        parts = [within.part_of([charges(within)]) for within in filters_of(6.5, 1.5e-5)]
-        assert found.part_of([charges(found)]) == min(parts) < max(parts)
-    assert {name: (type(found), found.apart) for name, found in chosen.items()} == {
-        "much": (Gaussian, 0.25),
-        "little": (Moments, 0.25),
-        "least": (Moments, 0.75),
+        plan = ss.plan(users=5_000, delta=1e-6, domain=ss.Categories(10), epsilon=epsilon)
+        costs = costs_of(plan)
+        found = chosen[name] = filter_for(6.5, 1.5e-5, costs)
+        parts = [within.part_of([costs(within)]) for within in privacy_filters(6.5, 1.5e-5)]
+        assert found.part_of([costs(found)]) == min(parts) < max(parts)
+    assert {name: (type(found), found.delta_share) for name, found in chosen.items()} == {
+        "much": (GaussianFilter, 0.25),
+        "little": (RenyiFilter, 0.25),
+        "least": (RenyiFilter, 0.75),
     }
 
 
 def test_a_ball_that_no_gaussian_pair_dominates_costs_what_its_pair_on_a_grid_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan, within = ss.plan(users=2_000, shape=ss.Ball(20, 1.0), epsilon=1, delta=1e-6), Moments.of(2.0, 1e-5, 0.5)
-    usual = charges_of(plan)(within)
-    monkeypatch.setattr(Certificate, "gaussian", lambda *_: (math.inf, 1e-9))
-    found = charges_of(plan)(within)
-    assert found.noise == pytest.approx(usual.noise, rel=0.1)
-    assert found.apart != usual.apart
+    plan, within = (
+        ss.plan(users=2_000, domain=ss.L2Ball(20, 1.0), epsilon=1, delta=1e-6),
+        RenyiFilter.of(2.0, 1e-5, 0.5),
+    )
+    usual = costs_of(plan)(within)
+    monkeypatch.setattr(OneBitAccountant, "dominating_gaussian", lambda *_: None)
+    found = costs_of(plan)(within)
+    assert found.privacy_loss == pytest.approx(usual.privacy_loss, rel=0.1)
+    assert found.delta != usual.delta
 
 
-def needed(charges: Any, delta: float, copies: int) -> float:
+def needed(costs: Any, delta: float, copies: int) -> float:
     """The least epsilon, to a thousandth, of a budget that admits so many equal plans."""
     low, high = 0.01, 100.0
     while high > 1.001 * low:
         middle = math.sqrt(low * high)
-        within = filter_for(middle, delta, charges)
-        low, high = (low, middle) if within.admits([charges(within)] * copies) else (middle, high)
+        within = filter_for(middle, delta, costs)
+        low, high = (low, middle) if within.admits([costs(within)] * copies) else (middle, high)
     return high
 
 
 PLANS: dict[str, dict[str, Any]] = {
-    "labels": {"shape": ss.Categories(10), "epsilon": 0.1},
-    "labels, epsilon 2": {"shape": ss.Categories(10), "epsilon": 2.0},
-    "labels, epsilon 4": {"shape": ss.Categories(10), "epsilon": 4.0},
+    "labels": {"domain": ss.Categories(10), "epsilon": 0.1},
+    "labels, epsilon 2": {"domain": ss.Categories(10), "epsilon": 2.0},
+    "labels, epsilon 4": {"domain": ss.Categories(10), "epsilon": 4.0},
     "one number": {"shape": 1, "epsilon": 1.0},
     "one number, epsilon 4": {"shape": 1, "epsilon": 4.0},
     "ten numbers": {"shape": 10, "epsilon": 1.0},
-    "choices": {"shape": ss.Choices(20, most=3), "epsilon": 1.0},
-    "groups": {"shape": ss.Groups(3, 1), "epsilon": 1.0},
-    "replace": {"shape": 3, "epsilon": 1.0, "mechanism": "replace"},
-    "labels, replace": {"shape": ss.Categories(5), "epsilon": 1.0, "mechanism": "replace"},
-    "labels, replace, epsilon 4": {"shape": ss.Categories(5), "epsilon": 4.0, "mechanism": "replace"},
-    "words": {"shape": ss.Hashed(100, 4), "epsilon": 1.0},
-    "uniform": {"shape": 4, "epsilon": 4.0, "mechanism": "replace", "sampling": "uniform", "coordinates": 2},
+    "choices": {"domain": ss.MultiChoice(20, max_choices=3), "epsilon": 1.0},
+    "groups": {"domain": ss.GroupBy(3, 1), "epsilon": 1.0},
+    "randomized-response": {"shape": 3, "epsilon": 1.0, "mechanism": "randomized-response"},
+    "labels, replace": {"domain": ss.Categories(5), "epsilon": 1.0, "mechanism": "randomized-response"},
+    "labels, replace, epsilon 4": {"domain": ss.Categories(5), "epsilon": 4.0, "mechanism": "randomized-response"},
+    "words": {"domain": ss.OpenVocabulary(100, 4), "epsilon": 1.0},
+    "uniform": {
+        "shape": 4,
+        "epsilon": 4.0,
+        "mechanism": ss.RandomizedResponse.Options(coordinates=2, sampling="uniform"),
+    },
 }
 
 
 def ten_plans(plan: Plan, deltas: float = 21) -> tuple[float, float, float]:
     """What a budget needs for ten equal plans at so many times their delta; what ten rounds have, above and below."""
     delta = deltas * plan.delta
-    rounds = plan.mechanism.accounting(plan.domain.neighbours, replace(plan.guarantee, rounds=10))
+    rounds = plan.mechanism.accountant(plan.encoding, replace(plan.guarantee, rounds=10))
     exact = rounds.epsilon(delta)
-    return needed(charges_of(plan), delta, 10), exact.upper, exact.lower
+    return needed(costs_of(plan), delta, 10), exact.upper, exact.lower
 
 
 @pytest.mark.long
@@ -305,15 +327,15 @@ def test_what_comes_between_the_rounds_of_a_plan_finds_each_charged_by_itself(na
     rounds = 10
     plan = ss.plan(users=2_000, delta=1e-6, rounds=rounds, **PLANS[name])
     one = replace(plan, guarantee=replace(plan.guarantee, rounds=1))
-    pair = dominating_pair(one)
+    pair = dominating_pld(one)
     for kind in KINDS.values():
         within = kind(3.0, 1e-5, 0.5)
-        found, each = charges_of(plan)(within), charges_of(one)(within)
-        assert found.noise >= rounds * each.noise * 0.999
-        assert rounds * pair.infinite <= found.apart <= rounds * max(each.apart, within.apart_limit / rounds)
+        found, each = costs_of(plan)(within), costs_of(one)(within)
+        assert found.privacy_loss >= rounds * each.privacy_loss * 0.999
+        assert rounds * pair.infinity_mass <= found.delta <= rounds * max(each.delta, within.delta_limit / rounds)
 
 
 @pytest.mark.slow
 def test_ten_rounds_in_a_ball_too() -> None:
-    filtered, exact, lower = ten_plans(ss.plan(users=2_000, shape=ss.Ball(300, 1.0), epsilon=2, delta=1e-6))
+    filtered, exact, lower = ten_plans(ss.plan(users=2_000, domain=ss.L2Ball(300, 1.0), epsilon=2, delta=1e-6))
     assert 0 < lower <= exact <= filtered <= 1.2 * exact

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.plan_builders import with_mechanism
 from tests.refusals import refusal
-from tests.replaced import with_mechanism
-from tests.service.analyzer.remote import (
+from tests.round_dependent import turn_boxes
+from tests.service.analyzer.analyzer_in_thread import (
     KEY,
     SECRET,
     TASK,
@@ -25,11 +26,10 @@ from tests.service.analyzer.remote import (
     task_of,
 )
 from tests.service.postgres import Postgres
-from tests.turning import turn_boxes
 
-from shufflesum import AddSlots, Hashed, Plan
+from shufflesum import NoisySlots, OpenVocabulary, Plan
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.estimate.packed import table_from_json
+from shufflesum.estimate.files import table_from_json
 from shufflesum.release import release
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.tables import open_tables
@@ -205,7 +205,7 @@ def test_a_coordinate_nobody_reported_is_null(remote: Remote) -> None:
 
 def test_the_wrong_key_is_noticed_before_anything_is_served(store: str) -> None:
     other = generate_private_key()
-    with refusal("other-key", error=ParameterError):
+    with refusal("key-mismatch", error=ParameterError):
         AnalyzerServer(TASK, Opener(other, processes=1), open_tables(store, TASK), secret=SECRET)
 
 
@@ -217,8 +217,8 @@ def test_a_guarantee_that_nobody_has_verified_is_verified_here(store: str) -> No
 
 
 def test_a_table_that_no_answer_carries_is_refused_at_once(store: str) -> None:
-    words = Hashed(buckets=2**24, functions=5, key=bytes(16))
-    task = task_of(Plan(words, AddSlots(1, 0.5), no_guarantee(USERS)))
+    words = OpenVocabulary(width=2**24, depth=5, key=bytes(16))
+    task = task_of(Plan(words, NoisySlots(1, 0.5), no_guarantee(USERS)))
     with refusal("too-many-cells", str(5 * 2**24), error=ParameterError):
         AnalyzerServer(task, Opener(KEY, processes=1), open_tables(store, task), secret=SECRET)
 

@@ -9,7 +9,7 @@ import tempfile
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.service.analyzer.remote import TASK, USERS, honest_cells, running, sealed
+from tests.service.analyzer.analyzer_in_thread import TASK, USERS, honest_cells, running, sealed
 
 from shufflesum.wire import SEALED_BYTES
 

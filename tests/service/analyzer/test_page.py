@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.pages.elements import HOSTILE, Elements
-from tests.service.analyzer.collected import collected
-from tests.service.analyzer.remote import TASK, Remote, plan_of, running
+from tests.service.analyzer.analyzer_in_thread import TASK, Remote, plan_of, running
+from tests.service.analyzer.stores_with_rounds import collected
 
 import shufflesum as ss
-from shufflesum.domain import Box
+from shufflesum.domains import Arrays
 from shufflesum.plans import Plan
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import Task
@@ -32,7 +32,7 @@ USERS = 300
 
 @cache
 def label_plan(rounds: int = 1) -> Plan:
-    return ss.plan(users=USERS, shape=ss.Categories(LABELS), epsilon=1.0, delta=1e-6, rounds=rounds)
+    return ss.plan(users=USERS, domain=ss.Categories(LABELS), epsilon=1.0, delta=1e-6, rounds=rounds)
 
 
 def answers(users: int = USERS) -> list[str]:
@@ -124,7 +124,7 @@ def test_a_round_is_handed_out_as_files(tmp_path: Path) -> None:
         (_, found) = remote.estimate(table=1)["rounds"]
         folder = f"/tasks/{remote.task.id}/rounds/2/estimate"
         rows = remote.http.get(f"{folder}.csv").text.splitlines()
-        assert rows[0].startswith("label,count,")
+        assert rows[0].startswith("name,value,")
         assert [float(row.split(",")[1]) for row in rows[1:]] == pytest.approx(found["counts"])
         assert remote.http.get(f"{folder}.json").json()["rounds"] == [found]
         svg, png = remote.http.get(f"{folder}.svg"), remote.http.get(f"{folder}.png")
@@ -178,7 +178,7 @@ def test_a_broken_guarantee_is_the_first_thing_one_reads(tmp_path: Path, insist:
     bad = 2 * plan.reports
     with served(tmp_path, plan, answers(), unreadable=bad, without_guarantee=insist) as remote:
         shown = words(remote.http.get("/").text)
-        assert "The guarantee does not hold" in shown.partition("How far it is")[0]
+        assert "The guarantee does not hold" in shown.partition("Progress")[0]
         assert "The guarantee holds" not in shown
         answer = remote.http.get(f"/tasks/{remote.task.id}/rounds/1/estimate.csv")
         assert answer.status_code == (200 if insist else 409)
@@ -283,10 +283,10 @@ def test_of_many_rounds_some_are_shown_and_the_others_are_a_link_away(tmp_path: 
 def test_hostile_names_are_text(tmp_path: Path, kind: str) -> None:
     rows: Any
     if kind == "labels":
-        plan, rows = ss.plan(users=USERS, shape=ss.Categories(HOSTILE), epsilon=1.0, delta=1e-6), HOSTILE * 50
+        plan, rows = ss.plan(users=USERS, domain=ss.Categories(HOSTILE), epsilon=1.0, delta=1e-6), HOSTILE * 50
     else:
         plan = unprotected_plan(users=20, shape=len(HOSTILE), coordinates=len(HOSTILE), levels=1)
-        plan = replace(plan, domain=Box.of(len(HOSTILE), (0, 1), HOSTILE))
+        plan = replace(plan, domain=Arrays(len(HOSTILE), (0, 1), HOSTILE))
         rows = np.full((20, len(HOSTILE)), 0.5)
     with served(tmp_path, plan, rows, name="</title><script>alert(1)</script>") as remote:
         for path in ("/", f"/tasks/{remote.task.id}/page.html"):
@@ -324,7 +324,7 @@ def test_the_page_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_words_have_no_picture_but_how_to_ask_for_them(tmp_path: Path) -> None:
-    plan = ss.plan(users=USERS, shape=ss.Hashed(buckets=50, functions=2), epsilon=1.0, delta=1e-6)
+    plan = ss.plan(users=USERS, domain=ss.OpenVocabulary(width=50, depth=2), epsilon=1.0, delta=1e-6)
     with served(tmp_path, plan, answers()) as remote:
         assert "shufflesum estimate --task task.json --candidates words.txt" in words(remote.http.get("/").text)
         assert remote.http.get(f"/tasks/{remote.task.id}/rounds/1/estimate.svg").status_code == 404

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.clocks import FakeClock
-from tests.service.client.stand_in import Shuffler, running, task_for
+from tests.service.client.scripted_shuffler import Shuffler, running, task_for
 
 from shufflesum.service.client import Client
 from shufflesum.wire import Task

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.clocks import FakeClock
 from tests.refusals import refusal
-from tests.service.client.stand_in import Shuffler, task_for
-from tests.turning import TURNING, turn_boxes
+from tests.round_dependent import TURNING, turn_boxes
+from tests.service.client.scripted_shuffler import Shuffler, task_for
 
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.service.client import (
@@ -26,7 +26,7 @@ from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 def test_nobody_contributes_twice_to_a_round(connect: Callable[..., Client], shuffler: Shuffler) -> None:
     connect().upload([0.1, 0.2, 0.3], user="Ada")
-    with refusal("contributed", "'Ada'", "round 1", error=ContributedError):
+    with refusal("duplicate-contribution", "'Ada'", "round 1", error=ContributedError):
         connect().upload([0.1, 0.2, 0.3], user="Ada")
     connect().upload([0.1, 0.2, 0.3], user="Grace")
     assert len(shuffler.bodies) == 2
@@ -134,7 +134,7 @@ def test_contributions_of_another_version_are_refused(task: Task, tmp_path: Path
             for statement in statements:
                 connection.execute(statement)
         before = path.read_bytes()
-        with refusal("other-format", "--contributions", error=FileError):
+        with refusal("format-mismatch", "--contributions", error=FileError):
             Client(task, contributions=path)
         assert path.read_bytes() == before
         path.unlink()

@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 from tests.clocks import FakeClock
 from tests.refusals import refusal
-from tests.service.client.stand_in import LOST, Shuffler, task_for
+from tests.service.client.scripted_shuffler import LOST, Shuffler, task_for
 
-from shufflesum import Categories, Choices, Groups, Hashed
-from shufflesum.domain import Domain
-from shufflesum.estimate import CountEstimate, GroupEstimate, HashedEstimate, estimate_of
-from shufflesum.mechanisms import Add, AddSlots, Mechanism
+from shufflesum import Categories, GroupBy, MultiChoice, OpenVocabulary
+from shufflesum.domains import Arrays, Domain
+from shufflesum.domains.counts import CountEstimate
+from shufflesum.domains.group_by.estimate import GroupEstimate
+from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
+from shufflesum.estimate import estimate_of
+from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots
 from shufflesum.plans import Plan
 from shufflesum.service.client import RefusedError, UnreachableError, estimates_in, fetch_estimate
-from shufflesum.service.http.rounds import round_to_json
+from shufflesum.service.http.messages import round_to_json
 from shufflesum.testing import no_guarantee
 from shufflesum.wire import Task
 
@@ -113,12 +116,12 @@ def test_an_estimate_that_is_not_whole_is_refused(shuffler: Shuffler, task: Task
         fetch_estimate(task, shuffler.url)
 
 
-SLOTS = AddSlots(2, 0.25)
+SLOTS = NoisySlots(2, 0.25)
 LABELS: list[tuple[Domain, Mechanism, type]] = [
     (Categories(["yes", "no", "unsure"], other=True), SLOTS, CountEstimate),
-    (Choices(["a", "b", "c"], most=2), Add(1, (1,), (0.25,), 4), CountEstimate),
-    (Groups(["at", "de"], 2, bounds=(0, 3)), Add(2, (1, 1, 1), (0.25, 0.25, 0.25), 4), GroupEstimate),
-    (Hashed(buckets=10, functions=3, key=bytes(16)), SLOTS, HashedEstimate),
+    (MultiChoice(["a", "b", "c"], max_choices=2), NoisyCounts(1, (1,), (0.25,), 4), CountEstimate),
+    (GroupBy(["at", "de"], Arrays(2, bounds=(0, 3))), NoisyCounts(2, (1, 1, 1), (0.25, 0.25, 0.25), 4), GroupEstimate),
+    (OpenVocabulary(width=10, depth=3, key=bytes(16)), SLOTS, VocabularyEstimate),
 ]
 
 
@@ -146,7 +149,7 @@ def test_labels_and_counts_that_do_not_follow_from_the_table_are_refused(
     answer = answer_of(task, 40 + np.arange(task.plan.cells))
     (found,) = answer["rounds"]
     if name not in found:
-        assert name == ("labels" if isinstance(domain, Groups) else "groups")
+        assert name == ("labels" if isinstance(domain, GroupBy) else "groups")
         return
     found[name] = found[name][::-1]
     shuffler.document = answer

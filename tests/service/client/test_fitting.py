@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.refusals import refusal
-from tests.service.client.stand_in import Shuffler, task_for
+from tests.service.client.scripted_shuffler import Shuffler, task_for
 
 from shufflesum import Span, Symmetric
 from shufflesum.errors import DataError

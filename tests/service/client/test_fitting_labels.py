@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.refusals import refusal
-from tests.service.client.stand_in import Shuffler, task_for
+from tests.service.client.scripted_shuffler import Shuffler, task_for
 
-from shufflesum import Categories, Choices, Groups, Hashed
+from shufflesum import Categories, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.cells import BLANK
-from shufflesum.domain import Domain
+from shufflesum.domains import Arrays, Domain
 from shufflesum.errors import DataError
-from shufflesum.mechanisms import Add, AddSlots, Mechanism, Replace
+from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, RandomizedResponse
 from shufflesum.plans import Plan
 from shufflesum.service.client import Client
 from shufflesum.testing import no_guarantee
 from shufflesum.wire import Task
 
-SLOTS = AddSlots(2, 0.0)
+SLOTS = NoisySlots(2, 0.0)
 ANSWERS = ["yes", "no", "unsure"]
-WORDS = Hashed(buckets=100, functions=3, key=bytes(range(16)))
+WORDS = OpenVocabulary(width=100, depth=3, key=bytes(range(16)))
 
 
 def task_of(shuffler: Shuffler, domain: Domain, mechanism: Mechanism = SLOTS) -> Task:
@@ -30,11 +30,13 @@ def task_of(shuffler: Shuffler, domain: Domain, mechanism: Mechanism = SLOTS) ->
 
 
 def choices_task(shuffler: Shuffler) -> Task:
-    return task_of(shuffler, Choices(ANSWERS, most=2), Add(1, (1,), (0.0,), 1))
+    return task_of(shuffler, MultiChoice(ANSWERS, max_choices=2), NoisyCounts(1, (1,), (0.0,), 1))
 
 
 def groups_task(shuffler: Shuffler) -> Task:
-    return task_of(shuffler, Groups(["at", "de"], 2, bounds=(0, 3)), Add(2, (1, 1, 1), (0.0, 0.0, 0.0), 1))
+    return task_of(
+        shuffler, GroupBy(["at", "de"], Arrays(2, bounds=(0, 3))), NoisyCounts(2, (1, 1, 1), (0.0, 0.0, 0.0), 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,14 +53,14 @@ def groups_task(shuffler: Shuffler) -> Task:
         (Categories(bins=[0, 18, 65], other=True), None, 2),
     ],
 )
-@pytest.mark.parametrize("mechanism", ["add-slots", "replace"])
+@pytest.mark.parametrize("mechanism", ["noisy-slots", "randomized-response"])
 def test_a_label_is_the_cell_of_its_place(
     connect: Callable[..., Client], shuffler: Shuffler, domain: Categories, label: Any, cell: int, mechanism: str
 ) -> None:
-    replaced = Replace(1, domain.cells - 1, 0.0)
-    task = task_of(shuffler, domain, SLOTS if mechanism == "add-slots" else replaced)
+    replaced = RandomizedResponse(1, domain.cells - 1, 0.0)
+    task = task_of(shuffler, domain, SLOTS if mechanism == "noisy-slots" else replaced)
     connect(task).upload(label)
-    assert shuffler.cells(task) == [[cell, BLANK, BLANK] if mechanism == "add-slots" else [cell]]
+    assert shuffler.cells(task) == [[cell, BLANK, BLANK] if mechanism == "noisy-slots" else [cell]]
     assert len(shuffler.bodies[0]) == task.upload_bytes
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.certificates import certificate
-from tests.service.patterns import check_rounds, rows_of
+from tests.service.distinct_users import check_rounds, rows_of
 from tests.service.processes import Program, ServerProcess
 from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.clocks import FakeClock
 from tests.refusals import refusal
-from tests.service.client.stand_in import LOST, Shuffler, task_for
+from tests.service.client.scripted_shuffler import LOST, Shuffler, task_for
 
 from shufflesum.errors import MissingExtraError, ParameterError
 from shufflesum.service.client import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import secrets
 
-from tests.damage import damaged_bytes
-from tests.service.http.lines import Target
+from tests.damaged_bytes import damaged_bytes
+from tests.service.http.raw_connections import Target
 from tests.service.servers import fake_upload
 
 from shufflesum.wire import SEALED_BYTES

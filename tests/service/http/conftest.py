@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.service.http.lines import Target
+from tests.service.http.raw_connections import Target
 from tests.service.servers import Deployment, StandInAnalyzer
 
 

@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.service.http.lines import Target
+from tests.service.http.raw_connections import Target
 from tests.service.servers import Deployment, fake_upload
 
-from shufflesum.service.http import app, connections
-from shufflesum.service.http.problems import parse_problem
+from shufflesum.service.http import app
+from shufflesum.service.http import server as server_module
+from shufflesum.service.http.messages import parse_problem
 
 
 def test_a_body_without_an_end_is_cut_off_while_it_streams(shuffler: Target) -> None:
@@ -101,7 +102,7 @@ def test_a_body_may_come_in_chunks_with_trailers(shuffler: Target) -> None:
 
 
 def _hurry() -> None:
-    connections._HEAD_SECONDS = 0.3
+    server_module._HEAD_SECONDS = 0.3
     app._BODY_SECONDS = 0.5
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 from starlette.applications import Starlette
-from tests.forks import forked
+from tests.forked_processes import forked
 from tests.refusals import refusal
 from tests.service.certificates import certificate
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.http.addresses import check_url, why_unreachable
-from shufflesum.service.http.problems import PROBLEMS, parse_problem
-from shufflesum.service.http.secret import SecretFile
+from shufflesum.service.http.access import SecretFile
+from shufflesum.service.http.messages import PROBLEMS, check_url, parse_problem, why_unreachable
 from shufflesum.service.http.server import ServerOptions, background, run_server
 from shufflesum.service.logs import configure_logging
 
@@ -53,7 +52,7 @@ def test_what_is_no_secret_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    with refusal("open-to-others", "chmod 600", error=FileError):
+    with refusal("insecure-permissions", "chmod 600", error=FileError):
         SecretFile(write(tmp_path / "secret", "s" * 16, 0o640))
 
 
@@ -82,7 +81,7 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 def test_a_tls_key_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
     cert, key = map(Path, certificate(tmp_path))
     key.chmod(0o604)
-    with refusal("open-to-others", error=FileError):
+    with refusal("insecure-permissions", error=FileError):
         run_server(Starlette(), ServerOptions(tls_cert=cert, tls_key=key), role="test")
 
 

@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 from schemathesis import APIOperation, BaseSchema, Case, GenerationMode
 from schemathesis.core.failures import FailureGroup
 from starlette.routing import BaseRoute, Route
-from tests.damage import few_or_many
-from tests.forks import wait_until
+from tests.damaged_bytes import few_or_many
+from tests.forked_processes import wait_until
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.protocol import Randomizer
 from shufflesum.service.analyzer.interface import analyzer_interface
 from shufflesum.service.analyzer.server import AnalyzerServer
+from shufflesum.service.http.messages import PREFIX, PROBLEMS
 from shufflesum.service.http.openapi import Json, to_bytes
-from shufflesum.service.http.problems import PREFIX, PROBLEMS
 from shufflesum.service.shuffler.interface import shuffler_interface
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions, shuffler_app
@@ -240,7 +240,7 @@ def test_uploads_are_answered_as_described(tmp_path: Path) -> None:
         assert taken.headers["access-control-allow-origin"] == [ORIGIN]
         assert problem(post(body)) == "repeated"
         assert problem(post(fake_upload(task).encode())) == "token-spent"
-        assert problem(post(fake_upload(task, sealed=one.sealed).encode(), second)) == "copied"
+        assert problem(post(fake_upload(task, sealed=one.sealed).encode(), second)) == "duplicate-report"
         assert answered(server, "/tasks/{task_id}/round", "get").json()["open_round"] == 1
         assert post(fake_upload(task).encode(), third).status_code == 201
         wait_until(lambda: running.metric("shufflesum_batches_released_total") == 1)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from tests.clocks import FakeClock
 from tests.refusals import refusal
-from tests.service.answers import Answer
+from tests.service.http_requests import Answer
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.errors import ParameterError
-from shufflesum.service.http import limits as limits_module
-from shufflesum.service.http.limits import AddressLimits, Limits
-from shufflesum.service.http.problems import Refusal
+from shufflesum.service.http import access
+from shufflesum.service.http.access import AddressLimits, Limits
+from shufflesum.service.http.messages import Refusal
 
 
 def asks(limits: AddressLimits, address: str, **headers: str) -> str | None:
@@ -66,7 +66,7 @@ def test_this_machine_has_no_limit_unless_a_proxy_names_addresses() -> None:
 
 
 def test_addresses_are_forgotten_and_a_flood_of_them_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits_module, "_MOST_ADDRESSES", 10)
+    monkeypatch.setattr(access, "_MOST_ADDRESSES", 10)
     clock = FakeClock()
     limits = AddressLimits(Limits(uploads=2), clock)
     for last in range(50):
@@ -84,7 +84,7 @@ def test_limits_below_nothing_are_refused(values: tuple[int, int]) -> None:
 
 
 def _not_loopback() -> None:
-    limits_module.is_loopback = lambda host: False  # type: ignore[attr-defined]  # tests have no other address
+    access.is_loopback = lambda host: False  # type: ignore[attr-defined]  # tests have no other address
 
 
 def reads(connection: socket.socket) -> bytes:

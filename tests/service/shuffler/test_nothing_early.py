@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from starlette.responses import JSONResponse
 from tests.service.servers import Deployment
-from tests.service.shuffler.nothing_early import RELEASE_AT, REPORTS, ROUNDS, SMALLEST, NothingEarly, Shared
+from tests.service.shuffler.shuffler_model import RELEASE_AT, REPORTS, ROUNDS, SMALLEST, NothingEarly, Shared
 
 from shufflesum.service.shuffler import release
 from shufflesum.service.shuffler import server as shuffler

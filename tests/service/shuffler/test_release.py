@@ -9,15 +9,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.chances import FALSE_ALARM, chi_square
 from tests.clocks import FakeClock
 from tests.refusals import refusal
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
+from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum.errors import ReportsError
 from shufflesum.service.shuffler import release
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser, permuted
-from shufflesum.service.stores.store import Batch, NewUpload, Rounds, Store, StoreError, UploadAnswer, open_store, split
+from shufflesum.service.stores.store import (
+    ArrivingUpload,
+    Batch,
+    Rounds,
+    Store,
+    StoreError,
+    UploadStatus,
+    open_store,
+    split,
+)
 from shufflesum.wire import SEALED_BYTES, Task
 
 ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
@@ -70,7 +79,7 @@ def test_a_shuffle_that_moves_too_little_is_rejected(monkeypatch: pytest.MonkeyP
 def test_pieces_hold_what_the_store_has_drawn_and_each_is_permuted_anew(tmp_path: Path) -> None:
     task = Deployment.small(tmp_path, users=40).task
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
-    store.take([NewUpload(1, secrets.token_bytes(16), fake_upload(task).sealed) for _ in range(40)])
+    store.take([ArrivingUpload(1, secrets.token_bytes(16), fake_upload(task).sealed) for _ in range(40)])
     batch = store.close_round(40)
     assert batch is not None
     drawn = b"".join(store.sealed(batch))
@@ -109,8 +118,8 @@ def with_a_pending_batch(folder: Path, task: Task, late: int) -> tuple[Store, Ba
     store = open_store(f"sqlite:{folder / 'store.db'}", task)
     for number, users in ((1, USERS), (2, late)):
         uploads = [fake_upload(task, number) for _ in range(users)]
-        answers = store.take([NewUpload(number, upload.upload_id, upload.sealed) for upload in uploads])
-        assert answers == [UploadAnswer.TAKEN] * users
+        answers = store.take([ArrivingUpload(number, upload.upload_id, upload.sealed) for upload in uploads])
+        assert answers == [UploadStatus.ACCEPTED] * users
         store.close_round(USERS)
     batch = store.pending()
     assert batch is not None

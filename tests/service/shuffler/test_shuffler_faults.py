@@ -16,13 +16,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
-from shufflesum.service.stores import sql
-from shufflesum.service.stores.store import NewUpload, open_store, split
+from shufflesum.service.stores import store as store_module
+from shufflesum.service.stores.store import ArrivingUpload, open_store, split
 from shufflesum.wire import UPLOAD_ID_BYTES, Task, Upload
 
 USERS, ROUNDS = 12, 100_000
@@ -117,12 +117,12 @@ class Inside:
     def sorted(self) -> Counter[bytes]:
         """The reports that have left that list, each kept behind its place in the round's order."""
         rows = self._rows(f"SELECT id FROM {self._schema}reports_{self.open_round()[0]}")
-        return Counter(placed[sql.PLACE_BYTES :] for (placed,) in rows)
+        return Counter(placed[store_module.PLACE_BYTES :] for (placed,) in rows)
 
 
 def short_list() -> None:
     """A few uploads fill the list of arrivals."""
-    sql._MAX_ARRIVALS = 11
+    store_module._MAX_ARRIVALS = 11
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ def test_a_million_users_are_released_in_little_memory(tmp_path: Path) -> None:
     store = open_store(address, deployment.task)
     for _ in range(100):
         uploads = [fake_upload(deployment.task) for _ in range(10_000)]
-        store.take([NewUpload(1, upload.upload_id, upload.sealed) for upload in uploads])
+        store.take([ArrivingUpload(1, upload.upload_id, upload.sealed) for upload in uploads])
     store.close()
     with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url) as server:
         assert analyzer.wait_for(1, 120)[0].users == 10**6

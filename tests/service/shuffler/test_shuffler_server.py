@@ -17,18 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.clocks import ServerClock
-from tests.forks import wait_until
+from tests.forked_processes import wait_until
 from tests.refusals import refusal
-from tests.service.answers import Answer
-from tests.service.patterns import dependence
+from tests.service.distinct_users import dependence
+from tests.service.http_requests import Answer
 from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.cli.serve import command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
-from shufflesum.service.http.limits import Limits
-from shufflesum.service.http.secret import valid_secrets
+from shufflesum.service.http.access import Limits, valid_secrets
 from shufflesum.service.shuffler import server as shuffler_module
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions
@@ -181,7 +180,7 @@ def test_copies_of_a_victims_reports_never_fill_a_batch(tmp_path: Path) -> None:
         one = victim.sealed[SEALED_BYTES : 2 * SEALED_BYTES]
         for sealed in (victim.sealed, one + fake_upload(deployment.task).sealed[SEALED_BYTES:], one * 3) * USERS:
             answer = server.upload(replace(victim, upload_id=secrets.token_bytes(16), sealed=sealed))
-            assert (answer.status, answer.problem) == (409, "copied")
+            assert (answer.status, answer.problem) == (409, "duplicate-report")
         assert server.upload(victim).problem == "repeated"
         assert server.metric("shufflesum_uploads_total") == 1
         others = [fake_upload(deployment.task) for _ in range(USERS - 1)]

@@ -8,7 +8,7 @@ from tests.refusals import refusal
 
 from shufflesum.cli.tokens import command
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.http.problems import Refusal
+from shufflesum.service.http.messages import Refusal
 from shufflesum.service.shuffler.tokens import Tokens, token_digest, write_tokens
 
 

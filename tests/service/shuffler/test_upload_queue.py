@@ -10,12 +10,12 @@ import pytest
 from tests.refusals import refusal
 from tests.service.servers import Deployment, fake_upload
 
-from shufflesum.service.http.problems import Refusal
-from shufflesum.service.shuffler.upload_queue import UploadQueue
-from shufflesum.service.stores.store import NewUpload, UploadAnswer, open_store
+from shufflesum.service.http.messages import Refusal
+from shufflesum.service.shuffler.server import UploadQueue
+from shufflesum.service.stores.store import ArrivingUpload, UploadStatus, open_store
 
 
-async def answers(queue: UploadQueue, uploads: list[NewUpload]) -> list[UploadAnswer | BaseException]:
+async def answers(queue: UploadQueue, uploads: list[ArrivingUpload]) -> list[UploadStatus | BaseException]:
     writing = asyncio.ensure_future(queue.run())
     found = await asyncio.gather(*(queue.take(upload) for upload in uploads), return_exceptions=True)
     writing.cancel()
@@ -43,16 +43,16 @@ def test_groups_and_those_who_wait_are_bounded_in_number_and_size(
     taken: list[int] = []
     take = store.take
 
-    def counted(group: list[NewUpload]) -> list[UploadAnswer]:
+    def counted(group: list[ArrivingUpload]) -> list[UploadStatus]:
         sizes.append(len(group))
         return take(group)
 
     monkeypatch.setattr(store, "take", counted)
     queue = UploadQueue(store, upload_bytes=upload_bytes, max_pending=max_pending, taken=taken.append)
     uploads = [fake_upload(task) for _ in range(30)]
-    found = asyncio.run(answers(queue, [NewUpload(1, upload.upload_id, upload.sealed) for upload in uploads]))
+    found = asyncio.run(answers(queue, [ArrivingUpload(1, upload.upload_id, upload.sealed) for upload in uploads]))
     refused = [error for error in found if isinstance(error, Refusal)]
-    assert found.count(UploadAnswer.TAKEN) == store.rounds().users == pending
+    assert found.count(UploadStatus.ACCEPTED) == store.rounds().users == pending
     assert [error.problem for error in refused] == ["overloaded"] * (30 - pending)
     assert max(sizes) == group
     assert sum(taken) == pending

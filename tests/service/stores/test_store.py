@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.refusals import refusal
-from tests.service.stores.places import (
+from tests.service.stores.store_urls import (
+    ACCEPTED,
     REPEATED,
-    TAKEN,
     USERS,
-    Place,
+    PathOrUrl,
     close,
     fill,
     new_task,
@@ -23,31 +23,31 @@ from tests.service.stores.places import (
     split,
 )
 
-from shufflesum.service.stores import sql as sql_store
-from shufflesum.service.stores.store import Batch, NewUpload, Rounds, Store, StoreError, UploadAnswer, open_store
+from shufflesum.service.stores import store as store_module
+from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Store, StoreError, UploadStatus, open_store
 from shufflesum.wire import SEALED_BYTES
 
 pytestmark = pytest.mark.usefixtures("short_list")
 
 
-def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: Place) -> None:
+def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: PathOrUrl) -> None:
     first, second = new_upload(place.task), new_upload(place.task)
-    assert store.take([first, first, second]) == [TAKEN, REPEATED, TAKEN]
+    assert store.take([first, first, second]) == [ACCEPTED, REPEATED, ACCEPTED]
     assert store.take([second, first]) == [REPEATED, REPEATED]
     assert store.rounds() == Rounds(open_round=1, users=2, released=0)
 
 
-def test_a_round_other_than_the_open_one_is_refused_and_leaves_nothing(store: Store, place: Place) -> None:
+def test_a_round_other_than_the_open_one_is_refused_and_leaves_nothing(store: Store, place: PathOrUrl) -> None:
     early = new_upload(place.task, 2)
-    assert store.take([early]) == [UploadAnswer.ROUND_NOT_OPEN]
+    assert store.take([early]) == [UploadStatus.ROUND_NOT_OPEN]
     fill(store, place.task)
     close(store)
     late = new_upload(place.task, 1)
-    assert store.take([late, early]) == [UploadAnswer.ROUND_CLOSED, TAKEN]
-    assert store.take([late]) == [UploadAnswer.ROUND_CLOSED]
+    assert store.take([late, early]) == [UploadStatus.ROUND_CLOSED, ACCEPTED]
+    assert store.take([late]) == [UploadStatus.ROUND_CLOSED]
 
 
-def test_a_repetition_is_recognised_after_its_round_was_released(store: Store, place: Place) -> None:
+def test_a_repetition_is_recognised_after_its_round_was_released(store: Store, place: PathOrUrl) -> None:
     uploads = fill(store, place.task)
     batch = close(store)
     assert store.take(uploads) == [REPEATED] * USERS
@@ -56,62 +56,62 @@ def test_a_repetition_is_recognised_after_its_round_was_released(store: Store, p
     assert store.rounds() == Rounds(open_round=2, users=0, released=1)
 
 
-def test_a_token_pays_for_one_upload_a_round(store: Store, place: Place) -> None:
+def test_a_token_pays_for_one_upload_a_round(store: Store, place: PathOrUrl) -> None:
     token, other = secrets.token_bytes(32), secrets.token_bytes(32)
     paid = new_upload(place.task, token=token)
-    assert store.take([paid, new_upload(place.task, token=token)]) == [TAKEN, UploadAnswer.TOKEN_SPENT]
+    assert store.take([paid, new_upload(place.task, token=token)]) == [ACCEPTED, UploadStatus.TOKEN_SPENT]
     assert store.take([paid]) == [REPEATED]
     assert store.take([new_upload(place.task, token=token), new_upload(place.task, token=other)]) == [
-        UploadAnswer.TOKEN_SPENT,
-        TAKEN,
+        UploadStatus.TOKEN_SPENT,
+        ACCEPTED,
     ]
     fill(store, place.task, 1)
     store.mark_released(close(store))
-    assert store.take([new_upload(place.task, 2, token)]) == [TAKEN]
+    assert store.take([new_upload(place.task, 2, token)]) == [ACCEPTED]
 
 
-def test_a_refused_upload_spends_no_token(store: Store, place: Place) -> None:
+def test_a_refused_upload_spends_no_token(store: Store, place: PathOrUrl) -> None:
     token = secrets.token_bytes(32)
-    assert store.take([new_upload(place.task, 2, token)]) == [UploadAnswer.ROUND_NOT_OPEN]
-    assert store.take([new_upload(place.task, 1, token)]) == [TAKEN]
+    assert store.take([new_upload(place.task, 2, token)]) == [UploadStatus.ROUND_NOT_OPEN]
+    assert store.take([new_upload(place.task, 1, token)]) == [ACCEPTED]
 
 
-def test_a_copied_report_is_refused_with_the_whole_upload(store: Store, place: Place) -> None:
+def test_a_copied_report_is_refused_with_the_whole_upload(store: Store, place: PathOrUrl) -> None:
     victim, token = new_upload(place.task), secrets.token_bytes(32)
     first, second = split(victim.sealed)
     fresh = secrets.token_bytes(SEALED_BYTES)
     copies = [
-        NewUpload(1, secrets.token_bytes(16), sealed, token)
+        ArrivingUpload(1, secrets.token_bytes(16), sealed, token)
         for sealed in (victim.sealed, second + first, fresh + first, fresh + fresh)
     ]
-    assert store.take([victim, *copies]) == [TAKEN] + [UploadAnswer.COPIED] * 4
-    assert store.take([*copies, victim]) == [UploadAnswer.COPIED] * 4 + [REPEATED]
+    assert store.take([victim, *copies]) == [ACCEPTED] + [UploadStatus.DUPLICATE] * 4
+    assert store.take([*copies, victim]) == [UploadStatus.DUPLICATE] * 4 + [REPEATED]
     fill(store, place.task, 10)  # the list of arrivals is put away
-    assert store.take([*copies, victim]) == [UploadAnswer.COPIED] * 4 + [REPEATED]
+    assert store.take([*copies, victim]) == [UploadStatus.DUPLICATE] * 4 + [REPEATED]
     assert store.rounds().users == 11
     # Nothing of a refused copy was kept: neither its token nor the fresh report next to the copied one.
     assert store.take(
-        [NewUpload(1, secrets.token_bytes(16), fresh + new_upload(place.task).sealed[:SEALED_BYTES], token)]
-    ) == [TAKEN]
+        [ArrivingUpload(1, secrets.token_bytes(16), fresh + new_upload(place.task).sealed[:SEALED_BYTES], token)]
+    ) == [ACCEPTED]
 
 
 def test_a_copy_is_recognised_after_the_store_was_opened_again_and_in_its_round_only(
-    store: Store, place: Place
+    store: Store, place: PathOrUrl
 ) -> None:
     victim = fill(store, place.task)[0]
     store.close()
     again = place.open()
     try:
-        assert again.take([NewUpload(1, secrets.token_bytes(16), victim.sealed)]) == [UploadAnswer.COPIED]
+        assert again.take([ArrivingUpload(1, secrets.token_bytes(16), victim.sealed)]) == [UploadStatus.DUPLICATE]
         close(again)
         # Sealed for round 1, it cannot be opened in round 2 and counts as rejected there.
-        assert again.take([NewUpload(2, secrets.token_bytes(16), victim.sealed)]) == [TAKEN]
+        assert again.take([ArrivingUpload(2, secrets.token_bytes(16), victim.sealed)]) == [ACCEPTED]
     finally:
         again.close()
 
 
 @pytest.mark.parametrize("asked", [0, 1, USERS])
-def test_no_batch_is_fixed_below_the_smallest_whatever_is_asked(store: Store, place: Place, asked: int) -> None:
+def test_no_batch_is_fixed_below_the_smallest_whatever_is_asked(store: Store, place: PathOrUrl, asked: int) -> None:
     fill(store, place.task, USERS - 1)
     assert store.close_round(asked) is None
     assert store.pending() is None
@@ -120,7 +120,7 @@ def test_no_batch_is_fixed_below_the_smallest_whatever_is_asked(store: Store, pl
     assert close(store, asked).users == USERS
 
 
-def test_a_batch_holds_all_users_of_its_round_and_every_report_once(store: Store, place: Place) -> None:
+def test_a_batch_holds_all_users_of_its_round_and_every_report_once(store: Store, place: PathOrUrl) -> None:
     uploads = fill(store, place.task, 10)
     batch = close(store)
     fill(store, place.task, 2, round_number=2)
@@ -129,7 +129,7 @@ def test_a_batch_holds_all_users_of_its_round_and_every_report_once(store: Store
     assert sorted(released(store, batch)) == sorted(split(b"".join(e.sealed for e in uploads)))
 
 
-def test_one_batch_waits_at_a_time_and_rounds_end(store: Store, place: Place) -> None:
+def test_one_batch_waits_at_a_time_and_rounds_end(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task)
     first = close(store)
     fill(store, place.task, round_number=2)
@@ -141,10 +141,10 @@ def test_one_batch_waits_at_a_time_and_rounds_end(store: Store, place: Place) ->
     assert store.rounds() == Rounds(open_round=None, users=0, released=1)
     store.mark_released(second)
     assert store.close_round(0) is None
-    assert store.take([new_upload(place.task, 2), new_upload(place.task, 1)]) == [UploadAnswer.ROUND_CLOSED] * 2
+    assert store.take([new_upload(place.task, 2), new_upload(place.task, 1)]) == [UploadStatus.ROUND_CLOSED] * 2
 
 
-def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, place: Place) -> None:
+def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task, 5)
     batch = close(store)
     reports = released(store, batch)
@@ -161,18 +161,18 @@ def test_a_batch_survives_the_process_with_its_id_and_its_reports(store: Store, 
         again.close()
 
 
-def test_only_the_waiting_batch_can_be_acknowledged(store: Store, place: Place) -> None:
+def test_only_the_waiting_batch_can_be_acknowledged(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task)
     batch = close(store)
     store.mark_released(Batch("0" * 32, 1, USERS))
     assert store.pending() == batch
 
 
-def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: Place) -> None:
+def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: PathOrUrl) -> None:
     token = secrets.token_bytes(32)
     uploads = [*fill(store, place.task, 50), new_upload(place.task, token=token)]
     store.take(uploads[-1:])
-    assert isinstance(store, sql_store.SqlStore)
+    assert isinstance(store, store_module.SqlStore)
     assert store._arrivals is not None
     order_key = store._arrivals.key
     assert len(order_key) == 32
@@ -187,7 +187,7 @@ def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: P
 
 
 def test_a_reading_that_fails_makes_nothing_forgotten(
-    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+    store: Store, place: PathOrUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploads = fill(store, place.task, 2)
     store.close()
@@ -198,7 +198,7 @@ def test_a_reading_that_fails_makes_nothing_forgotten(
         raise StoreError("store-unavailable", "the disk did not answer")
 
     with monkeypatch.context() as broken:
-        broken.setattr(sql_store, "split", torn)
+        broken.setattr(store_module, "split", torn)
         with refusal("store-unavailable", error=StoreError):
             again.take(uploads)
     assert again.take(uploads) == [REPEATED] * 2
@@ -209,7 +209,7 @@ def test_a_reading_that_fails_makes_nothing_forgotten(
 
 
 @pytest.mark.parametrize("rank", ["bytes", "arrival"])
-def test_a_batch_is_read_in_an_order_of_neither_bytes_nor_arrival(store: Store, place: Place, rank: str) -> None:
+def test_a_batch_is_read_in_an_order_of_neither_bytes_nor_arrival(store: Store, place: PathOrUrl, rank: str) -> None:
     """The rank correlation of a random order is this far from zero with probability 1e-6."""
     uploads = fill(store, place.task, 400)
     reports = [report for upload in uploads for report in upload.reports]
@@ -245,7 +245,7 @@ def test_the_same_reports_are_in_another_order_in_each_store_and_the_same_when_r
     assert order("c") == order("d")  # it was the key
 
 
-def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
+def test_forgetting_leaves_nothing_at_all(store: Store, place: PathOrUrl) -> None:
     uploads = fill(store, place.task, USERS - 1)
     traces = [e.sealed[:SEALED_BYTES] for e in uploads] + [e.upload_id for e in uploads]
     assert all(place.held(traces))
@@ -253,10 +253,10 @@ def test_forgetting_leaves_nothing_at_all(store: Store, place: Place) -> None:
     store.delete_all()
     assert store.rounds().open_round is None
     assert not any(place.held(traces))
-    assert store.take(uploads) == [UploadAnswer.ROUND_CLOSED] * len(uploads)
+    assert store.take(uploads) == [UploadStatus.ROUND_CLOSED] * len(uploads)
 
 
-def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, place: Place) -> None:
+def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, place: PathOrUrl) -> None:
     uploads = fill(store, place.task)
     batch = close(store)
     late = fill(store, place.task, 1, round_number=2)
@@ -272,7 +272,7 @@ def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, 
     assert not any(place.held(kept))
 
 
-def test_a_batch_can_be_acknowledged_after_the_rest_was_forgotten(store: Store, place: Place) -> None:
+def test_a_batch_can_be_acknowledged_after_the_rest_was_forgotten(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task)
     batch = close(store)
     store.delete_all()
@@ -281,7 +281,7 @@ def test_a_batch_can_be_acknowledged_after_the_rest_was_forgotten(store: Store, 
     assert store.rounds() == Rounds(open_round=None, users=0, released=1)
 
 
-def test_uploads_go_on_while_a_batch_is_read(store: Store, place: Place) -> None:
+def test_uploads_go_on_while_a_batch_is_read(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task, 9000)
     batch = close(store)
     reading = store.sealed(batch)
@@ -290,11 +290,11 @@ def test_uploads_go_on_while_a_batch_is_read(store: Store, place: Place) -> None
     assert len(first) + sum(map(len, reading)) == batch.users * place.task.plan.reports * SEALED_BYTES
 
 
-def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: Place) -> None:
+def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: PathOrUrl) -> None:
     uploads = [new_upload(place.task) for _ in range(120)]
-    outcomes: list[UploadAnswer] = []
+    outcomes: list[UploadStatus] = []
 
-    def add(part: list[NewUpload]) -> None:
+    def add(part: list[ArrivingUpload]) -> None:
         for start in range(0, len(part), 7):
             outcomes.extend(store.take(part[start : start + 7]))
 
@@ -303,13 +303,13 @@ def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: P
         thread.start()
     for thread in threads:
         thread.join()
-    assert outcomes.count(TAKEN) == 120
+    assert outcomes.count(ACCEPTED) == 120
     assert outcomes.count(REPEATED) == 80
     assert store.rounds().users == 120
 
 
 def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
-    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+    store: Store, place: PathOrUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise StoreError("store-unavailable", "no room")
@@ -320,7 +320,7 @@ def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
         while True:
             new = [new_upload(place.task) for _ in range(2)]
             try:
-                assert store.take(new) == [TAKEN, TAKEN]
+                assert store.take(new) == [ACCEPTED, ACCEPTED]
             except StoreError:
                 break
             uploads += new
@@ -334,7 +334,7 @@ def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
 
 
 def test_a_deletion_that_was_interrupted_is_finished_by_the_next_server(
-    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+    store: Store, place: PathOrUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     traces = [report for e in fill(store, place.task, 20) for report in e.reports]
     batch = close(store)

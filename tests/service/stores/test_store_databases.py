@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from tests.refusals import refusal
 from tests.service.postgres import Postgres
-from tests.service.stores.places import (
-    TAKEN,
+from tests.service.stores.store_urls import (
+    ACCEPTED,
     USERS,
-    Place,
+    PathOrUrl,
     close,
     fill,
     new_task,
@@ -30,9 +30,9 @@ from shufflesum.service.http.server import ServerOptions
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
 from shufflesum.service.stores import postgres as postgres_store
-from shufflesum.service.stores import sql as sql_store
 from shufflesum.service.stores import sqlite as sqlite_store
-from shufflesum.service.stores.store import NewUpload, Store, StoreError, WrongStoreError, open_store
+from shufflesum.service.stores import store as store_module
+from shufflesum.service.stores.store import ArrivingUpload, Store, StoreError, WrongStoreError, open_store
 
 pytestmark = pytest.mark.usefixtures("short_list")
 
@@ -43,7 +43,7 @@ def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pyte
     uploads = [new_upload(task) for _ in range(400)]
     monkeypatch.setattr(secrets, "token_bytes", bytes)  # the key of the next round's order
 
-    def files(name: str, order: list[NewUpload], *, release: bool) -> bytes:
+    def files(name: str, order: list[ArrivingUpload], *, release: bool) -> bytes:
         store = open_store(f"sqlite:{tmp_path / name}", task)
         for start in range(0, len(order), 8):
             store.take(order[start : start + 8])
@@ -60,7 +60,7 @@ def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pyte
 def test_postgres_rows_tell_no_order_of_arrival(
     tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_store, "_MAX_ARRIVALS", 1)
+    monkeypatch.setattr(store_module, "_MAX_ARRIVALS", 1)
     task = new_task(tmp_path)
     store = open_store(postgres.address, task)
     for _ in range(40):
@@ -81,7 +81,7 @@ def test_postgres_rows_tell_no_order_of_arrival(
     store.close()
 
 
-def test_a_second_server_waits_for_the_end_of_the_first_on_either_store(store: Store, place: Place) -> None:
+def test_a_second_server_waits_for_the_end_of_the_first_on_either_store(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task, 1)
     second = place.open()
     for attempt in (second.rounds, second.check, lambda: second.take([new_upload(place.task)])):
@@ -95,7 +95,7 @@ def test_a_second_server_waits_for_the_end_of_the_first_on_either_store(store: S
     second.close()
 
 
-def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: Place) -> None:
+def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: PathOrUrl) -> None:
     """Where the lock means nothing (removed by hand, a pooling proxy), no acknowledged upload is lost all the same."""
     fill(store, place.task, 5)
     if place.address.startswith("sqlite"):
@@ -141,19 +141,19 @@ def test_a_sqlite_store_belongs_to_one_task_and_to_its_owner(tmp_path: Path) -> 
     address = f"sqlite:{tmp_path / 'store.db'}"
     open_store(address, new_task(tmp_path)).close()
     assert os.stat(tmp_path / "store.db").st_mode & 0o077 == 0
-    with refusal("other-store", error=WrongStoreError):
+    with refusal("store-mismatch", error=WrongStoreError):
         open_store(address, new_task(tmp_path))
 
 
 def test_a_store_of_another_version_is_refused(
-    store: Store, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, place: PathOrUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store, place.task)
     store.close()
     with monkeypatch.context() as later:
-        later.setattr(sql_store, "FORMAT", "shufflesum-store-1000")
+        later.setattr(store_module, "FORMAT", "shufflesum-store-1000")
         analyzer = AnalyzerAddress("http://127.0.0.1:1", "s" * 16)
-        with refusal("other-format", error=WrongStoreError):
+        with refusal("format-mismatch", error=WrongStoreError):
             run_shuffler(place.task, place.address, ShufflerOptions(analyzer), ServerOptions())
     reopened = place.open()
     assert reopened.rounds().users == USERS
@@ -168,7 +168,7 @@ def test_a_store_of_another_version_is_refused(
             connection.execute(f"CREATE TABLE meta ({columns})")
             connection.execute("CREATE TABLE round (number INTEGER)")
             connection.execute("INSERT INTO meta (task) VALUES (?)", (place.task.id,))
-        with refusal("other-format", "shufflesum-store-5", "--store", error=WrongStoreError):
+        with refusal("format-mismatch", "shufflesum-store-5", "--store", error=WrongStoreError):
             open_store(f"sqlite:{tmp_path / name}", place.task)
 
 
@@ -177,7 +177,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE meta (name TEXT)")
     before = path.read_bytes()
-    with refusal("other-store", error=WrongStoreError):
+    with refusal("store-mismatch", error=WrongStoreError):
         open_store(f"sqlite:{path}", new_task(tmp_path))
     assert path.read_bytes() == before
 
@@ -250,7 +250,7 @@ def test_a_sqlite_store_that_vanished_is_not_replaced_by_an_empty_one(tmp_path: 
         store.take([new_upload(task)])
     assert not (tmp_path / "store.db").exists()
     (tmp_path / "elsewhere").rename(tmp_path / "store.db")
-    assert store.take([new_upload(task)]) == [TAKEN]
+    assert store.take([new_upload(task)]) == [ACCEPTED]
     store.close()
     store.close()
     with refusal("store-unavailable", error=StoreError):
@@ -267,7 +267,7 @@ def test_nothing_is_acknowledged_into_a_file_that_has_no_name(tmp_path: Path, fa
     if fate == "replaced":
         path.write_bytes(away.read_bytes())
     for attempt in (lambda: store.take([new_upload(task)]), store.check, store.rounds):
-        with refusal(("other-store", "store-unavailable"), "store.db", error=StoreError):
+        with refusal(("store-mismatch", "store-unavailable"), "store.db", error=StoreError):
             attempt()
     away.replace(path)
     store.check()
@@ -298,7 +298,7 @@ def test_a_store_that_is_locked_by_others_says_so_and_recovers(tmp_path: Path, m
     with refusal("store-unavailable", error=StoreError):
         store.take([one])
     blocker.close()
-    assert store.take([one]) == [TAKEN]
+    assert store.take([one]) == [ACCEPTED]
     store.close()
 
 

@@ -16,18 +16,18 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.service.stores.places import (
+from tests.service.stores.store_urls import (
+    ACCEPTED,
     REPEATED,
     ROUNDS,
-    TAKEN,
     USERS,
-    Place,
+    PathOrUrl,
     new_task,
     released,
     split,
 )
 
-from shufflesum.service.stores.store import Batch, NewUpload, Rounds, UploadAnswer
+from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, UploadStatus
 from shufflesum.wire import SEALED_BYTES
 
 pytestmark = pytest.mark.usefixtures("short_list")
@@ -36,38 +36,38 @@ pytestmark = pytest.mark.usefixtures("short_list")
 class _Model(RuleBasedStateMachine):
     """A store does what a few Python sets do, through any sequence of calls, openings included."""
 
-    make: Callable[[], Place]
+    make: Callable[[], PathOrUrl]
 
     @initialize()
     def start(self) -> None:
         self.place = type(self).make()
         self.store = self.place.open()
         self.open: int | None = 1
-        self.seen: dict[bytes, NewUpload] = {}
-        self.members: dict[int, list[NewUpload]] = {1: []}
+        self.seen: dict[bytes, ArrivingUpload] = {}
+        self.members: dict[int, list[ArrivingUpload]] = {1: []}
         self.spent: set[tuple[int, bytes]] = set()
         self.sealed: set[tuple[int, bytes]] = set()
         self.fixed: Batch | None = None
         self.released = 0
 
-    def expect(self, e: NewUpload) -> UploadAnswer:
+    def expect(self, e: ArrivingUpload) -> UploadStatus:
         if e.upload_id in self.seen:
             return REPEATED
         if self.open is None or e.round_number < self.open:
-            return UploadAnswer.ROUND_CLOSED
+            return UploadStatus.ROUND_CLOSED
         if e.round_number > self.open:
-            return UploadAnswer.ROUND_NOT_OPEN
+            return UploadStatus.ROUND_NOT_OPEN
         if e.token is not None and (e.round_number, e.token) in self.spent:
-            return UploadAnswer.TOKEN_SPENT
+            return UploadStatus.TOKEN_SPENT
         reports = {(e.round_number, report) for report in split(e.sealed)}
         if reports & self.sealed:
-            return UploadAnswer.COPIED
+            return UploadStatus.DUPLICATE
         self.sealed |= reports
         self.seen[e.upload_id] = e
         self.members[e.round_number].append(e)
         if e.token is not None:
             self.spent.add((e.round_number, e.token))
-        return TAKEN
+        return ACCEPTED
 
     @rule(
         parts=st.lists(
@@ -77,7 +77,7 @@ class _Model(RuleBasedStateMachine):
     )
     def add(self, parts: list[tuple[int, int, int, int | None]]) -> None:
         uploads = [
-            NewUpload(
+            ArrivingUpload(
                 r,
                 bytes([i, r] * 8),
                 bytes([s] * SEALED_BYTES + [s + 1] * SEALED_BYTES),  # its neighbours have one report of it
@@ -127,11 +127,11 @@ class _Model(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("examples", [8, pytest.param(200, marks=pytest.mark.slow)])
-def test_a_store_does_what_sets_do(place: Place, tmp_path_factory: pytest.TempPathFactory, examples: int) -> None:
-    def make() -> Place:
+def test_a_store_does_what_sets_do(place: PathOrUrl, tmp_path_factory: pytest.TempPathFactory, examples: int) -> None:
+    def make() -> PathOrUrl:
         folder = tmp_path_factory.mktemp("model")
         address = f"sqlite:{folder / 'store.db'}" if place.address.startswith("sqlite") else place.address
-        return Place(address, new_task(folder), list)
+        return PathOrUrl(address, new_task(folder), list)
 
     machine: Any = type("Machine", (_Model,), {"make": staticmethod(make)})
     run_state_machine_as_test(

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 from tests.refusals import refusal
-from tests.service.stores.places import Place, fill, new_task
+from tests.service.stores.store_urls import PathOrUrl, fill, new_task
 
 from shufflesum.errors import PrivacyError
 from shufflesum.service.stores.store import Store, WrongStoreError, open_store
 
 
-def opened(place: Place, names: list[str]) -> Store:
+def opened(place: PathOrUrl, names: list[str]) -> Store:
     store = open_store(place.address, place.task, names.append)
     store.rounds()  # PostgreSQL is not asked before
     return store
 
 
-def test_a_store_keeps_the_name_it_was_made_with(store: Store, place: Place) -> None:
+def test_a_store_keeps_the_name_it_was_made_with(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task)
     store.close()
     names = list[str]()
@@ -30,7 +30,7 @@ def test_a_store_keeps_the_name_it_was_made_with(store: Store, place: Place) -> 
     assert len(names[0]) == 32
 
 
-def test_a_server_that_waits_says_the_name_once_it_has_the_store(store: Store, place: Place) -> None:
+def test_a_server_that_waits_says_the_name_once_it_has_the_store(store: Store, place: PathOrUrl) -> None:
     fill(store, place.task)
     names = list[str]()
     second = open_store(place.address, place.task, names.append)
@@ -43,7 +43,7 @@ def test_a_server_that_waits_says_the_name_once_it_has_the_store(store: Store, p
     second.close()
 
 
-def test_a_store_that_is_refused_takes_nothing_until_it_is_not(store: Store, place: Place) -> None:
+def test_a_store_that_is_refused_takes_nothing_until_it_is_not(store: Store, place: PathOrUrl) -> None:
     store.close()
     refusing = True
 

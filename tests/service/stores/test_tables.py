@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 from tests.refusals import refusal
-from tests.service.analyzer.remote import (
+from tests.service.analyzer.analyzer_in_thread import (
     TASK,
     USERS,
 )
@@ -18,7 +18,7 @@ from tests.service.postgres import Postgres
 
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.stores.store import StoreError, WrongStoreError, open_store
-from shufflesum.service.stores.tables import CountedBatch, TableStore, WrongBatchError, open_tables
+from shufflesum.service.stores.tables import BatchStore, CountedBatch, WrongBatchError, open_tables
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -33,7 +33,7 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def tables(address: str) -> TableStore:
+def tables(address: str) -> BatchStore:
     return open_tables(address, TASK)
 
 
@@ -47,7 +47,7 @@ def content(batches: list[CountedBatch]) -> list[Any]:
     ]
 
 
-def test_a_batch_is_kept_whole_and_once(tables: TableStore, address: str) -> None:
+def test_a_batch_is_kept_whole_and_once(tables: BatchStore, address: str) -> None:
     assert not tables.is_counted("ab" * 16, 1)
     assert tables.record(counted())
     assert not tables.record(counted(number=2))  # the first one stands
@@ -57,7 +57,7 @@ def test_a_batch_is_kept_whole_and_once(tables: TableStore, address: str) -> Non
         assert content(store.counted()) == content([counted()])
 
 
-def test_each_round_has_one_batch_and_each_batch_one_round(tables: TableStore) -> None:
+def test_each_round_has_one_batch_and_each_batch_one_round(tables: BatchStore) -> None:
     tables.record(counted())
     for batch_id, round_number in (("cd" * 16, 1), ("ab" * 16, 2)):
         with refusal("wrong-batch", error=WrongBatchError):
@@ -68,7 +68,7 @@ def test_each_round_has_one_batch_and_each_batch_one_round(tables: TableStore) -
     assert content(tables.counted()) == content([counted(), counted(2, "cd" * 16, 5)])
 
 
-def test_two_tasks_share_one_store_without_meeting(tables: TableStore, address: str) -> None:
+def test_two_tasks_share_one_store_without_meeting(tables: BatchStore, address: str) -> None:
     tables.record(counted())
     other = open_tables(address, replace(TASK, name="other"))
     assert other.counted() == []
@@ -92,7 +92,7 @@ def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> Non
     address = f"sqlite:{tmp_path / 'store.db'}"
     open_store(address, TASK).close()
     before = (tmp_path / "store.db").read_bytes()
-    with refusal("other-store", "store.db", "--store", error=ParameterError):
+    with refusal("store-mismatch", "store.db", "--store", error=ParameterError):
         open_tables(address, TASK)
     assert (tmp_path / "store.db").read_bytes() == before
     with refusal("unwritable", error=FileError):
@@ -105,7 +105,7 @@ def test_a_store_of_another_version_is_refused(address: str) -> None:
         other = connect(address)
         with contextlib.closing(other), other:
             other.execute(f"CREATE TABLE {name} (task TEXT)")
-        with refusal("other-format", str(name), "shufflesum_tables_3", error=WrongStoreError):
+        with refusal("format-mismatch", str(name), "shufflesum_tables_3", error=WrongStoreError):
             open_tables(address, TASK)
         other = connect(address)
         with contextlib.closing(other), other:

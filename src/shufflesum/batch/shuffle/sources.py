@@ -1,15 +1,19 @@
-"""Where reports to be shuffled come from: folders of report files, or of uploads."""
+"""Where reports to be shuffled come from: folders of report files, or files of uploads, whose seals stay closed."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shufflesum.batch.files import (
     Dataset,
@@ -20,27 +24,218 @@ from shufflesum.batch.files import (
     join_datasets,
     open_dataset,
     read_records,
+    report_paths,
 )
-from shufflesum.batch.files.report_file import report_paths
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.kinds import SEALED, Items, sealed_rows
-from shufflesum.batch.once import Members, Released, refuse_same_reports
-from shufflesum.batch.once.copies import SealedReports
-from shufflesum.batch.shuffle.uploads import holds_uploads, open_uploads
+from shufflesum.batch.identity import SEALED, Identity, Items, sealed_rows
+from shufflesum.batch.once import Members, Released, SealedReports, refuse_same_reports
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
-from shufflesum.tables import Address, Place, place
-from shufflesum.wire import Task
+from shufflesum.tables import Address, PathOrUrl, place, reading
+from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
-__all__ = [
-    "FileSource",
-    "ReportSource",
-    "Unit",
-    "folders_of",
-    "open_source",
-    "refuse_changed",
-    "refuse_copied_reports",
-    "shuffled_before",
-]
+SUFFIX = ".upload"
+
+_READ_BYTES = 1 << 20
+
+
+def holds_uploads(path: PathOrUrl) -> bool:
+    """Whether a path is a file of uploads, or a folder with one."""
+    with reading(path):
+        return any(entry.suffix == SUFFIX for entry in (path.iterdir() if path.is_dir() else (path,)))
+
+
+@dataclass(frozen=True)
+class UploadSource:
+    """Checked uploads of one round of a task, each counted once.
+
+    Uploads are numbered through all files; `dropped` (sorted) are those that came before.
+    """
+
+    task: Task
+    identity: Identity
+    paths: list[Path]
+    inputs: list[list[Any]]
+    ends: NDArray[np.int64]
+    dropped: NDArray[np.int64]
+    ids: NDArray[np.uint64]
+    content: str
+
+    @property
+    def users(self) -> int:
+        """How many different uploads there are; each is one user's."""
+        return int(self.ends[-1]) - len(self.dropped)
+
+    @property
+    def repeated(self) -> int:
+        """How many uploads came twice and count once."""
+        return len(self.dropped)
+
+    @property
+    def rows(self) -> int:
+        """How many reports there are."""
+        return self.users * self.task.plan.reports
+
+    def members(self) -> Members:
+        """The ids of its uploads, and a digest of what is in them."""
+        return Members.of(self.ids.tobytes().hex(), self.content)
+
+    def units(self, rows: int) -> list[range]:
+        """Ranges of uploads with about so many reports each."""
+        each = max(1, rows // self.task.plan.reports)
+        total = int(self.ends[-1])
+        return [range(start, min(start + each, total)) for start in range(0, total, each)]
+
+    def read(self, unit: range, rows: int) -> Iterator[Items]:
+        """The sealed reports of a range of uploads, about so many at a time."""
+        for _, kept in self._kept(unit, max(1, rows // self.task.plan.reports)):
+            yield np.ascontiguousarray(_sealed(kept, self.task)).reshape(-1).view(SEALED.item)
+
+    def sealed(self) -> SealedReports:
+        """All sealed reports, and the uploads they are in."""
+        reports = self.task.plan.reports
+        for numbers, kept in self._kept(range(int(self.ends[-1])), max(1, _READ_BYTES // self.task.upload_bytes)):
+
+            def where(row: int, numbers: NDArray[np.int64] = numbers) -> str:
+                return _place(self.paths, self.ends, int(numbers[row // reports]))
+
+            yield where, _sealed(kept, self.task).reshape(-1, SEALED_BYTES)
+
+    def _kept(self, unit: range, at_once: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+        """A range of uploads without those that came before: their numbers, and their bytes as rows."""
+        for first, uploads in _blocks(self.paths, self.ends, self.task.upload_bytes, unit, at_once):
+            start, stop = np.searchsorted(self.dropped, [first, first + len(uploads)])
+            again = self.dropped[start:stop] - first
+            yield np.delete(np.arange(first, first + len(uploads)), again), np.delete(uploads, again, axis=0)
+
+
+def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
+    """Check every upload in folders of `*.upload` files, or in single ones, and find those that came twice.
+
+    A file holds one or more encoded uploads, one after another. An upload sent again, the same byte for byte, is
+    counted once; the same id with other bytes, another round or another task is refused. While this is found out, some
+    80 bytes for each user are held in memory.
+    """
+    paths = [path for place in places for path in _paths(place)]
+    inputs = describe_inputs(paths)
+    ends = np.cumsum([_count(file, task) for file in paths])
+    ids = np.empty((int(ends[-1]), 2), dtype="<u8")
+    digests = np.empty(len(ids), dtype="S32")
+    rounds: set[int] = set()
+    at_once = max(1, _READ_BYTES // task.upload_bytes)
+    for first, uploads in _blocks(paths, ends, task.upload_bytes, range(len(ids)), at_once):
+        for number, data in enumerate(uploads, first):
+            try:
+                upload = Upload.decode(data.tobytes(), task)
+            except UploadError as error:
+                raise ReportsError(error.problem, f"{_place(paths, ends, number)}: {error}") from error
+            ids[number] = np.frombuffer(upload.upload_id, dtype="<u8")
+            digests[number] = hashlib.sha256(upload.sealed).hexdigest()[:32]
+            rounds.add(upload.round_number)
+            if len(rounds) > 1:
+                raise ReportsError(
+                    "round-mismatch",
+                    f"{_place(paths, ends, number)}: is of round {upload.round_number}, others before it are not; a "
+                    "batch is of one round: keep each in its folder",
+                )
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    again = np.zeros(len(ids), dtype=np.bool_)  # in that order: the same id as the one before
+    again[1:] = (ids[order[1:]] == ids[order[:-1]]).all(axis=1)
+    dropped = _repeats(paths, ends, task.upload_bytes, order, again)
+    different = ids[order[~again]]
+    identity = replace(Identity.for_task(task, rounds.pop()), contribution_ids=(_contribution_id(different, task),))
+    content = hashlib.sha256(digests[order[~again]].tobytes()).hexdigest()
+    return UploadSource(task, identity, paths, inputs, ends, dropped, different, content)
+
+
+def _contribution_id(ids: NDArray[np.uint64], task: Task) -> str:
+    """Made from the upload ids: whoever shuffles the same uploads twice is known to have done so."""
+    return hashlib.sha256(bytes.fromhex(task.id) + ids.tobytes()).hexdigest()[:32]
+
+
+def _paths(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(entry for entry in path.iterdir() if not entry.name.startswith(("_", ".")))
+    for file in found:
+        if file.suffix != SUFFIX or not file.is_file():
+            raise FileError(
+                "unknown-file-type", f"{file}: is no file of uploads; a folder of uploads holds {SUFFIX} files only"
+            )
+    if not found:
+        raise FileError(
+            "no-rows",
+            f"{path}: has no uploads but hidden ones, which do not count; rename them if they are whole, to names that "
+            "do not start with . or _",
+        )
+    return found
+
+
+def _count(file: Path, task: Task) -> int:
+    with reading(file):
+        size = file.stat().st_size
+    if size == 0 or size % task.upload_bytes:
+        raise ReportsError(
+            "damaged",
+            f"{file}: has {size} bytes; uploads of task {task.id[:12]} have {task.upload_bytes} each, one after "
+            "another: it is cut short, damaged or of another task",
+        )
+    return size // task.upload_bytes
+
+
+def _blocks(
+    paths: list[Path], ends: NDArray[np.int64], size: int, numbers: range, at_once: int
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Uploads by number, some at a time: the number of the first, and their bytes as rows."""
+    start = numbers.start
+    while start < numbers.stop:
+        place = int(np.searchsorted(ends, start, side="right"))
+        first = int(ends[place - 1]) if place else 0
+        stop = min(numbers.stop, int(ends[place]))
+        try:
+            with paths[place].open("rb", buffering=0) as file:
+                file.seek((start - first) * size)
+                while start < stop:
+                    count = min(at_once, stop - start)
+                    data = file.read(count * size)
+                    if len(data) != count * size:
+                        raise ReportsError(
+                            "changed-meanwhile", f"{paths[place]}: was changed while it was read; run the same again"
+                        )
+                    yield start, np.frombuffer(data, dtype=np.uint8).reshape(count, size)
+                    start += count
+        except OSError as error:
+            raise FileError("unreadable", f"{paths[place]}: cannot be read: {error.strerror or error}") from error
+
+
+def _sealed(uploads: NDArray[np.uint8], task: Task) -> NDArray[np.uint8]:
+    """The sealed reports of uploads: upload, report, byte."""
+    reports = task.plan.reports
+    header = task.upload_bytes - reports * SEALED_BYTES
+    return uploads[:, header:].reshape(len(uploads), reports, SEALED_BYTES)
+
+
+def _place(paths: list[Path], ends: NDArray[np.int64], number: int) -> str:
+    """Where an upload is, for a person."""
+    position = int(np.searchsorted(ends, number, side="right"))
+    return f"{paths[position]}, upload {number - (int(ends[position - 1]) if position else 0) + 1}"
+
+
+def _repeats(
+    paths: list[Path], ends: NDArray[np.int64], size: int, order: NDArray[np.int64], again: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The numbers, sorted, of uploads that are the same as an earlier one."""
+    dropped = []
+    for position in np.flatnonzero(again).tolist():
+        one, other = sorted(order[position - 1 : position + 1].tolist())
+        left, right = (next(_blocks(paths, ends, size, range(n, n + 1), 1))[1].tobytes() for n in (one, other))
+        if left != right:
+            raise ReportsError(
+                "counted-twice",
+                f"{_place(paths, ends, one)} and {_place(paths, ends, other)}: have one upload id but differ; "
+                "one of them is damaged or forged: remove it",
+            )
+        dropped.append(other)
+    return np.array(sorted(dropped), dtype=np.int64)
+
 
 Unit = Any  # a piece of the input, in the words of its source
 
@@ -57,7 +252,7 @@ class ReportSource(Protocol):
         """How many there are."""
 
     @property
-    def paths(self) -> Sequence[Place]:
+    def paths(self) -> Sequence[PathOrUrl]:
         """The files that they are in."""
 
     @property
@@ -100,7 +295,7 @@ class FileSource:
         return self.dataset.rows
 
     @property
-    def paths(self) -> list[Place]:
+    def paths(self) -> list[PathOrUrl]:
         """The files that they are in."""
         return [file.path for file in self.dataset.files]
 
@@ -176,7 +371,7 @@ def open_source(*paths: str | os.PathLike[str] | Address, task: Task | None = No
     if task is not None and dataset.identity.task_id != task.id:
         found = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
         raise ReportsError(
-            "other-task",
+            "task-mismatch",
             f"{folders[0]}: these reports are {found}, not for task {task.id[:12]}; leave out --task, or mend it",
         )
     return FileSource(dataset, inputs)
@@ -207,6 +402,6 @@ def shuffled_before(output: str | os.PathLike[str], releases: Released, format: 
     return dataset if same_format and dataset.whole and releases.knows(dataset.identity.shuffle_id) else None
 
 
-def folders_of(source: ReportSource) -> set[Place]:
+def folders_of(source: ReportSource) -> set[PathOrUrl]:
     """Where the files are, and where they really are if they are links."""
     return {folder for path in source.paths for folder in (path.parent, path.resolve().parent)}

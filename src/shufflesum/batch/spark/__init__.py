@@ -5,16 +5,19 @@ from __future__ import annotations
 from shufflesum.errors import MissingExtraError
 
 try:
-    from shufflesum.batch.spark.folders import (
+    from shufflesum.batch.spark.jobs import session
+    from shufflesum.batch.spark.roles import (
+        analyze,
         analyze_folder,
+        count,
         count_folder,
+        randomize,
         randomize_folder,
         read,
+        shuffle,
         shuffle_folder,
         write,
     )
-    from shufflesum.batch.spark.roles import analyze, count, randomize, shuffle
-    from shufflesum.batch.spark.session import session
 except ImportError as error:
     raise MissingExtraError(
         "missing-extra", f"Spark is not installed ({error}): pip install 'shufflesum[spark]'"

@@ -9,14 +9,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType, StringType, StructField
 
-from shufflesum.batch.spark.frames import check_frame, quoted
-from shufflesum.batch.spark.jobs import spark_job
-from shufflesum.domain import Ball, Box, Categories, Choices, Domain, Groups
+from shufflesum.batch.spark.jobs import check_frame, quoted, spark_job
+from shufflesum.domains import ColumnLayout, Domain
 from shufflesum.errors import DataError
 from shufflesum.tables import table_selection
 from shufflesum.tables.columns import choose_columns
-
-__all__ = ["users_columns"]
 
 
 def users_columns(
@@ -39,17 +36,17 @@ def users_columns(
         users = frame.select(*[F.col(quoted(names[place])) for place in places])
         fields = list(users.schema.fields)
     if choice.label is not None:
-        _check_labels(fields.pop(0), domain)
+        _check_labels(fields.pop(0), domain.column_layout)
     if choice.data:
-        _check_numbers(fields, domain)
+        _check_numbers(fields, domain.column_layout)
     return users
 
 
-def _check_labels(field: StructField, domain: Domain) -> None:
+def _check_labels(field: StructField, layout: ColumnLayout) -> None:
     kind: DataType = field.dataType
-    if isinstance(domain, Choices) and isinstance(kind, ArrayType):
+    if layout.lists and isinstance(kind, ArrayType):
         kind = kind.elementType
-    elif isinstance(domain, Choices):
+    elif layout.lists:
         raise DataError(
             "wrong-type",
             f"column {field.name!r} has type {field.dataType.simpleString()}; several labels of a user are an array of "
@@ -63,7 +60,7 @@ def _check_labels(field: StructField, domain: Domain) -> None:
         )
 
 
-def _check_numbers(fields: Sequence[StructField], domain: Domain) -> None:
+def _check_numbers(fields: Sequence[StructField], layout: ColumnLayout) -> None:
     lists = [field for field in fields if isinstance(field.dataType, ArrayType)]
     for field in fields:
         kind = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
@@ -79,22 +76,11 @@ def _check_numbers(fields: Sequence[StructField], domain: Domain) -> None:
             f"column {lists[0].name!r} holds arrays and there are {len(fields) - 1} other columns; choose it alone "
             "(columns=, --columns), or leave it out",
         )
-    shape = _shape(domain)
+    shape = layout.numbers
+    assert shape is not None
     if not lists and len(fields) != math.prod(shape):
         raise DataError(
             "wrong-shape",
             f"a row has {len(fields)} columns, but the plan is for {math.prod(shape)} values, shape {shape}; "
             "choose the columns (columns=, --columns), or the right plan",
         )
-
-
-def _shape(domain: Domain) -> tuple[int, ...]:
-    """Of the numbers that a user holds."""
-    match domain:
-        case Ball() | Box():
-            return domain.shape
-        case Groups():
-            return domain.box.shape
-        case Categories():
-            return ()
-    return (0,)

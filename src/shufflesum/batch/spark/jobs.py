@@ -1,4 +1,4 @@
-"""Spark jobs: how a stage that draws is made to last, and how an error of a task comes out as what it was.
+"""Spark jobs and frames of reports: how a stage that draws is made to last, how a task's error comes out as it was.
 
 Spark may run any task again: because an executor died, because another copy seemed faster, because files of an
 exchange were lost. What a task with fresh randomness gives the second time is something else. So such tasks are always
@@ -9,23 +9,27 @@ can only be replaced as a whole.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import secrets
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from shufflesum.batch.spark.tasks import error_in
-from shufflesum.errors import FileError, ParameterError, ShufflesumError
-
-__all__ = ["PARTS", "exact_path", "first_words", "materialise", "remove", "spark_job", "working_folder"]
+from shufflesum.batch.identity import METADATA_KEY, Identity, Stage
+from shufflesum.batch.spark.tasks import OnPartition, error_in, reports_of_files
+from shufflesum.errors import FileError, MissingExtraError, ParameterError, ReportsError, ShufflesumError
 
 PARTS = "parts"  # where in a folder the result is written; what else is in it is on the way there
 
@@ -142,3 +146,148 @@ def first_words(text: str) -> str:
     lines = [line for line in lines if line and not line.startswith(("at ", "SQLSTATE", "JVM stacktrace"))]
     first = lines[-1:] if any(line.startswith("Traceback") for line in lines) else lines[:3]
     return " ".join(first)[:600] or "it gave no reason"
+
+
+_NO_LOG = """status = off
+appender.none.type = Null
+appender.none.name = none
+rootLogger.level = off
+rootLogger.appenderRef.none.ref = none
+"""
+
+
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The running session, or a quiet new one whose executors use this very Python.
+
+    `master` is Spark's address of a cluster; without one, what spark-submit or Spark's own configuration says counts,
+    or else all cores of this machine. `conf` are settings of Spark's, by name; of a running session only those change
+    that Spark lets change.
+    """
+    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
+    if SparkSession.getActiveSession() is None and shutil.which(java) is None:
+        raise MissingExtraError(
+            "missing-extra",
+            f"Spark runs on Java, and {java} was not found; install Java 17 or newer, or set JAVA_HOME to where it is",
+        )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("shufflesum")
+    if master is not None:
+        builder = builder.master(master)
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        **(conf or {}),
+    }
+    try:
+        with _quiet():
+            return builder.config(map=settings).getOrCreate()
+    except Exception as error:  # Java, Spark and the network can each fail in their own way
+        raise ParameterError(
+            "spark-failed",
+            f"no Spark session at {master or 'the configured master'}: {first_words(str(error))}; check --master "
+            "and --conf",
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Java started here logs nothing, unless the environment says how it should: errors come as exceptions anyway."""
+    name = "LOG4J_CONFIGURATION_FILE"
+    if name in os.environ:
+        yield
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+        file.write(_NO_LOG)
+        file.flush()
+        os.environ[name] = file.name
+        try:
+            yield
+        finally:
+            del os.environ[name]
+
+
+def check_frame(frame: object) -> DataFrame:
+    """Refuse what is no data frame of a session with a Spark driver in this process."""
+    if not isinstance(frame, DataFrame):
+        raise ParameterError("wrong-type", f"a Spark DataFrame is expected, not {type(frame).__name__}")
+    if not hasattr(frame, "_jdf"):
+        raise ParameterError(
+            "wrong-type",
+            "this DataFrame is of a Spark Connect session, which does not let us choose where to keep what was drawn; "
+            "run the job on the cluster with spark-submit, or connect with SparkSession.builder.master(...)",
+        )
+    return frame
+
+
+def report_schema(identity: Identity) -> StructType:
+    """The column of a frame of reports, with the identity in its metadata.
+
+    Without nulls, so that files are written, and read, without a level for each row that says so.
+    """
+    kind = identity.kind
+    return StructType().add(kind.column, kind.spark_type, nullable=False, metadata={METADATA_KEY: identity.to_json()})
+
+
+def identity_of(frame: DataFrame, stage: Stage | None = None) -> Identity:
+    """Whose reports a frame holds; all that it is made of must say so, agree, and be there once."""
+    check_frame(frame)
+    nameless = [field.name for field in frame.schema.fields if METADATA_KEY not in (field.metadata or {})]
+    if nameless or not frame.columns:
+        raise ReportsError(
+            "mixed-reports",
+            f"column {nameless[0] if nameless else ''!r} does not say whose reports it holds; give the DataFrame of "
+            "randomize, shuffle or read, not one that was computed from it or read in another way",
+        )
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found: Identity | None = None
+    for index in range(leaves.size()):
+        identity = _identity_of_leaf(json.loads(leaves.apply(index).schema().json()))
+        if found is not None and set(found.contribution_ids) & set(identity.contribution_ids):
+            raise ReportsError(
+                "counted-twice", "the DataFrame holds the same reports twice: a user would count twice; leave one out"
+            )
+        found = identity if found is None else found.merge(identity)
+    assert found is not None
+    found.check_columns(frame.columns, "the DataFrame")
+    if stage is not None and found.stage != stage:
+        raise ReportsError(
+            "wrong-stage",
+            "these reports were not shuffled; their order may tell whose they are: call shuffle first"
+            if stage == "shuffled"
+            else "these reports are shuffled already; give those of randomize",
+        )
+    return found
+
+
+def _identity_of_leaf(schema: Any) -> Identity:
+    """What one of a frame's sources says."""
+    found = {field["metadata"].get(METADATA_KEY) for field in schema["fields"]}
+    if len(found) != 1 or not isinstance(text := found.pop(), str):
+        raise ReportsError(
+            "mixed-reports",
+            "the DataFrame mixes reports with something that does not say whose reports it holds; give the one of "
+            "randomize, shuffle or read as it is, or a union of such",
+        )
+    return Identity.from_json(text)
+
+
+def over_reports(frame: DataFrame, identity: Identity, function: OnPartition, schema: StructType | str) -> DataFrame:
+    """The function over all partitions of a frame of reports, lazily.
+
+    Where the frame is just what is in files, Arrow reads them: from the executor's own disk, or from bytes that Spark
+    fetched from wherever they are.
+    """
+    plan = frame._jdf.queryExecution().analyzed()
+    files = frame.inputFiles() if plan.getClass().getSimpleName() == "LogicalRelation" else []
+    if not files or not all(file.endswith(".parquet") for file in files):
+        return frame.select(identity.kind.column).mapInArrow(function, schema)
+    columns = ["path"] if all(file.startswith("file:") for file in files) else ["path", "content"]
+    paths = [exact_path(unquote(file)) for file in files]
+    found = frame.sparkSession.read.format("binaryFile").load(paths).select(*columns)
+    return found.mapInArrow(reports_of_files(function, identity), schema)
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark takes it literally."""
+    return "`" + name.replace("`", "``") + "`"

@@ -16,29 +16,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from shufflesum import errors
-from shufflesum.batch.identity import Identity
-from shufflesum.batch.kinds import Items
-from shufflesum.batch.shuffle.scatter import permute, scatter
+from shufflesum.batch.identity import Identity, Items
+from shufflesum.batch.shuffle.passes import permute, scatter
 from shufflesum.batch.targets import PlainTarget, count_records, randomize_rows
-from shufflesum.domain import Domain, Groups, Missing
+from shufflesum.domains import Domain, Missing
 from shufflesum.errors import DataError, FileError, ReportsError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.protocol import UnverifiedRandomizer
 from shufflesum.randomness import SecureSource
 from shufflesum.reports import UnverifiedCounts
-
-__all__ = [
-    "BLANKS",
-    "REJECTED",
-    "OnPartition",
-    "RecordBatches",
-    "count_partition",
-    "error_in",
-    "permute_partition",
-    "randomize_partition",
-    "reports_of_files",
-    "scatter_partition",
-]
 
 RecordBatches = Iterator[Any]
 OnPartition = Callable[[RecordBatches], RecordBatches]
@@ -99,8 +85,8 @@ def randomize_partition(
 
 
 def _rows(records: Any, domain: Domain) -> Any:
-    """What a domain takes: all columns, or with groups the first, of labels, and the others apart."""
-    if not isinstance(domain, Groups):
+    """What a domain takes: all columns, or the first, of labels, and the numbers beside it apart."""
+    if not domain.column_layout.grouped:
         return records
     return records.column(0), records.select(records.schema.names[1:])
 

@@ -18,7 +18,6 @@ from shufflesum.wire import Task, load_private_key
 if TYPE_CHECKING:
     from shufflesum.batch.targets import Target
 
-__all__ = ["check_engine", "engine_options", "load_target", "memory_size", "taking_up", "target_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _UNITS = ("", "K", "M", "G", "T")
@@ -122,7 +121,7 @@ def check_engine(engine: str, master: str | None, conf: Mapping[str, str]) -> No
 @contextmanager
 def taking_up(output: Path, *, restart: bool) -> Iterator[None]:
     """Say where a run that is interrupted leaves its work, and that the next one has found it."""
-    from shufflesum.batch.disk import is_interruption
+    from shufflesum._machine import is_interruption
     from shufflesum.batch.files import partial_path
 
     partial = partial_path(output)

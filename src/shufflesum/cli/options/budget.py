@@ -13,13 +13,11 @@ import click
 
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.plans import Plan
-from shufflesum.rounds import RoundsUsed
+from shufflesum.rounds import RoundCounter
 from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from shufflesum.budget import Budget
-
-__all__ = ["Spending", "budget_option", "enter_in_budget", "spending", "store_beginner"]
 
 
 class _Once(click.Option):
@@ -87,7 +85,7 @@ class Spending:
         return entry.begun
 
     def round_of(
-        self, plan: Plan, rounds: RoundsUsed | None = None, counters: str = "--budget FILE"
+        self, plan: Plan, rounds: RoundCounter | None = None, counters: str = "--budget FILE"
     ) -> Callable[[], int] | None:
         """What begins the plan's next round wherever rounds are counted, and says which it is; None for nowhere.
 

@@ -17,8 +17,6 @@ from click.core import ParameterSource
 
 from shufflesum.errors import FileError, ParameterError
 
-__all__ = ["CONFIGURED", "ConfiguredCommand", "command_named", "hidden", "option_name", "settings"]
-
 CONFIGURED = ("serve shuffler", "serve analyzer", "send", "estimate", "status", "randomize", "shuffle", "analyze")
 """The commands that take a configuration file, as they are typed."""
 
@@ -91,7 +89,7 @@ def settings(path: Path) -> dict[str, _Settings]:
     with_password = [name for name, table in found.items() if any(hidden(text) != text for text in _texts(table))]
     if with_password and mode & 0o077:
         raise FileError(
-            "open-to-others",
+            "insecure-permissions",
             f"{path}: [{with_password[0].replace(' ', '.')}] holds an address with a password, and others than the "
             f"owner may read the file (mode {stat.S_IMODE(mode):04o}); chmod 600 {path}, or leave the password to "
             "~/.pgpass (PGPASSFILE)",

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.cli.options.budget import budget_option
-from shufflesum.cli.options.common import task_option
-from shufflesum.cli.options.gathered import gathered
+from shufflesum.cli.options.common import option_group, task_option
 from shufflesum.wire import Task
 
 if TYPE_CHECKING:
-    from shufflesum.service.http.secret import SecretFile
+    from shufflesum.service.http.access import SecretFile
     from shufflesum.service.http.server import ServerOptions
 
-__all__ = ["Serving", "clock_of", "serving_options"]
 
 _FILE = click.Path(path_type=Path)
 
@@ -50,7 +48,7 @@ class Serving:
 
     def secret(self) -> SecretFile | None:
         """What shuffler and analyzer share, if anything."""
-        from shufflesum.service.http.secret import SecretFile
+        from shufflesum.service.http.access import SecretFile
 
         return None if self.secret_file is None else SecretFile(self.secret_file)
 
@@ -63,7 +61,7 @@ class Serving:
         return Task.load(self.task_file)
 
 
-serving_options = gathered(
+serving_options = option_group(
     "serving",
     Serving,
     task_option,

@@ -9,18 +9,17 @@ from typing import Any, TypeVar
 import click
 
 from shufflesum.aggregation import aggregate_rows
-from shufflesum.cli.options.common import columns_option, note_missing_header
-from shufflesum.cli.options.gathered import gathered
-from shufflesum.cli.output.terminal import progress_bar
-from shufflesum.domain import Domain, Missing
+from shufflesum.cli.options.common import columns_option, note_missing_header, option_group
+from shufflesum.cli.output.printed import progress_bar
+from shufflesum.domains import Domain, Missing
 from shufflesum.errors import DataError
-from shufflesum.estimate import Estimate
+from shufflesum.estimate import AnyEstimate
 from shufflesum.plans import Plan
 from shufflesum.tables import (
     CompleteTable,
+    DataSource,
     Dialect,
-    Place,
-    Table,
+    PathOrUrl,
     check_shape,
     column_names,
     complete_table,
@@ -28,20 +27,6 @@ from shufflesum.tables import (
     open_table,
     table_selection,
 )
-
-__all__ = [
-    "DROPPED",
-    "MIDPOINT",
-    "TableOptions",
-    "aggregate_table",
-    "check_table",
-    "clip_options",
-    "left_of",
-    "named_columns",
-    "prepared",
-    "table_options",
-    "text_options",
-]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -78,11 +63,11 @@ class TableOptions:
             **selection,
         }
 
-    def open(self, file: Place, domain: Domain | None = None, column: str | None = None) -> Table:
+    def open(self, file: PathOrUrl, domain: Domain | None = None, column: str | None = None) -> DataSource:
         """The file as a table."""
         return open_table(file, **self.arguments(domain, column))
 
-    def note_missing_header(self, table: Table, file: Place) -> None:
+    def note_missing_header(self, table: DataSource, file: PathOrUrl) -> None:
         """Say that the first line of a CSV counts as a user, where that was only found out from its looks."""
         note_missing_header(column_names(table), file, self.header)
 
@@ -94,17 +79,19 @@ def text_options(before: str = "") -> tuple[Callable[[Any], Any], ...]:
         return f"{before}{text[0].lower()}{text[1:]}" if before else text
 
     return (
-        click.option("--header/--no-header", default=None, help=said("Whether a CSV starts with names.  [found out]")),
         click.option(
-            "--separator", metavar="C", help=said("What separates columns of a CSV: , ; | or tab.  [found out]")
+            "--header/--no-header", default=None, help=said("Whether a CSV starts with names.  [auto-detected]")
         ),
-        click.option("--decimal", metavar="C", help=said("What begins a fraction in a CSV: . or ,  [found out]")),
+        click.option(
+            "--separator", metavar="C", help=said("What separates columns of a CSV: , ; | or tab.  [auto-detected]")
+        ),
+        click.option("--decimal", metavar="C", help=said("What begins a fraction in a CSV: . or ,  [auto-detected]")),
         click.option("--encoding", metavar="NAME", help=said("How a CSV writes letters, such as latin-1.  [UTF-8]")),
         click.option("--array", help=said("The array of an .npz file that holds several.")),
     )
 
 
-table_options = gathered(
+table_options = option_group(
     "reading",
     TableOptions,
     columns_option("Columns of numbers to use: names or positions, separated by commas; ranges as 0:100."),
@@ -134,13 +121,13 @@ def clip_options(clip: str, missing: str, *choices: str) -> Callable[[_F], _F]:
     return decorate
 
 
-def named_columns(table: Table) -> tuple[str, ...] | None:
+def named_columns(table: DataSource) -> tuple[str, ...] | None:
     """What a plan may call the columns: their names, where all have one and no two the same."""
     names = table.names or ()
     return names if names and all(names) and len(set(names)) == len(names) else None
 
 
-def check_table(file: Place, table: Table, plan: Plan) -> None:
+def check_table(file: PathOrUrl, table: DataSource, plan: Plan) -> None:
     """Refuse a file with too few rows for a plan, or with rows of another shape."""
     if table.rows < plan.users:
         left = " without missing values" if isinstance(table, CompleteTable) else ""
@@ -152,7 +139,7 @@ def check_table(file: Place, table: Table, plan: Plan) -> None:
     check_shape(file, table.shape, plan.domain)
 
 
-def prepared(table: Table, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
+def prepared(table: DataSource, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
     """Each batch of a table as a plan takes it; `rows` is told which row is the first."""
     first_row = 0
     for batch in table.batches():
@@ -161,14 +148,14 @@ def prepared(table: Table, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
 
 
 def aggregate_table(
-    file: Place,
-    table: Table,
+    file: PathOrUrl,
+    table: DataSource,
     batches: Callable[[], Iterable[Any]],
     plan: Plan,
     *,
     begin: Callable[[], int] | None,
     **choices: Any,
-) -> Estimate:
+) -> AnyEstimate:
     """The estimate of a plan, with a bar on the way; what is wrong in a row is said with its line.
 
     `begin` is what `aggregate_rows` asks for the round, once the file is known to be valid.
@@ -181,7 +168,7 @@ def aggregate_table(
     return replace(estimate, adjusted=(*estimate.adjusted, "dropped")) if isinstance(table, CompleteTable) else estimate
 
 
-def left_of(file: Place, table: Table, missing: str) -> tuple[Table, Missing]:
+def apply_missing_policy(file: PathOrUrl, table: DataSource, missing: str) -> tuple[DataSource, Missing]:
     """What `--missing` leaves of a table, and what is to be done about missing values in it."""
     if missing == "drop":
         return complete_table(file, table), "refuse"

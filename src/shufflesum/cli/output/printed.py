@@ -1,167 +1,163 @@
-"""Estimates as a few lines and a small table for a person."""
+"""What commands print for people: the terminal, the command to repeat, guarantees and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import click
+from click.core import ParameterSource
+from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
-from shufflesum._rounding import between, evenly, number, percent, upwards
-from shufflesum.cli.output.terminal import console, table_of
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate, Quantile, Released, WordCounts
+from shufflesum._checks import percent, upwards
+from shufflesum.estimate import BaseEstimate, Quantile
 from shufflesum.plans import Plan
 
-__all__ = [
-    "fallback",
-    "guarantee_of",
-    "print_counts",
-    "print_estimate",
-    "print_groups",
-    "print_quantiles",
-    "print_table",
-    "shown_whole",
-]
+_ONE_LINE = 10_000
+# Rows of a table wrap on a narrow terminal; in a pipe or a log, which has no width, each is one line.
+console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _ONE_LINE)
+_notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def table_of(*titles: str, words: Container[int] = (0,)) -> Table:
+    """An empty table for people: words in these columns; in the others numbers, to the right."""
+    table = Table(box=None, header_style="bold")
+    for place, title in enumerate(titles):
+        table.add_column(title, justify="left" if place in words else "right")
+    return table
+
+
+@contextmanager
+def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, silence in a pipe; yields the function that moves it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # Not `_notes.is_terminal`: FORCE_COLOR asks for colours, not for a bar in a log.
+    with Progress(*columns, console=_notes, transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """The library's warnings, as lines a person can read on standard error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        click.echo(f"note: {text}", err=True)
+
+
+_HIDDEN = "(hidden)"
+
+
+def command_line() -> str:
+    """This command as a line of a shell, with what environment variables gave.
+
+    Never a secret: not who asks for an address, nor its query, nor the value of a setting of Spark's.
+    """
+    context = click.get_current_context()
+    words = list(_given(sys.argv[1:]))
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if context.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+            words += _as_option(parameter, context.params[name])
+    return shlex.join(["shufflesum", *words])
+
+
+def _given(words: Sequence[str]) -> Iterator[str]:
+    before = ""
+    for word in words:
+        option, equals, value = word.partition("=")
+        if before == "--conf":
+            yield f"{option}={_HIDDEN}"
+        elif option == "--conf" and equals:
+            yield f"--conf={value.partition('=')[0]}={_HIDDEN}"
+        else:
+            yield _without_secrets(word)
+        before = word
+
+
+def _as_option(parameter: click.Parameter, value: Any) -> list[str]:
+    """A value as it would be typed: a flag alone, what may be given several times once for each."""
+    name = parameter.opts[0]
+    if isinstance(value, bool):
+        return [name] if value else []
+    if isinstance(value, Mapping):
+        return [word for key in value for word in (name, f"{key}={_HIDDEN}")]
+    several = value if isinstance(value, tuple | list) else [value]
+    return [word for each in several for word in (name, _without_secrets(str(each)))]
+
+
+def _without_secrets(word: str) -> str:
+    if "://" not in word:
+        return word
+    return re.sub(r"\?.*", f"?{_HIDDEN}", re.sub(r"//[^/]*@", "//", word))
+
 
 _SHOWN = 12  # rows of a table; of more, ten are shown
 _SOME = 10
+_PROMPT = "the counts of any words can be asked for: give a file of them, --candidates words.txt"
 
 
 def guarantee_of(plan: Plan) -> str:
     """The guarantee in words, with its conditions."""
-    return plan.guarantee.in_words
+    return plan.guarantee.describe()
 
 
 def fallback(plan: Plan) -> str:
     """What is left of the guarantee without a shuffler."""
-    return "none" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
+    return "no protection" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
 
 
 def print_estimate(
-    estimate: Released, level: float, names: tuple[str, ...] | None = None, *, in_process: bool = False
+    estimate: BaseEstimate, level: float, names: tuple[str, ...] | None = None, *, in_process: bool = False
 ) -> None:
     """A few lines and a small table; `in_process` says that nobody sent anything, though under this plan they could."""
     plan = estimate.plan
-    in_process = in_process or plan.one_process
-    sending = "in one process, as if each sent" if in_process else "each sending"
+    in_process = in_process or plan.noise_by == "curator"
+    sending = "" if in_process else f", each sending {plan.mechanism.describe(plan.encoding)}"
     which = f", round {estimate.round_number} of {plan.rounds}" if plan.rounds > 1 else ""
-    console.print(f"[bold]{estimate.users:,} users[/bold]{which}, {sending} {plan.mechanism.describe(plan.domain)}")
+    console.print(f"[bold]{estimate.users:,} users[/bold]{which}{sending}")
     if estimate.broken is None:
-        left = "this process saw the data" if in_process else f"if the shuffler colludes: {fallback(plan)}"
+        left = "this process saw the data" if in_process else f"if shuffler and analyzer collude: {fallback(plan)}"
         console.print(
             f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); {left}"
         )
     else:
         console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")
-    match estimate:
-        case CountEstimate() | WordCounts():
-            print_counts(estimate, level)
-        case GroupEstimate():
-            print_groups(estimate, level, names)
-        case HashedEstimate():
-            console.print("the counts of any words can be asked for: give a file of them, --candidates words.txt")
-        case Estimate():
-            interval = estimate.confidence_interval(level)
-            print_table(
-                estimate.mean, estimate.standard_error, interval, estimate.sum, level, names or estimate.columns
-            )
+    print_rows(estimate, level, names)
     if estimate.adjustment:
         console.print(estimate.adjustment)
 
 
-def shown_whole(estimate: Released) -> bool:
+def shown_whole(estimate: BaseEstimate) -> bool:
     """Whether a person sees all of it."""
-    match estimate:
-        case CountEstimate() | WordCounts():
-            return len(estimate.counts) <= _SHOWN
-        case HashedEstimate():
-            return True
-        case Estimate():
-            return bool(estimate.mean.size <= _SHOWN)
-    return True
+    return estimate.prompt is not None or len(estimate.to_table()) <= _SHOWN
 
 
-def print_table(
-    mean: ArrayLike,
-    standard_error: ArrayLike,
-    interval: Sequence[ArrayLike],
-    total: ArrayLike,
-    level: float,
-    names: Sequence[str] | None = None,
-    *,
-    hint: str = "",
+def print_rows(
+    estimate: BaseEstimate, level: float, names: Sequence[str] | None = None, *, hint: str = "", prompt: str = _PROMPT
 ) -> None:
-    """Means as a table: all coordinates, or some of many."""
-    columns = [np.asarray(column, dtype=np.float64).reshape(-1) for column in (mean, standard_error, *interval, total)]
-    size = len(columns[0])
-    named = names is not None and len(names) == size
-    first, within = "column" if named else "coordinate", f"{percent(level)}% interval"
-    table = table_of(first, "mean", "standard error", within, "sum")
-    shown = evenly(size, size if size <= _SHOWN else _SOME)
-    for i in shown:
-        label = escape(names[i]) if names and named else str(i)
-        middle, error, lower, upper, whole = (float(column[i]) for column in columns)
-        value = number(middle, error), number(error, error), between(lower, upper, error)
-        table.add_row(label, *value, number(whole, abs(error * whole / middle) if middle else error))
+    """The estimate as a table, of many rows some, with what is to be said of it; or what must be asked for first."""
+    if estimate.prompt is not None:
+        console.print(prompt)
+        return
+    found = estimate.to_table(level).with_names(names)
+    places = found.some(_SHOWN if len(found) <= _SHOWN else _SOME)
+    table = table_of(*found.heads())
+    for row in found.cells(places):
+        table.add_row(*map(escape, row))
     console.print(table)
-    if len(shown) < size:
-        console.print(f"{len(shown)} of {size:,} coordinates shown{hint}")
-
-
-def print_counts(estimate: CountEstimate | WordCounts, level: float, *, hint: str = "") -> None:
-    """All labels in their order, or the most frequent of many; and which places are certain."""
-    counts, size = estimate.counts, len(estimate.counts)
-    errors = estimate.count_standard_error
-    lower, upper = estimate.count_interval(level)
-    table = table_of("label", "count", "standard error", f"{percent(level)}% interval", "share")
-    shown: NDArray[np.intp] = np.arange(size) if size <= _SHOWN else np.argsort(-counts, kind="stable")[:_SOME]
-    for i in shown.tolist():
-        table.add_row(
-            escape(estimate.names[i]),
-            number(counts[i], errors[i]),
-            number(errors[i], errors[i]),
-            between(lower[i], upper[i], errors[i]),
-            f"{100 * estimate.frequencies[i]:.2f}%",
-        )
-    console.print(table)
-    if len(shown) < size:
-        console.print(f"the {len(shown)} largest of {size:,} counts shown{hint}")
-    console.print(estimate.top(min(_SOME, size), level).statement, markup=False)
-
-
-def print_groups(estimate: GroupEstimate, level: float, names: Sequence[str] | None = None, *, hint: str = "") -> None:
-    """Users and means of each group; of long arrays the users alone."""
-    groups, names = len(estimate.names), names or estimate.columns
-    means, errors = (_by_group(values, groups) for values in (estimate.mean, estimate.standard_error))
-    lower, upper = (_by_group(end, groups) for end in estimate.confidence_interval(level))
-    entries = means.shape[1]
-    listed = min(groups, _SHOWN)
-    each = entries if groups * entries <= 2 * _SHOWN else min(entries, 2 * _SHOWN // listed)
-    many = entries > 1
-    error, within = "standard error", f"{percent(level)}% interval"
-    table = table_of("group", "users", error, *(["entry"] if many else []), "mean", error, within)
-    for group in range(listed):
-        spread = estimate.count_standard_error[group]
-        users = number(estimate.counts[group], spread), number(spread, spread)
-        for entry in range(each):
-            row = [escape(estimate.names[group]), *users] if entry == 0 else ["", "", ""]
-            if estimate.too_few[group]:
-                table.add_row(*row, *([""] if many else []), "too few users")
-                break
-            if many:
-                row.append(escape(names[entry]) if names and len(names) == entries else str(entry))
-            found = means[group, entry], errors[group, entry]
-            held = between(lower[group, entry], upper[group, entry], found[1])
-            table.add_row(*row, number(*found), number(found[1], found[1]), held)
-    console.print(table)
-    if listed < groups or each < entries:
-        console.print(f"{listed} of {groups:,} groups, {each} of {entries:,} entries of their means shown{hint}")
-    if estimate.too_few.any():
-        console.print(
-            f"{int(estimate.too_few.sum())} of {groups:,} groups have too few users for a mean: their size cannot be "
-            "told from 0"
-        )
+    for line in ([f"{left_out}{hint}"] if (left_out := found.left_out(places)) else []) + estimate.remarks(level):
+        console.print(line, markup=False)
 
 
 def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
@@ -170,7 +166,3 @@ def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
     for each in quantiles:
         table.add_row(f"{each.q:g}", f"{each.value:.5g}", f"{each.lower:.15g} to {each.upper:.15g}")
     console.print(table)
-
-
-def _by_group(values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
-    return np.asarray(values, dtype=np.float64).reshape(groups, -1)

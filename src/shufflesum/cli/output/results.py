@@ -11,20 +11,22 @@ from typing import Any
 
 import click
 
-from shufflesum._clock import SYSTEM_CLOCK
-from shufflesum.cli.options.gathered import gathered
-from shufflesum.cli.output.printed import guarantee_of, print_estimate, print_quantiles, shown_whole
-from shufflesum.cli.output.repeat import command_line
-from shufflesum.cli.output.terminal import console
-from shufflesum.domain import Categories, Hashed
+from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.cli.options.common import option_group
+from shufflesum.cli.output.printed import (
+    command_line,
+    console,
+    guarantee_of,
+    print_estimate,
+    print_quantiles,
+    shown_whole,
+)
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimate import CountEstimate, Estimate, HashedEstimate, Quantile, Released, WordCounts
+from shufflesum.estimate import AnyEstimate, BaseEstimate, Quantile
 from shufflesum.pages import report_page, require_pages
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
-from shufflesum.tables import WRITABLE, Place, StagedOutputs, estimate_to_json, write_estimate
-
-__all__ = ["REPORT_HELP", "Results", "result_options"]
+from shufflesum.tables import WRITABLE, PathOrUrl, StagedOutputs, estimate_to_json, write_estimate
 
 _Names = tuple[str, ...] | None
 
@@ -53,23 +55,23 @@ class Results:
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse words under a plan that lists its labels, and a picture of words that nobody named."""
-        if self.quantiles and not (isinstance(plan.domain, Categories) and plan.domain.bins and not plan.domain.other):
+        if self.quantiles and plan.domain.bin_edges is None:
             raise ParameterError(
                 "conflicting-arguments",
                 "--quantiles are of numbers counted in bins, without --other: give their edges, --bins 0,18,65,120",
             )
-        if self.asked is not None and not isinstance(plan.domain, Hashed):
+        if self.asked is not None and not plan.domain.needs_candidates:
             raise ParameterError(
                 "conflicting-arguments", f"--candidates is for words, and the plan is for {type(plan.domain).__name__}"
             )
-        if self.asked is None and isinstance(plan.domain, Hashed) and (self.plot or self.report):
+        if self.asked is None and plan.domain.needs_candidates and (self.plot or self.report):
             raise ParameterError(
                 "missing-argument",
                 "--plot and --report show the counts of words: give a file of them, --candidates words.txt",
             )
 
     @contextmanager
-    def staged(self, *inputs: Place | None) -> Iterator[Callable[[Released, str, _Names], None]]:
+    def staged(self, *inputs: PathOrUrl | None) -> Iterator[Callable[[BaseEstimate, str, _Names], None]]:
         """A function that writes and draws an estimate of something, with labels; files appear when the block ends.
 
         That they can be written is seen to at once, and that they are none of the inputs.
@@ -85,7 +87,7 @@ class Results:
             staged_plot = outputs.stage(self.plot, DRAWABLE) if self.plot else None
             staged_report = outputs.stage(self.report, (".html",)) if self.report else None
 
-            def write(estimate: Released, what: str, labels: _Names = None) -> None:
+            def write(estimate: BaseEstimate, what: str, labels: _Names = None) -> None:
                 if staged_output:
                     write_estimate(staged_output, estimate, self.confidence, labels)
                 if staged_plot:
@@ -104,13 +106,11 @@ class Results:
 
             yield write
 
-    def answer(self, estimate: Released) -> Released:
+    def answer(self, estimate: AnyEstimate) -> AnyEstimate:
         """The estimate, or the counts of the words that are asked about."""
-        if isinstance(estimate, HashedEstimate) and self.asked is not None:
-            return estimate.counts_of(self.asked)
-        return estimate
+        return estimate if self.asked is None else estimate.counts_of(self.asked)
 
-    def show(self, estimate: Released, labels: _Names = None, names: _Names = None) -> None:
+    def show(self, estimate: BaseEstimate, labels: _Names = None, names: _Names = None) -> None:
         """Print the estimate: for a program with labels, or for a person with names."""
         if self.as_json:
             document: dict[str, Any] = {
@@ -130,8 +130,7 @@ class Results:
             if path:
                 console.print(f"wrote {path}", markup=False)
 
-    def _asked_quantiles(self, estimate: Released) -> list[Quantile]:
-        assert isinstance(estimate, CountEstimate)  # `check_plan` saw to it
+    def _asked_quantiles(self, estimate: AnyEstimate) -> list[Quantile]:
         return [estimate.quantile(q, self.confidence) for q in self.quantiles]
 
 
@@ -149,7 +148,7 @@ def _quantiles(_: click.Context, __: click.Parameter, text: str | None) -> tuple
 
 _PATH = click.Path(path_type=Path)
 
-result_options = gathered(
+result_options = option_group(
     "results",
     Results,
     click.option("--json", "as_json", is_flag=True, help="Print plan and estimate as one JSON object."),
@@ -167,15 +166,13 @@ result_options = gathered(
 """Where the estimate goes, and at which level, as `results`."""
 
 
-def _chart(estimate: Released, what: str, level: float) -> Any:
+def _chart(estimate: BaseEstimate, what: str, level: float) -> Any:
     promise = guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"
     subtitle = f"{estimate.users:,} users, {promise}"
-    if not isinstance(estimate, Estimate | WordCounts) or isinstance(estimate, HashedEstimate):
-        raise ParameterError("missing-argument", "there is nothing to draw: name words with --candidates words.txt")
     return estimate_chart(estimate, title=f"{estimate.what} of {what}", subtitle=subtitle, level=level)
 
 
-def _keep_inputs(output: Path | None, *inputs: Place | None) -> None:
+def _keep_inputs(output: Path | None, *inputs: PathOrUrl | None) -> None:
     for path in inputs:
         if output and path and output.resolve() == path.resolve():
             raise FileError(

@@ -1,7 +1,7 @@
 """What the accountant of any mechanism needs, and nothing of any mechanism.
 
-`laws`: windows of binomial-like laws. `mixture`: hockey-stick sums over pairs of cells. `losses`: pairs of worlds on
-a grid of privacy losses. `convolution`: their products. `composition`: bounds of a composition, read at any epsilon or
-delta. `gaussian`: the profile of a Gaussian pair. `filters`: what a plan costs in a budget. `export`: the same for
-`dp_accounting`. Every error of truncation, grids and floating point goes against us.
+`laws`: windows of binomial-like laws, and hockey-stick sums over pairs of cells. `pld`: privacy loss distributions,
+their products and their export to `dp_accounting`. `composition`: bounds of a composition, read at any epsilon or
+delta. `gaussian`: the privacy profile of Gaussian noise, and what a trusted curator needs of it. `filters`: privacy
+filters, which say what a plan costs in a budget. Rounding errors, truncation and grids can only make bounds wider.
 """

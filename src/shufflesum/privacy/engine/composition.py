@@ -1,6 +1,6 @@
-"""Bounds of a composition: profiles laid on a grid and multiplied, then read at any epsilon or delta.
+"""Bounds of a composition: privacy profiles made into PLDs and multiplied, then read at any epsilon or delta.
 
-Above, any profile that bounds each factor; below, concrete pairs of neighbouring data sets.
+Above, any privacy profile that bounds each factor; below, concrete pairs of adjacent data sets.
 """
 
 from __future__ import annotations
@@ -14,30 +14,17 @@ import numpy as np
 
 from shufflesum._search import bisect
 from shufflesum.errors import PrivacyError
-from shufflesum.privacy.engine.convolution import power_above, power_below, product_above, product_below
 from shufflesum.privacy.engine.laws import Floats
-from shufflesum.privacy.engine.losses import GridLosses, dominating
+from shufflesum.privacy.engine.pld import (
+    PrivacyLossDistribution,
+    dominating,
+    power_above,
+    power_below,
+    product_above,
+    product_below,
+)
 
-__all__ = [
-    "LEAST_DELTA",
-    "MOST_COMPOSITIONS",
-    "ComposedLower",
-    "ComposedUpper",
-    "Copies",
-    "Equal",
-    "Factor",
-    "Profile",
-    "check_delta",
-    "check_epsilon",
-    "check_single_delta",
-    "compose_dominating",
-    "compose_pairs",
-    "compose_profiles",
-    "crossing",
-    "pure_noise",
-]
-
-Profile = Callable[[Floats], Floats]  # delta at ascending epsilons >= 0
+PrivacyProfile = Callable[[Floats], Floats]  # delta at ascending epsilons >= 0
 
 MOST_COMPOSITIONS = 10**6
 LEAST_DELTA = 1e-12  # what is certified
@@ -54,42 +41,42 @@ _PLAIN_LOSS = 100.0
 class ComposedUpper:
     """Upper bounds for a product, computed once and read at any epsilon or delta."""
 
-    losses: GridLosses
+    pld: PrivacyLossDistribution
 
     def delta(self, epsilon: float) -> float:
         """Return a delta for which everything together is certainly (epsilon, delta)-private."""
-        return self.losses.profile_above(check_epsilon(epsilon))
+        return self.pld.delta_upper(check_epsilon(epsilon))
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon for which everything together is certainly (epsilon, delta)-private."""
-        return crossing(self.delta, check_delta(delta), self.losses)[1]
+        return crossing(self.delta, check_delta(delta), self.pld)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedLower:
-    """Lower bounds: what concrete neighbouring data sets show, the larger of them at each epsilon."""
+    """Lower bounds: what concrete adjacent data sets show, the larger of them at each epsilon."""
 
-    pairs: tuple[GridLosses, ...]
+    pairs: tuple[PrivacyLossDistribution, ...]
 
     def delta(self, epsilon: float) -> float:
-        """Return a delta below which (epsilon, delta)-privacy certainly fails for some neighbours."""
+        """Return a delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
         epsilon = check_epsilon(epsilon)
-        return max(0.0, *(pair.profile_below(epsilon) for pair in self.pairs))
+        return max(0.0, *(pair.delta_lower(epsilon) for pair in self.pairs))
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
         return crossing(self.delta, check_delta(delta), *self.pairs)[0]
 
 
-def crossing(profile: Callable[[float], float], delta: float, *pairs: GridLosses) -> tuple[float, float]:
+def crossing(profile: Callable[[float], float], delta: float, *pairs: PrivacyLossDistribution) -> tuple[float, float]:
     """Return epsilons (low, high) with profile(low) > delta >= profile(high); (0, 0), or (.., inf)."""
-    highest = max(pair.step * (pair.lowest + len(pair.balanced) + 1) + 1.0 for pair in pairs)
+    highest = max(pair.step * (pair.lowest + len(pair.symmetrised) + 1) + 1.0 for pair in pairs)
     return bisect(lambda epsilon: profile(epsilon) <= delta, 0.0, highest, tolerance=1e-12)
 
 
-def pure_noise(step: float = 1.0) -> GridLosses:
-    """The pair of worlds that nothing tells apart."""
-    return GridLosses(step, 0, np.ones(1), 0.0, 0.0)
+def pure_noise(step: float = 1.0) -> PrivacyLossDistribution:
+    """The PLD of two worlds that nothing tells apart."""
+    return PrivacyLossDistribution(step, 0, np.ones(1), 0.0, 0.0)
 
 
 class Equal(Protocol):
@@ -111,24 +98,24 @@ class Equal(Protocol):
     def reach(self) -> float:
         """How far out losses matter in the product of so many."""
 
-    def losses(self, step: float, reach: float) -> GridLosses:
-        """A pair on the grid that dominates one factor."""
+    def pld(self, step: float, reach: float) -> PrivacyLossDistribution:
+        """A PLD on the grid that dominates one factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """So many equal factors of a product, each below one symmetric profile: upper bounds of delta.
+    """So many equal factors of a product, each below one symmetric privacy profile: upper bounds of delta.
 
     From epsilon = `highest` on the profile stays at `limit`: the mass at infinite loss. `deviation` is roughly that of
     one loss and only sets the grid. `rough`, if given, is a cheaper bound that tells how far the grid must reach.
     """
 
-    profile: Profile
+    profile: PrivacyProfile
     deviation: float
     highest: float
     copies: int
     limit: float = 0.0
-    rough: Profile | None = None
+    rough: PrivacyProfile | None = None
 
     @property
     def reach(self) -> float:
@@ -143,8 +130,8 @@ class Factor:
         target = max(_CHARGE / (2 * self.copies), floor, _NEAR_LIMIT * self.limit)
         return float(probes[np.argmax(heights <= target)])
 
-    def losses(self, step: float, reach: float) -> GridLosses:
-        """A pair on the grid that dominates one factor."""
+    def pld(self, step: float, reach: float) -> PrivacyLossDistribution:
+        """A PLD on the grid that dominates one factor."""
         nodes = step * np.arange(math.ceil(reach / step) + 1, dtype=np.float64)
         values = self.profile(nodes * (1.0 - 2.0**-51))  # a node's own loss is rounded: charge the smaller side
         values[nodes > self.highest * (1.0 + 1e-12)] = self.limit
@@ -161,18 +148,18 @@ def compose_profiles(factors: Iterable[Equal], *, interval: float | None = None)
     unit = min(steps) if interval is None else interval
     charge = _CHARGE / (2 * len(factors))
     powers = [
-        power_above(factor.losses(unit * 2.0 ** math.floor(math.log2(step / unit)), reach), factor.copies, charge)
+        power_above(factor.pld(unit * 2.0 ** math.floor(math.log2(step / unit)), reach), factor.copies, charge)
         for factor, step, reach in zip(factors, steps, reaches, strict=True)
     ]
     return ComposedUpper(product_above(powers, _CHARGE / 2))
 
 
-def compose_dominating(pairs: Sequence[GridLosses]) -> ComposedUpper:
-    """Compose pairs that are symmetric and dominate, on grids whose steps differ by powers of two."""
+def compose_dominating(pairs: Sequence[PrivacyLossDistribution]) -> ComposedUpper:
+    """Compose PLDs that are symmetric and dominate, on grids whose steps differ by powers of two."""
     return ComposedUpper(product_above(pairs, _CHARGE))
 
 
-Copies = tuple[GridLosses, int]
+Copies = tuple[PrivacyLossDistribution, int]
 
 
 def compose_pairs(alternatives: Iterable[Sequence[Copies]]) -> ComposedLower:
@@ -191,9 +178,9 @@ def compose_pairs(alternatives: Iterable[Sequence[Copies]]) -> ComposedLower:
     )
 
 
-def _plain_after(single: GridLosses) -> int:
+def _plain_after(single: PrivacyLossDistribution) -> int:
     """After how many copies there is nothing left to tell: by their losses, or because one of them is infinite."""
-    mean = max(float(np.dot(single.upper_masses(), single.losses())), single.infinite)
+    mean = max(float(np.dot(single.upper_masses(), single.losses())), single.infinity_mass)
     return max(1, int(_PLAIN_LOSS / mean)) if mean > _PLAIN_LOSS / MOST_COMPOSITIONS else MOST_COMPOSITIONS
 
 

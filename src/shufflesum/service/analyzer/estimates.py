@@ -11,15 +11,12 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from shufflesum.errors import ReportsError
-from shufflesum.estimate import Estimate
+from shufflesum.estimate import AnyEstimate, BaseEstimate
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.service.http.problems import Refusal
-from shufflesum.service.http.rounds import round_to_json
-from shufflesum.service.stores.tables import CountedBatch, TableStore
+from shufflesum.service.http.messages import Refusal, round_to_json
+from shufflesum.service.stores.tables import BatchStore, CountedBatch
 from shufflesum.wire import Task
-
-__all__ = ["LEVEL", "CountedRounds", "Estimates"]
 
 LEVEL = 0.95
 
@@ -29,7 +26,7 @@ class CountedRounds:
     """The batches counted so far, each with its estimate, and whether the guarantee holds in all of them."""
 
     batches: tuple[CountedBatch, ...]
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[BaseEstimate, ...]
 
     @property
     def guarantee_holds(self) -> bool:
@@ -43,7 +40,7 @@ class Estimates:
     A round's estimate never changes once it is there, so everything is kept until a further batch is counted.
     """
 
-    def __init__(self, task: Task, store: TableStore, *, without_guarantee: bool = False) -> None:
+    def __init__(self, task: Task, store: BatchStore, *, without_guarantee: bool = False) -> None:
         self._task = task
         self._store = store
         self._without_guarantee = without_guarantee
@@ -97,7 +94,7 @@ class Estimates:
                 )
         return CountedRounds(counted, tuple(self._released(batch) for batch in counted))
 
-    def _released(self, batch: CountedBatch) -> Estimate:
+    def _released(self, batch: CountedBatch) -> AnyEstimate:
         counts = Counts(self._task.plan, batch.round_number)
         counts.table, counts.blanks, counts.rejected = batch.table, batch.blanks, batch.rejected
         try:
@@ -114,7 +111,7 @@ class Estimates:
         pairs = zip(rounds.batches, rounds.estimates, strict=True)
         return {"task": self._task.id, "rounds": [self._round(*pair, rounds.guarantee_holds) for pair in pairs]}
 
-    def _round(self, batch: CountedBatch, estimate: Estimate, holds: bool) -> dict[str, Any]:
+    def _round(self, batch: CountedBatch, estimate: BaseEstimate, holds: bool) -> dict[str, Any]:
         plan = self._task.plan
         return {
             "round": batch.round_number,

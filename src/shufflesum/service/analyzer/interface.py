@@ -1,9 +1,13 @@
-"""What an analyzer answers, described (OpenAPI 3.1)."""
+"""What an analyzer answers, described (OpenAPI 3.1), and where it stands.
+
+Its figures are nothing that estimates would not tell, but the room that its store has.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from shufflesum.service.analyzer.page import DOWNLOADS
-from shufflesum.service.analyzer.status import FIGURES
 from shufflesum.service.http.openapi import (
     TASK_ID,
     Json,
@@ -17,9 +21,24 @@ from shufflesum.service.http.openapi import (
     sent,
     status_schema,
 )
+from shufflesum.service.stores.tables import BatchStore
 from shufflesum.wire import SEALED_BYTES, Task
 
-__all__ = ["analyzer_interface"]
+FIGURES = ("rounds", "counted_rounds", "expires", "store_bytes", "free_bytes")
+
+
+def analyzer_status(task: Task, store: BatchStore) -> dict[str, Any]:
+    """All figures, as of now; blocks."""
+    usage = store.usage()
+    return {
+        "task": task.id,
+        "rounds": task.rounds,
+        "counted_rounds": len(store.batch_ids()),
+        "expires": task.expires.isoformat(),
+        "store_bytes": usage.used,
+        "free_bytes": usage.free,
+    }
+
 
 _ELSEWHERE = ("wrong-task", "not-found")
 _NO_ESTIMATE = ("no-estimate-yet", "wrong-key", "guarantee-broken", "batch-too-small", "store-unavailable")

@@ -1,4 +1,4 @@
-"""The analyst's page: the task in words, how far it is, and the estimate of every round.
+"""The analyst's page: the task in words, its progress, and the estimate of every round.
 
 It shows what `GET /tasks/ID/estimate` answers with, for people, and nothing beyond. It can be read without scripts; one
 small script of our own asks for it again and puts in what has changed.
@@ -6,6 +6,8 @@ small script of our own asks for it again and puts in what has changed.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,25 +17,26 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from shufflesum._rounding import upwards
-from shufflesum.domain import Ball, Box, numbers_of
-from shufflesum.errors import MissingExtraError
-from shufflesum.estimate import CountEstimate, Estimate, GroupEstimate, HashedEstimate
+import httpx
+
+from shufflesum._checks import upwards
+from shufflesum._machine import SYSTEM_CLOCK, Clock
+from shufflesum.errors import MissingExtraError, ShufflesumError
+from shufflesum.estimate import BaseEstimate
 from shufflesum.pages import (
     estimate_svg,
     estimate_table,
+    html_table,
     page,
     picture,
     plan_words,
     render,
     require_pages,
     statement_html,
-    table_html,
 )
 from shufflesum.plots import require_plots, svg_to_png
 from shufflesum.service.analyzer.estimates import LEVEL, CountedRounds, Estimates
-from shufflesum.service.analyzer.progress import Progress
-from shufflesum.service.http.problems import Refusal
+from shufflesum.service.http.messages import Refusal, check_url, trust
 from shufflesum.service.stores.tables import CountedBatch
 from shufflesum.statement import guessing, if_they_collude
 from shufflesum.tables import write_estimate
@@ -42,7 +45,71 @@ from shufflesum.wire import Task
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["DOWNLOADS", "AnalystPage"]
+
+_KEPT_SECONDS = 10.0
+_ANSWER_SECONDS = 1.0
+_MOST_BYTES = 4096
+_MOST_USERS = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The open round (None after the last), and at least how many users it has (None: the shuffler does not say)."""
+
+    open_round: int | None
+    users_at_least: int | None
+
+
+class ShufflerProgress:
+    """Asks a task's shuffler, at most once in ten seconds and only while somebody looks; None for no answer.
+
+    The analyzer asks, not the page: a reader's browser then tells the shuffler nothing about who reads.
+    """
+
+    def __init__(self, task: Task, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._task = task
+        self._clock = clock
+        self._asking = asyncio.Lock()
+        self._until = -1.0
+        self._known: Progress | None = None
+
+    async def latest(self) -> Progress | None:
+        """What the shuffler said last."""
+        async with self._asking:
+            if self._clock.monotonic() >= self._until:
+                self._known = await self._ask()
+                self._until = self._clock.monotonic() + _KEPT_SECONDS
+        return self._known
+
+    async def _ask(self) -> Progress | None:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                url = check_url(self._task.shuffler, allow_plain_http=False)
+                client = httpx.AsyncClient(trust_env=False, verify=await asyncio.to_thread(trust, None))
+                async with client, client.stream("GET", f"{url}/tasks/{self._task.id}/round") as answer:
+                    body = b""
+                    async for piece in answer.aiter_bytes(_MOST_BYTES):
+                        body += piece
+                        if len(body) > _MOST_BYTES:
+                            return None
+            return self._read(body) if answer.status_code == 200 else None
+        except (TimeoutError, httpx.HTTPError, ShufflesumError):
+            return None
+
+    def _read(self, body: bytes) -> Progress | None:
+        """What the shuffler says, or None where it is not the answer of this task's shuffler."""
+        try:
+            found = json.loads(body)
+            number, users = found["open_round"], found.get("users_at_least")
+            known = found["task"] == self._task.id and _within(number, 1, self._task.rounds)
+            return Progress(number, users) if known and _within(users, 0, _MOST_USERS) else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+
+def _within(value: object, least: int, most: int) -> bool:
+    return value is None or (type(value) is int and least <= value <= most)
+
 
 DOWNLOADS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "svg": "image/svg+xml", "png": "image/png"}
 """What a round can be had as, and of which type that is."""
@@ -100,7 +167,7 @@ class AnalystPage:
 
         folder = f"{root}tasks/{task.id}"
 
-        def draw(estimate: Estimate) -> Markup:
+        def draw(estimate: BaseEstimate) -> Markup:
             address = f"{folder}/rounds/{estimate.round_number}/estimate.svg"
             return render("drawn.html", address=address, alt=_alt(estimate), coloured=_matrices(estimate))
 
@@ -115,7 +182,7 @@ class AnalystPage:
             expires = f"{self._task.expires:%Y-%m-%d %H:%M} UTC"
             return render("saved.html", now=f"{now:%Y-%m-%d %H:%M} UTC", expires=expires)
 
-        def draw(estimate: Estimate) -> Markup:
+        def draw(estimate: BaseEstimate) -> Markup:
             svg = self.file(estimate.round_number, "svg").decode()
             return picture(svg, _alt(estimate))
 
@@ -124,7 +191,7 @@ class AnalystPage:
     def _whole(
         self,
         how_far: Callable[[int], Markup],
-        draw: Callable[[Estimate], Markup],
+        draw: Callable[[BaseEstimate], Markup],
         *,
         root: str | None,
         folder: str,
@@ -160,8 +227,8 @@ class AnalystPage:
         )
         return page(self._task.name, body, stylesheet=stylesheet)
 
-    def _shown(self, batch: CountedBatch, estimate: Estimate, draw: Callable[[Estimate], Markup]) -> _Shown:
-        words = isinstance(estimate, HashedEstimate)
+    def _shown(self, batch: CountedBatch, estimate: BaseEstimate, draw: Callable[[BaseEstimate], Markup]) -> _Shown:
+        words = estimate.prompt is not None
         drawn = None if words or not _can_draw() else draw(estimate)
         return _Shown(
             number=batch.round_number,
@@ -205,23 +272,23 @@ class AnalystPage:
             raise Refusal("no-estimate-yet", f"the shuffler has released no batch of round {round_number} yet")
         if kind == "csv":
             return _csv(found[0])
-        if isinstance(found[0], HashedEstimate) or not _can_draw():
+        if found[0].prompt is not None or not _can_draw():
             raise Refusal("not-found", "there is no picture: of words, or without the extra shufflesum[plots]")
         with self._drawing:
             svg = self._svg(found[0], rounds.guarantee_holds)
         return svg.encode() if kind == "svg" else self._png(svg)
 
-    def _draw(self, estimate: Estimate, holds: bool) -> str:
+    def _draw(self, estimate: BaseEstimate, holds: bool) -> str:
         broken = "" if holds else ", without the guarantee of the plan"
-        return estimate_svg(estimate, title=_title(estimate), subtitle=f"{estimate.users:,} users{broken}", level=LEVEL)
+        return estimate_svg(estimate, title=estimate.caption, subtitle=f"{estimate.users:,} users{broken}", level=LEVEL)
 
 
-def _table(estimate: Estimate) -> Markup:
+def _table(estimate: BaseEstimate) -> Markup:
     what = f"Estimates of round {estimate.round_number}"
-    return table_html(estimate_table(estimate, LEVEL, _MOST_ROWS), tall=True, what=what)
+    return html_table(estimate_table(estimate, LEVEL, _MOST_ROWS), tall=True, what=what)
 
 
-def _csv(estimate: Estimate) -> bytes:
+def _csv(estimate: BaseEstimate) -> bytes:
     with tempfile.TemporaryDirectory(prefix="shufflesum-") as folder:
         path = Path(folder) / "estimate.csv"
         write_estimate(path, estimate, LEVEL)
@@ -236,42 +303,32 @@ def _can_draw() -> bool:
     return True
 
 
-def _chosen(rounds: CountedRounds, newest: int | None, at_once: int) -> list[tuple[CountedBatch, Estimate]]:
+def _chosen(rounds: CountedRounds, newest: int | None, at_once: int) -> list[tuple[CountedBatch, BaseEstimate]]:
     """The newest rounds first, from the one that was asked for."""
     pairs = list(zip(rounds.batches, rounds.estimates, strict=True))[::-1]
     return [pair for pair in pairs if newest is None or pair[0].round_number <= newest][:at_once]
 
 
-def _older(rounds: CountedRounds | None, shown: list[tuple[CountedBatch, Estimate]]) -> int | None:
+def _older(rounds: CountedRounds | None, shown: list[tuple[CountedBatch, BaseEstimate]]) -> int | None:
     numbers = [batch.round_number for batch in rounds.batches] if rounds and shown else []
     return max((number for number in numbers if number < shown[-1][0].round_number), default=None)
 
 
-def _newer(rounds: CountedRounds | None, shown: list[tuple[CountedBatch, Estimate]], at_once: int) -> int | None:
+def _newer(rounds: CountedRounds | None, shown: list[tuple[CountedBatch, BaseEstimate]], at_once: int) -> int | None:
     numbers = [batch.round_number for batch in rounds.batches] if rounds and shown else []
     later = [number for number in numbers if number > shown[0][0].round_number]
     return later[:at_once][-1] if later else None
 
 
-def _title(estimate: Estimate) -> str:
-    match estimate:
-        case CountEstimate():
-            return "How many users hold each label"
-        case GroupEstimate():
-            return "Mean of each group"
-    return "Mean over all users"
-
-
-def _matrices(estimate: Estimate) -> bool:
+def _matrices(estimate: BaseEstimate) -> bool:
     """Whether they are drawn as colours, which stay as they are in the dark."""
-    domain = estimate.plan.domain
-    box = numbers_of(domain)
-    return isinstance(box, Box | Ball) and len(box.shape) == 2
+    table = estimate.to_table(LEVEL)
+    return table.quantity == "mean" and len(table.shape) == 2
 
 
-def _alt(estimate: Estimate) -> str:
+def _alt(estimate: BaseEstimate) -> str:
     entries = estimate.plan.dimension
-    return f"{_title(estimate)}, round {estimate.round_number}, {entries:,} in all; the table below has the figures"
+    return f"{estimate.caption}, round {estimate.round_number}, {entries:,} in all; the table below has the figures"
 
 
 def _left(time: timedelta) -> str:

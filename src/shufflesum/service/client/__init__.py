@@ -1,9 +1,7 @@
 """The client: randomizes on the user's own machine, seals, sends until the shuffler has it, and asks for estimates."""
 
-from shufflesum.service.client.contributions import Contributions
-from shufflesum.service.client.estimates import estimates_in, fetch_estimate
-from shufflesum.service.client.sending import Client, ContributedError, Receipt
-from shufflesum.service.client.web import RefusedError, UnreachableError
+from shufflesum.service.client.sending import Client, ContributedError, Contributions, Receipt
+from shufflesum.service.client.web import RefusedError, UnreachableError, estimates_in, fetch_estimate
 
 __all__ = [
     "Client",

@@ -9,13 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, disable_created_metrics, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -23,14 +17,38 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from shufflesum.service.http.connections import COMPLETE
-from shufflesum.service.http.limits import AddressLimits, Limits
+from shufflesum._machine import SYSTEM_CLOCK, Clock
+from shufflesum.errors import ShufflesumError
+from shufflesum.service.http.access import AddressLimits, Limits, Origins
+from shufflesum.service.http.messages import MEDIA_TYPE, PROBLEMS, Refusal
 from shufflesum.service.http.openapi import Json, to_bytes
-from shufflesum.service.http.origins import Origins
-from shufflesum.service.http.problems import MEDIA_TYPE, PROBLEMS, Refusal
+from shufflesum.service.http.server import COMPLETE
 from shufflesum.service.logs import log, where_of
 
-__all__ = ["create_app", "header", "problem_response", "read_body"]
+_CHECK_SECONDS = 5
+_KEPT_SECONDS = 1  # whoever asks all the time must not keep the disk busy
+
+
+class StoreReady:
+    """Asks `check`, which writes and raises where it cannot; one at a time, and not for a second after it could."""
+
+    def __init__(self, check: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._check = check
+        self._clock = clock
+        self._asking = asyncio.Lock()
+        self._until = -1.0
+
+    async def __call__(self) -> bool:
+        """Whether the store could be written to just now."""
+        async with self._asking:
+            if self._clock.monotonic() >= self._until:
+                try:
+                    await asyncio.wait_for(asyncio.to_thread(self._check), _CHECK_SECONDS)
+                except (ShufflesumError, TimeoutError):
+                    return False
+                self._until = self._clock.monotonic() + _KEPT_SECONDS
+        return True
+
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # metrics are counts, not times
 

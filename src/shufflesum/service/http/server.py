@@ -1,4 +1,7 @@
-"""A server's life: it listens, says so, works in the background, and ends after the requests under way."""
+"""A server's life: it listens, says so, works in the background, and ends after the requests under way.
+
+A connection is bounded in the size and time of everything but a request's body.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,137 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from shufflesum.errors import ParameterError
-from shufflesum.service.http.addresses import is_loopback, load_key_pair, trust
-from shufflesum.service.http.connections import BoundedProtocol
+from shufflesum.service.http.messages import MEDIA_TYPE, PROBLEMS, is_loopback, load_key_pair, trust
 from shufflesum.service.logs import log, where_of
 
-__all__ = ["ServerOptions", "background", "run_server"]
+COMPLETE = "complete"  # true in the state of a request that has arrived to its end
+PEER_NAMES = "peer_names"  # in the state of a request: the names in the certificate that the client has shown
+
+_ASIDE_BYTES = 64 * 1024
+_HEAD_SECONDS = 30.0
+_REFUSED_SECONDS = 1.0  # a connection too many has so long to hear why
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Ends a connection whose request line and headers, or what else is no body, grow too large or take too long.
+
+    The parser beneath keeps whatever it is sent, so without this a few connections could fill the memory.
+    """
+
+    _watch: asyncio.TimerHandle
+    _peer_names: frozenset[str] = frozenset()
+    _address: str = ""
+    _allowed: bool = True  # false for one of too many connections from one address
+    _since: float | None = None  # when a request's head was first expected; None while there is no such wait
+    _begun: bool = False  # a request that has not come to its end yet
+    _body_came: bool = False
+    _ended: bool = False  # the bytes that came last were in part of a request that has come to its end
+    _aside: int = 0  # bytes of that request since it began, or since a piece of its body came
+
+    def connection_made(self, transport: Any) -> None:
+        """A client is here: its request is expected."""
+        super().connection_made(transport)
+        if certificate := transport.get_extra_info("peercert"):
+            # Only of what was signed by an authority that we were given: anything else ended the handshake.
+            self._peer_names = frozenset(name.lower() for _, name in certificate.get("subjectAltName", ()))
+        self._address = self.client[0] if self.client else ""
+        self._allowed = self.app.limits.connect(self._address)
+        self._expect_head()
+        if self._allowed:
+            self._watch = self.loop.call_later(_HEAD_SECONDS, self._look)
+        else:
+            self._watch = self.loop.call_later(_REFUSED_SECONDS, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._watch.cancel()
+        if self._allowed:
+            self.app.limits.disconnect(self._address)
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self.scope["state"][PEER_NAMES] = self._peer_names
+        self._expect_head()
+        self._begun, self._aside = True, 0
+
+    def on_headers_complete(self) -> None:
+        """The head is complete; the body is bounded by whoever reads it."""
+        self._since = None
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            # The parser stops here and would take the body for the next request.
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body came, which whoever reads it counts."""
+        self._body_came = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The body is complete: nobody needs to watch the clock while reading it."""
+        self._begun, self._ended = False, True
+        self.scope["state"][COMPLETE] = True
+        super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; refuse headers, trailers or the likes that go on and on."""
+        if not self._allowed:
+            self._refuse("address-limit", "too many connections from one address (--connections-per-address)")
+            return
+        self._body_came = self._ended = False
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        counts = self._begun and not self._body_came and not self._ended
+        self._aside = self._aside + len(data) if counts else 0
+        if self._aside > _ASIDE_BYTES:
+            self.send_400_response(f"more than {_ASIDE_BYTES} bytes that are no part of a body")
+        elif self._since is None and (self.cycle is None or self.cycle.response_complete):
+            # The rest of a refused body, or an empty line: it ended the wait for a next request, and begins none.
+            self._expect_head()
+
+    def _expect_head(self) -> None:
+        self._since = self.loop.time()
+
+    def _look(self) -> None:
+        """End a wait that was too long; one timer for a whole connection, since one for each request costs time."""
+        left = _HEAD_SECONDS if self._since is None else self._since + _HEAD_SECONDS - self.loop.time()
+        if left > 0:
+            self._watch = self.loop.call_later(left, self._look)
+        elif not self.transport.is_closing():
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP as everything else is refused."""
+        self._refuse("bad-request", msg)
+
+    def _refuse(self, name: str, detail: str) -> None:
+        if self.transport.is_closing():
+            return
+        self.app.refused.labels(problem=name).inc()
+        problem = PROBLEMS[name]
+        body = problem.encode(detail)
+        head = [
+            f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}",
+            f"content-type: {MEDIA_TYPE}",
+            f"content-length: {len(body)}",
+            *(["retry-after: 2"] if problem.retry == "not-yet" else []),
+            "connection: close",
+        ]
+        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
+        self.transport.close()
+
 
 _STOP_SECONDS = 20
 _SWITCH_SECONDS = 0.0005

@@ -1,6 +1,11 @@
-"""What a shuffler answers, described (OpenAPI 3.1)."""
+"""What a shuffler answers, described (OpenAPI 3.1).
+
+Where it stands is for its operator alone, since a live count tells when somebody takes part.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from shufflesum.service.http.openapi import (
     TASK_ID,
@@ -15,10 +20,33 @@ from shufflesum.service.http.openapi import (
     sent,
     status_schema,
 )
-from shufflesum.service.shuffler.status import FIGURES
+from shufflesum.service.stores.store import Store
 from shufflesum.wire import SEALED_BYTES, UPLOAD_HEADER_BYTES, Task
 
-__all__ = ["shuffler_interface"]
+FIGURES = (
+    *("rounds", "released_rounds", "open_round", "users", "smallest_batch", "release_at"),
+    *("waiting_round", "waiting_users", "expires", "store_bytes", "free_bytes"),
+)
+
+
+def shuffler_status(task: Task, store: Store, release_at: int | None) -> dict[str, Any]:
+    """All figures, as of now; blocks."""
+    rounds, waiting, usage = store.rounds(), store.pending(), store.usage()
+    return {
+        "task": task.id,
+        "rounds": task.rounds,
+        "released_rounds": rounds.released,
+        "open_round": rounds.open_round,
+        "users": rounds.users,
+        "smallest_batch": task.smallest_batch,
+        "release_at": max(task.smallest_batch, release_at or 0),
+        "waiting_round": None if waiting is None else waiting.round_number,
+        "waiting_users": None if waiting is None else waiting.users,
+        "expires": task.expires.isoformat(),
+        "store_bytes": usage.used,
+        "free_bytes": usage.free,
+    }
+
 
 _ELSEWHERE = ("wrong-task", "not-found", "origin-refused")
 _CROSS_ORIGIN = {
@@ -81,7 +109,15 @@ def shuffler_interface(task: Task | None = None) -> Json:
                 {201: {"description": "Taken, durably; it counts once.", "headers": readable}},
                 (
                     *("wrong-version", "wrong-length", "wrong-round", "token-missing", "token-unknown", "token-spent"),
-                    *(*_ELSEWHERE, "too-slow", "repeated", "copied", "round-closed", "round-not-open", "expired"),
+                    *(
+                        *_ELSEWHERE,
+                        "too-slow",
+                        "repeated",
+                        "duplicate-report",
+                        "round-closed",
+                        "round-not-open",
+                        "expired",
+                    ),
                     *("too-large", "overloaded", "store-unavailable"),
                 ),
                 parameters=[TASK_ID],

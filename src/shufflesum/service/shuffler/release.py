@@ -17,18 +17,15 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
 from shufflesum.protocol import permutation
 from shufflesum.randomness import SecureSource
-from shufflesum.service.http.addresses import load_key_pair, trust, why_unreachable
-from shufflesum.service.http.problems import parse_problem
-from shufflesum.service.http.secret import SecretFile, valid_secrets
+from shufflesum.service.http.access import SecretFile, valid_secrets
+from shufflesum.service.http.messages import load_key_pair, parse_problem, trust, why_unreachable
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import Batch, Store, StoreError
 from shufflesum.wire import SEALED_BYTES, Task
-
-__all__ = ["AnalyzerAddress", "Releaser", "permuted"]
 
 _PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, three times for a moment
 _SENT = 1 << 14  # reports sent at a time
@@ -47,11 +44,11 @@ def permuted(sealed: Iterable[bytes], reports: int, *, piece: int = _PIECE) -> G
     """
     source = SecureSource()
     seen = 0
-    for gathered in _gather(sealed, piece):
-        seen += len(gathered)
-        order = permutation(len(gathered), source)
+    for option_group in _gather(sealed, piece):
+        seen += len(option_group)
+        order = permutation(len(option_group), source)
         for start in range(0, len(order), _SENT):
-            yield gathered[order[start : start + _SENT]].tobytes()
+            yield option_group[order[start : start + _SENT]].tobytes()
     if seen != reports:
         raise ReportsError(
             "damaged", f"the store holds {seen} reports of this batch, not {reports}; it was changed by others"

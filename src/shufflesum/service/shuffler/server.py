@@ -1,10 +1,14 @@
-"""The shuffler as a server: takes uploads that it cannot read, and hands whole batches, permuted, to the analyzer."""
+"""The shuffler as a server: takes uploads that it cannot read, and hands whole batches, permuted, to the analyzer.
+
+Uploads on their way into the store wait together for one durable write.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,43 +19,154 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope
 
-from shufflesum._clock import SYSTEM_CLOCK, Clock
+from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
-from shufflesum.service.http.app import create_app, header, read_body
-from shufflesum.service.http.limits import AddressLimits, Limits
-from shufflesum.service.http.origins import Origins, check_origin
-from shufflesum.service.http.problems import Refusal
-from shufflesum.service.http.ready import StoreReady
-from shufflesum.service.http.secret import SecretFile, check_bearer, valid_secrets
+from shufflesum.service.http.access import (
+    AddressLimits,
+    Limits,
+    Origins,
+    SecretFile,
+    check_bearer,
+    check_origin,
+    valid_secrets,
+)
+from shufflesum.service.http.app import StoreReady, create_app, header, read_body
+from shufflesum.service.http.messages import Refusal
+from shufflesum.service.http.openapi import StatusGauges
 from shufflesum.service.http.server import ServerOptions, background, run_server
-from shufflesum.service.http.status import StatusGauges
 from shufflesum.service.logs import configure_logging, log
-from shufflesum.service.shuffler.interface import shuffler_interface
+from shufflesum.service.shuffler.interface import FIGURES, shuffler_interface, shuffler_status
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser
-from shufflesum.service.shuffler.status import FIGURES, shuffler_status
 from shufflesum.service.shuffler.tokens import Tokens
-from shufflesum.service.shuffler.upload_queue import UploadQueue
 from shufflesum.service.stores.store import (
+    ArrivingUpload,
     Batch,
-    NewUpload,
     Store,
     StoreError,
-    UploadAnswer,
+    UploadStatus,
     WrongStoreError,
     open_store,
 )
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
-__all__ = ["ShufflerOptions", "run_shuffler", "shuffler_app"]
+_GROUP = 1024  # uploads a transaction
+_GROUP_BYTES = 1 << 22  # of their sealed reports
+_PENDING_BYTES = 1 << 26
+_GATHER_SECONDS = 0.01
+_ANSWER_SECONDS = 20.0
+
+
+class UploadQueue:
+    """Gathers uploads that arrive while the store is busy and writes them together.
+
+    Each is answered after its transaction is durable. No more than `max_pending`, of `upload_bytes` each, wait at a
+    time, and no more than 64 MB together with those that are still being read; `taken` is called after each transaction
+    with the number of uploads that it took.
+    """
+
+    def __init__(self, store: Store, *, upload_bytes: int, max_pending: int, taken: Callable[[int], None]) -> None:
+        self._store = store
+        self._group = max(1, min(_GROUP, _GROUP_BYTES // upload_bytes))
+        self._most_held = max(1, _PENDING_BYTES // upload_bytes)
+        self._most_pending = min(max_pending, self._most_held)
+        self._taken = taken
+        self._waiting: list[tuple[ArrivingUpload, asyncio.Future[UploadStatus]]] = []
+        self._pending = 0
+        self._expected = 0  # uploads that are being read
+        self._arrived = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "uploads")
+        self._failing = False
+
+    @contextlib.contextmanager
+    def room(self) -> Iterator[None]:
+        """Room for an upload that is about to be read; refused where too many wait already."""
+        self._check_room(self._expected)
+        self._expected += 1
+        try:
+            yield
+        finally:
+            self._expected -= 1
+
+    async def take(self, upload: ArrivingUpload) -> UploadStatus:
+        """Take an upload that was read in its `room`; returns when it is durable, or refuses it for a moment."""
+        self._check_room(0)
+        future: asyncio.Future[UploadStatus] = asyncio.get_running_loop().create_future()
+        self._waiting.append((upload, future))
+        self._pending += 1
+        self._arrived.set()
+        try:
+            return await future
+        except StoreError:
+            raise Refusal(
+                "store-unavailable", "the upload was not acknowledged; send the same upload again", headers=_later()
+            ) from None
+
+    def _check_room(self, expected: int) -> None:
+        if self._pending >= self._most_pending or self._pending + expected >= self._most_held:
+            raise Refusal(
+                "overloaded", "too many uploads wait to be stored; send the same upload again", headers=_later()
+            )
+
+    async def run(self) -> None:
+        """Write groups of uploads for as long as the server runs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            await self._gather()
+            group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
+            if not self._waiting:
+                self._arrived.clear()
+            writing = loop.run_in_executor(self._thread, self._store.take, [upload for upload, _ in group])
+            while not (await asyncio.wait({writing}, timeout=_ANSWER_SECONDS))[0]:
+                # The write goes on, and if it succeeds the repetitions of these uploads are recognised.
+                self._fail(group + self._waiting, TimeoutError())
+            self._pending -= len(group)
+            if error := writing.exception():
+                self._fail(group, error)
+                continue
+            self._failing = False
+            answers = writing.result()
+            for (_, future), answer in zip(group, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+            if taken := answers.count(UploadStatus.ACCEPTED):
+                self._taken(taken)
+
+    async def _gather(self) -> None:
+        """Let those in who are at the door: a thread that writes takes turns with this one, which slows both."""
+        end = asyncio.get_running_loop().time() + _GATHER_SECONDS
+        seen = 0
+        while seen < len(self._waiting) < self._group and asyncio.get_running_loop().time() < end:
+            seen = len(self._waiting)
+            await asyncio.sleep(0)  # a request is read in one turn of the loop
+            await asyncio.sleep(0)  # and handled in the next
+
+    def _fail(self, group: list[tuple[ArrivingUpload, asyncio.Future[UploadStatus]]], error: BaseException) -> None:
+        if not self._failing:
+            reason = str(error) if isinstance(error, StoreError) else type(error).__name__
+            log.error("store unavailable", error=reason)
+        self._failing = True
+        for _, future in group:
+            if not future.done():
+                future.set_exception(StoreError("store-unavailable", "the store cannot be used now"))
+
+    def close(self) -> None:
+        """Wait for the write under way."""
+        self._thread.shutdown()
+
+
+def _later() -> dict[str, str]:
+    return {"Retry-After": "2"}
+
 
 _FINEST_STEP, _STEPS = 10, 20  # of the number of users that is shown
 
 _REFUSALS = {
-    UploadAnswer.REPEATED: "this upload counts already, once; nothing is to be done",
-    UploadAnswer.ROUND_CLOSED: "round {round} is closed; take part in the open round, if there is one",
-    UploadAnswer.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload once it is",
-    UploadAnswer.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
-    UploadAnswer.COPIED: "a report of this upload counts already in round {round}; seal every report afresh, and once",
+    UploadStatus.REPEATED: "this upload counts already, once; nothing is to be done",
+    UploadStatus.ROUND_CLOSED: "round {round} is closed; take part in the open round, if there is one",
+    UploadStatus.ROUND_NOT_OPEN: "round {round} is not open yet; send the same upload once it is",
+    UploadStatus.TOKEN_SPENT: "this token was used in round {round}; a token stands for one user",
+    UploadStatus.DUPLICATE: "a report of this upload counts already in round {round}; seal every report afresh",
 }
 
 
@@ -162,7 +277,7 @@ class _Shuffler:
             upload = Upload.decode(body, self._task)
         except UploadError as error:
             raise Refusal(error.problem, str(error)) from None
-        answer = await self.queue.take(NewUpload(upload.round_number, upload.upload_id, upload.sealed, token))
+        answer = await self.queue.take(ArrivingUpload(upload.round_number, upload.upload_id, upload.sealed, token))
         if answer in _REFUSALS:
             raise Refusal(answer.value, _REFUSALS[answer].format(round=upload.round_number))
         return 201

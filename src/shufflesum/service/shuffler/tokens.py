@@ -13,9 +13,7 @@ import secrets
 from pathlib import Path
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.http.problems import Refusal
-
-__all__ = ["Tokens", "token_digest", "write_tokens"]
+from shufflesum.service.http.messages import Refusal
 
 TOKEN_BYTES = 16
 _DIGEST_BYTES = 32

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shufflesum.errors import MissingExtraError, ParameterError
-from shufflesum.service.stores.sql import PLACE_BYTES, SqlStore
-from shufflesum.service.stores.store import Batch, StoreError, Usage
+from shufflesum.service.stores.store import PLACE_BYTES, Batch, SqlStore, StoreError, Usage
 from shufflesum.wire import Task
 
 try:
@@ -24,7 +23,6 @@ except ImportError as error:
         "missing-extra", "a PostgreSQL store needs psycopg: pip install 'shufflesum[service]'"
     ) from error
 
-__all__ = ["PostgresStore", "check_conninfo", "connect", "why_unavailable"]
 
 _ROWS = 16_384  # reports read at a time
 _CONNECT_SECONDS, _LOCK_SECONDS = 5, 5

@@ -16,12 +16,16 @@ from urllib.parse import quote
 
 from shufflesum._machine import lock_file, sync
 from shufflesum.errors import FileError, ShufflesumError
-from shufflesum.service.stores.sql import PLACE_BYTES, SqlStore
-from shufflesum.service.stores.store import Batch, StoreError, Usage, WrongStoreError
-from shufflesum.service.stores.usage import usage_of_file
+from shufflesum.service.stores.store import (
+    PLACE_BYTES,
+    Batch,
+    SqlStore,
+    StoreError,
+    Usage,
+    WrongStoreError,
+    usage_of_file,
+)
 from shufflesum.wire import Task
-
-__all__ = ["SqliteStore"]
 
 _BUSY_SECONDS = 5.0
 _ROWS = 16_384  # reports read at a time
@@ -164,7 +168,7 @@ class SqliteStore(SqlStore):
             ) from error
         if (found.st_dev, found.st_ino) != self._file:
             raise StoreError(
-                "other-store", f"the store {self._path} was replaced by another file; put it back, or start afresh"
+                "store-mismatch", f"the store {self._path} was replaced by another file; put it back, or start afresh"
             )
 
     def _disconnect(self) -> None:
@@ -238,7 +242,7 @@ def _cut_log(connection: sqlite3.Connection) -> bool:
 
 def _unavailable(path: Path, error: Exception) -> StoreError:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-        return WrongStoreError("other-store", f"{path} is no store; give the shuffler a --store of its own")
+        return WrongStoreError("store-mismatch", f"{path} is no store; give the shuffler a --store of its own")
     reason = error.strerror if isinstance(error, OSError) else error
     return StoreError("store-unavailable", f"the store {path} cannot be used now: {reason}")
 

@@ -20,12 +20,8 @@ from numpy.typing import NDArray
 
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.service.logs import log
-from shufflesum.service.stores.sql import PROBE_BYTES
-from shufflesum.service.stores.store import StoreError, Usage, WrongStoreError, sqlite_path
-from shufflesum.service.stores.usage import usage_of_file
+from shufflesum.service.stores.store import PROBE_BYTES, StoreError, Usage, WrongStoreError, sqlite_path, usage_of_file
 from shufflesum.wire import Task
-
-__all__ = ["CountedBatch", "TableStore", "WrongBatchError", "open_tables"]
 
 FORMAT = "shufflesum_tables_3"  # the table's name in the database; those of other versions are refused
 
@@ -72,7 +68,7 @@ class _Database:
     size: str | None = None  # the query for their size; None where they are a file
 
 
-class TableStore:
+class BatchStore:
     """The tables of one task in SQLite or PostgreSQL.
 
     Calls are rare (a batch, a question), so each opens a connection of its own: after an outage the next call works
@@ -176,17 +172,17 @@ class TableStore:
         names = {name for (name,) in connection.execute(self._database.names).fetchall()}
         if other := sorted(name for name in names - {FORMAT} if name.startswith("shufflesum_")):
             raise WrongStoreError(
-                "other-format",
+                "format-mismatch",
                 f"the analyzer's store {self._database.where} was made by another version of shufflesum ({other[0]}; "
                 f"this one reads {FORMAT}); read older estimates with that version, and give this one a --store of its "
                 "own",
             )
 
 
-def open_tables(address: str, task: Task) -> TableStore:
+def open_tables(address: str, task: Task) -> BatchStore:
     """The tables at `sqlite:PATH` or `postgresql://...`, made where they are new; they may be out of reach for now."""
     path = sqlite_path(address)
-    store = TableStore(task, _postgres(address) if path is None else _sqlite(Path(path)))
+    store = BatchStore(task, _postgres(address) if path is None else _sqlite(Path(path)))
     try:
         store.check()
     except WrongStoreError:
@@ -220,7 +216,9 @@ def _sqlite(path: Path) -> _Database:
 
     with suppress(sqlite3.Error), closing(connect()) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'round'").fetchone():
-            raise ParameterError("other-store", f"{path} is a shuffler's store; give the analyzer a --store of its own")
+            raise ParameterError(
+                "store-mismatch", f"{path} is a shuffler's store; give the analyzer a --store of its own"
+            )
     names = "SELECT name FROM sqlite_master WHERE type = 'table'"
     return _Database(str(path), connect, (sqlite3.Error,), str, "?", "BLOB", names)
 

@@ -1,0 +1,349 @@
+"""Encodings: a user's data as a mechanism sees it, and how far one user's replacement can move it.
+
+A domain offers encodings and turns batches into `Block`s of them; a mechanism accepts some kinds of encoding and knows
+nothing else about the data. Neither imports the other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+if TYPE_CHECKING:
+    from shufflesum.randomness import RandomSource
+
+
+class Scale(Protocol):
+    """Public bounds of numbers: where a value in the user's units lies between 0 and 1."""
+
+    @property
+    def lower(self) -> NDArray[np.float64]:
+        """Lower bounds, (d,)."""
+        ...
+
+    @property
+    def upper(self) -> NDArray[np.float64]:
+        """Upper bounds, (d,)."""
+        ...
+
+    @property
+    def width(self) -> NDArray[np.float64]:
+        """Upper minus lower bounds, (d,); finite and positive."""
+        ...
+
+    def limits(self, dtype: DTypeLike) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Bounds in the precision of the data: what values of that data type are compared with."""
+        ...
+
+    def refuse(self, values: NDArray[Any], first_row: int) -> NoReturn:
+        """Raise the `DataError` for the first value outside the limits."""
+        ...
+
+
+# ---- blocks of users' data -------------------------------------------------------------------------------------------
+
+
+class Block(ABC):
+    """Some users' data, in the form an encoding takes; rows are counted from `first_row`."""
+
+    first_row: int
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many users there are."""
+
+    def check(self) -> None:
+        """Refuse what is outside the domain and was not looked at before: whoever encodes looks as well."""
+        return
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values(Block):
+    """Numbers in the users' units, (m, d), not yet compared with the limits of their `scale`, if they have one."""
+
+    values: NDArray[Any]
+    first_row: int
+    scale: Scale | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def check(self) -> None:
+        """Refuse what is outside the limits."""
+        if self.scale is not None:
+            lower, upper = self.scale.limits(self.values.dtype)
+            if not ((self.values >= lower) & (self.values <= upper)).all():
+                self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Raise the `DataError` for the first value outside the limits."""
+        assert self.scale is not None
+        self.scale.refuse(self.values, self.first_row)
+
+
+class OwnCells(Block):
+    """One cell for each user, which may have to be drawn."""
+
+    @abstractmethod
+    def draw(self, source: RandomSource) -> NDArray[Any]:
+        """Whole numbers, (m,), not yet compared with the number of cells."""
+
+    @abstractmethod
+    def of_all_tables(self) -> NDArray[np.int64]:
+        """The user's cell in every table, (m, tables)."""
+
+    @abstractmethod
+    def refuse(self, cells: NDArray[Any]) -> NoReturn:
+        """Raise the `DataError` for the first of these that is no cell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells(OwnCells):
+    """The cell of each user, (m,): integers of any type; `refused` raises for the first outside 0 to `size` - 1."""
+
+    cells: NDArray[Any]
+    first_row: int
+    size: int
+    refused: Callable[[NDArray[Any], int], NoReturn]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def draw(self, source: RandomSource) -> NDArray[Any]:
+        """Nothing is left to chance."""
+        return self.cells
+
+    def of_all_tables(self) -> NDArray[np.int64]:
+        """There is one table."""
+        return self.cells.astype(np.int64)[:, None]
+
+    def check(self) -> None:
+        """Refuse what is no cell."""
+        if self.cells.size and not (int(self.cells.min()) >= 0 and int(self.cells.max()) < self.size):
+            self.refuse(self.cells)
+
+    def refuse(self, cells: NDArray[Any]) -> NoReturn:
+        """Raise the `DataError` for the first that is no cell."""
+        self.refused(cells, self.first_row)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenCells(Block):
+    """Several cells for each user, (m, c), rising in each row; blanks where a user has fewer."""
+
+    cells: NDArray[np.uint32]
+    first_row: int
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupedValues(Block):
+    """The group of each user, (m,), and their numbers."""
+
+    groups: NDArray[np.uint32]
+    numbers: Values
+
+    @property
+    def first_row(self) -> int:  # type: ignore[override]  # the numbers' own
+        """The number of the first row."""
+        return self.numbers.first_row
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def check(self) -> None:
+        """Refuse what is outside the limits."""
+        self.numbers.check()
+
+
+# ---- sensitivity -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedCells:
+    """Of `cells` like cells (or coordinates), replacing one user's data changes at most `changed`, each by one.
+
+    Where they are `paired`, at most half of them lose a report and at most half gain one.
+    """
+
+    cells: int
+    changed: int
+    paired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far replacing one user's data can move the encoding: the changes in each class of cells.
+
+    `l2_bounded` says that the changes of all coordinates together are bounded in Euclidean norm as well.
+    """
+
+    classes: tuple[ChangedCells, ...]
+    l2_bounded: bool = False
+
+
+# ---- the encodings ---------------------------------------------------------------------------------------------------
+
+
+class Encoding(ABC):
+    """What a mechanism knows about the data of one round: cells or coordinates, and their sensitivity."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> Sensitivity:
+        """How far one user can move it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneHot(Encoding):
+    """One cell of `cells`; with several `tables` (hash functions) one cell of one table, drawn at random.
+
+    `cells` and `tables` are None where the planner is to choose them. `names_cells` says that each cell is estimated;
+    otherwise one number, looked up by hash.
+    """
+
+    cells: int | None
+    tables: int | None = 1
+    names_cells: bool = True
+
+    @property
+    def size(self) -> int:
+        """All cells of all tables."""
+        return self.layout[0] * self.layout[1]
+
+    @property
+    def layout(self) -> tuple[int, int]:
+        """Tables, and cells of each, once they are chosen."""
+        assert self.cells is not None, "the planner chooses cells and tables before anything is encoded"
+        assert self.tables is not None
+        return self.tables, self.cells
+
+    @property
+    def dimension(self) -> int:
+        """One number for each cell, or one looked up."""
+        return self.layout[1] if self.names_cells else 1
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """One cell loses a report and another gains one; the table is drawn whatever the data."""
+        return Sensitivity((ChangedCells(self.layout[1], 2, paired=True),))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultiHot(Encoding):
+    """Cells of several classes, of which several are true: the binary digits of numbers, chosen labels, groups of both.
+
+    There are `groups` groups of `coordinates` coordinates with `digits` digits each. A user is in one group; where
+    groups are `counted`, each has one more cell that counts its users. At most `max_true` coordinates of one digit are
+    true (None: all may be). `scale` has the bounds of numbers; it is None for labels. `mixes` says that entries of the
+    user's array are sums over several coordinates.
+    """
+
+    coordinates: int
+    groups: int = 1
+    counted: bool = False
+    max_true: int | None = None
+    digits: int = 1
+    scale: Scale | None = None
+    mixes: bool = False
+
+    def with_digits(self, digits: int) -> MultiHot:
+        """The same values, written with so many binary digits."""
+        return replace(self, digits=digits)
+
+    @property
+    def dimension(self) -> int:
+        """One number for each coordinate of each group."""
+        return self.groups * self.coordinates
+
+    @property
+    def most_true(self) -> int:
+        """How many cells can be true of one user."""
+        return self.max_true if self.max_true is not None else self.group_cells
+
+    @property
+    def group_cells(self) -> int:
+        """How many cells a group has."""
+        return self.coordinates * self.digits + self.counted
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return self.groups * self.group_cells
+
+    @property
+    def classes(self) -> int:
+        """How many classes of cells there are: one for each digit, and one for the counts of groups."""
+        return self.digits + self.counted
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many cells each class has."""
+        return (self.groups * self.coordinates,) * self.digits + (self.groups,) * self.counted
+
+    def cells_of(self, number: int) -> NDArray[np.uint32]:
+        """The cells of a class, in order."""
+        grouped = np.arange(self.size, dtype=np.uint32).reshape(self.groups, self.group_cells)
+        if number == self.digits:
+            return np.ascontiguousarray(grouped[:, -1])
+        return np.ascontiguousarray(grouped[:, : self.coordinates * self.digits][:, number :: self.digits]).reshape(-1)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Every digit of every coordinate may change; of two groups where there are groups, of few labels if so."""
+        if self.max_true is not None:
+            return Sensitivity((ChangedCells(self.coordinates, 2 * self.max_true, paired=True),))
+        if self.counted:
+            digit = ChangedCells(self.groups * self.coordinates, 2 * self.coordinates, paired=True)
+            return Sensitivity((digit,) * self.digits + (ChangedCells(self.groups, 2, paired=True),))
+        return Sensitivity((ChangedCells(self.coordinates, self.coordinates, paired=False),) * self.digits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels(Encoding):
+    """Coordinates, each with one of `levels` + 1 values; the mechanism chooses `levels` where it is None.
+
+    `scale` has the bounds of numbers; it is None for labels, which are one coordinate with a value for each label.
+    """
+
+    dimension: int
+    levels: int | None = None
+    scale: Scale | None = None
+    mixes: bool = False
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Every coordinate may change, from any value to any other."""
+        return Sensitivity((ChangedCells(self.dimension, self.dimension, paired=False),))
+
+
+@dataclass(frozen=True, eq=False)
+class SignBits(Encoding):
+    """Bits of each of `coordinates` rotated coordinates of a vector of `dimension` numbers of bounded norm.
+
+    The rotation is public: `signs` flips coordinates before a Hadamard transform.
+    """
+
+    dimension: int
+    coordinates: int
+    clipping_norm: float
+    draw_signs: Any
+
+    @cached_property
+    def signs(self) -> NDArray[np.int8]:
+        """The signs of this round, (dimension,)."""
+        signs: NDArray[np.int8] = self.draw_signs()
+        return signs
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Every rotated coordinate may change; the vector by twice the clipping norm at most."""
+        return Sensitivity((ChangedCells(self.coordinates, self.coordinates, paired=False),), l2_bounded=True)

@@ -1,0 +1,200 @@
+"""The accountant of randomized response, in the words of a plan: users, levels, noise probability, coordinates, rounds.
+
+Answers are remembered while the process runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from shufflesum._checks import check_choice, check_number, check_size
+from shufflesum._search import GRID
+from shufflesum.errors import ParameterError
+from shufflesum.privacy.accountant import PrivacyAccountant, local_epsilon
+from shufflesum.privacy.engine.pld import PrivacyLossDistribution
+from shufflesum.privacy.guarantees import MOST_USERS, Guarantee, honest_users
+from shufflesum.privacy.randomized_response import published
+from shufflesum.privacy.randomized_response.blanket import check_parameters
+from shufflesum.privacy.randomized_response.schemes import Blocks, Subsets
+
+if TYPE_CHECKING:
+    from dp_accounting.pld import privacy_loss_distribution
+
+Sampling = Literal["stratified", "uniform"]
+
+_ANSWERS = 1 << 14  # of each kind that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponseAccountant(PrivacyAccountant):
+    """Of each of `coordinates` a user sends one of levels + 1 values, replaced by a uniform one at random.
+
+    A user reports `coordinates` of `dimension`, which may be left out for stratified sampling; knowing it can only
+    tighten the bounds. Adjacent data sets may differ in every coordinate that a user reports. Without noise, which is
+    the default, every bound is refused, but `smallest_noise_probability` can be asked for.
+    """
+
+    users: int
+    levels: int
+    noise_probability: float = 0.0
+    coordinates: int = 1
+    rounds: int = 1
+    dimension: int | None = None
+    sampling: Sampling = "stratified"
+    honest_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers and combinations that no plan can have; the noise is checked by each bound."""
+        for name, count in (("users", self.users), ("coordinates", self.coordinates), ("rounds", self.rounds)):
+            check_size(name, count, 1, MOST_USERS)
+        honest_users(self.users, self.honest_fraction)
+        if self.dimension is not None and not 1 <= self.coordinates <= self.dimension:
+            raise ParameterError(
+                "out-of-range",
+                f"coordinates is {self.coordinates}; it must lie between 1 and dimension = {self.dimension}",
+            )
+        check_choice("sampling", self.sampling, ("stratified", "uniform"))
+        if self.sampling == "uniform" and self.coordinates > 1 and self.dimension is None:
+            raise ParameterError(
+                "missing-argument", "uniform sampling of several coordinates needs the dimension; give dimension"
+            )
+
+    @property
+    def honest_users(self) -> int:
+        """The users whose noise counts."""
+        return honest_users(self.users, self.honest_fraction)
+
+    @property
+    def scheme(self) -> Blocks | Subsets:
+        """What is accounted for: independent blocks, or subsets of coordinates that overlap."""
+        if self.sampling == "uniform" and self.dimension is not None and 1 < self.coordinates != self.dimension:
+            return Subsets(self.honest_users, self.levels, self.coordinates, self.dimension, self.rounds)
+        count = int(self.coordinates) * int(self.rounds)
+        return Blocks(self.honest_users, self.levels, count, self.coordinates == self.dimension)
+
+    @property
+    def local_epsilon(self) -> float:
+        """What is left for a user if shuffler and analyzer collude, over all reports and rounds."""
+        return local_epsilon(
+            levels=self.levels,
+            noise_probability=self.noise_probability,
+            coordinates=self.coordinates,
+            rounds=self.rounds,
+        )
+
+    def delta_upper(self, epsilon: float) -> float:
+        """A delta for which all reports together are certainly (epsilon, delta)-private."""
+        self._check("epsilon", epsilon)
+        return _delta_upper(self.scheme, self.noise_probability, epsilon)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """A delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
+        self._check("epsilon", epsilon)
+        return _delta_lower(self.scheme, self.noise_probability, epsilon)
+
+    def epsilon_upper(self, delta: float) -> float:
+        """An epsilon for which all reports together are certainly (epsilon, delta)-private; may be infinite."""
+        self._check("delta", delta)
+        return _epsilon_upper(self.scheme, self.noise_probability, delta)
+
+    def epsilon_lower(self, delta: float) -> float:
+        """An epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
+        self._check("delta", delta)
+        return _epsilon_lower(self.scheme, self.noise_probability, delta)
+
+    def pld(self, interval: float) -> PrivacyLossDistribution:
+        """A symmetric PLD, on a grid of `interval` x a power of two, that dominates all reports of a user."""
+        return self.scheme.pld(self.noise_probability, interval)
+
+    def to_dp_accounting(
+        self, *, value_discretization_interval: float = 1e-4
+    ) -> privacy_loss_distribution.PrivacyLossDistribution:
+        """The PLD as one of `dp_accounting`; refused for subsets that overlap, of which only a union bound is known."""
+        if isinstance(self.scheme, Subsets):
+            raise ParameterError(
+                "impossible-combination",
+                "uniform sampling of several coordinates has no privacy loss distribution: use stratified",
+            )
+        return PrivacyAccountant.to_dp_accounting(self, value_discretization_interval=value_discretization_interval)
+
+    def smallest_noise_probability(self, epsilon: float, delta: float) -> float:
+        """The least noise probability certified for (epsilon, delta): a whole multiple of 2**-53, evaluated as such.
+
+        All other numbers are as they are here; `noise_probability` does not matter.
+        """
+        check_number("epsilon", epsilon)
+        check_number("delta", delta)
+        check_parameters(self.honest_users, self.levels, 1.0)
+        return _smallest_noise_probability(self.scheme, epsilon, delta)
+
+    def published_noise_probability(self, epsilon: float, delta: float) -> float:
+        """The published formula's noise probability, rounded up to a multiple of 2**-53; refused above 1.
+
+        It counts honest users only. It says nothing about several rounds, nor about stratified sampling of several
+        coordinates.
+        """
+        if self.rounds > 1:
+            raise ParameterError(
+                "impossible-combination",
+                f"rounds is {self.rounds}; the published formula covers one round: accountant='exact'",
+            )
+        if self.coordinates > 1 and self.sampling != "uniform":
+            raise ParameterError(
+                "impossible-combination", "the published formula for several coordinates goes with sampling='uniform'"
+            )
+        if self.dimension is None:
+            raise ParameterError("missing-argument", "the published formula needs the dimension; give dimension")
+        gamma = published.published_noise_probability(
+            users=self.honest_users,
+            dimension=self.dimension,
+            levels=self.levels,
+            coordinates=self.coordinates,
+            epsilon=epsilon,
+            delta=delta,
+        )
+        return min(1.0, math.ceil(gamma * GRID) / GRID)
+
+    def _published_objection(self, guarantee: Guarantee) -> str | None:
+        needed = self.published_noise_probability(guarantee.epsilon, guarantee.delta)
+        if self.noise_probability >= needed:
+            return None
+        return f"its noise probability is {self.noise_probability!r}, and the published formula asks for {needed!r}"
+
+    def _check(self, name: str, number: float) -> None:
+        """Refuse what is no number before it can be taken for one that was answered: True equals 1 as a key."""
+        check_number(name, number)
+        check_parameters(self.honest_users, self.levels, self.noise_probability)
+
+
+@lru_cache(maxsize=_ANSWERS)
+def _delta_upper(scheme: Blocks | Subsets, noise_probability: float, epsilon: float) -> float:
+    return scheme.delta_upper(noise_probability, epsilon)
+
+
+@lru_cache(maxsize=_ANSWERS)
+def _delta_lower(scheme: Blocks | Subsets, noise_probability: float, epsilon: float) -> float:
+    return scheme.delta_lower(noise_probability, epsilon)
+
+
+@lru_cache(maxsize=_ANSWERS)
+def _epsilon_upper(scheme: Blocks | Subsets, noise_probability: float, delta: float) -> float:
+    return scheme.epsilon_upper(noise_probability, delta)
+
+
+@lru_cache(maxsize=_ANSWERS)
+def _epsilon_lower(scheme: Blocks | Subsets, noise_probability: float, delta: float) -> float:
+    return scheme.epsilon_lower(noise_probability, delta)
+
+
+@lru_cache(maxsize=_ANSWERS)
+def _smallest_noise_probability(scheme: Blocks | Subsets, epsilon: float, delta: float) -> float:
+    return scheme.smallest_noise_probability(epsilon, delta)
+
+
+def forget() -> None:
+    """Forget all answers, for measurements."""
+    for answers in (_delta_upper, _delta_lower, _epsilon_upper, _epsilon_lower, _smallest_noise_probability):
+        answers.cache_clear()

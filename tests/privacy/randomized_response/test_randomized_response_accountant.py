@@ -1,0 +1,126 @@
+"""The accountant of randomized response: the same figures as the bounds behind it, in the words of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.refusals import refusal
+
+from shufflesum.errors import ParameterError, PlanError, PrivacyError
+from shufflesum.privacy import Guarantee, RandomizedResponseAccountant
+from shufflesum.privacy.randomized_response import Blocks, blanket, published
+from shufflesum.privacy.randomized_response.accountant import forget
+
+
+def test_one_report_is_the_blanket() -> None:
+    found = RandomizedResponseAccountant(users=50_000, levels=3, noise_probability=0.004).delta(0.95)
+    assert found.upper == blanket.delta_upper(50_000, 3, 0.004, 0.95)
+    assert found.lower == blanket.delta_lower(50_000, 3, 0.004, 0.95)
+
+
+def test_several_reports_and_rounds_compose() -> None:
+    found = RandomizedResponseAccountant(10_000, 3, 0.2, coordinates=5, rounds=2).epsilon(1e-6)
+    assert found.upper == Blocks(10_000, 3, 10).epsilon_upper(0.2, 1e-6)
+    assert 0 < found.lower <= found.upper
+
+
+def test_only_honest_users_count() -> None:
+    all_honest = RandomizedResponseAccountant(users=5_000, levels=2, noise_probability=0.05)
+    half_honest = RandomizedResponseAccountant(users=10_001, levels=2, noise_probability=0.05, honest_fraction=0.5)
+    assert half_honest.delta(0.5) == all_honest.delta(0.5)
+
+
+def test_knowing_that_every_coordinate_is_reported_tightens_one_level() -> None:
+    unknown = RandomizedResponseAccountant(users=5_000, levels=1, coordinates=10)
+    known = replace(unknown, dimension=10)
+    assert known.smallest_noise_probability(1.0, 1e-6) < 0.75 * unknown.smallest_noise_probability(1.0, 1e-6)
+
+
+def test_uniform_sampling_of_several_reports_is_covered_and_costs_more() -> None:
+    stratified = RandomizedResponseAccountant(users=100_000, levels=1, coordinates=2, dimension=4)
+    uniform = replace(stratified, sampling="uniform")
+    noise = uniform.smallest_noise_probability(1.0, 1e-6)
+    assert noise > stratified.smallest_noise_probability(1.0, 1e-6)
+    drawn = replace(uniform, noise_probability=noise)
+    assert drawn.delta_upper(1.0) <= 1e-6
+    assert drawn.delta_upper(drawn.epsilon(1e-6).upper) <= 1e-6
+
+
+def test_the_published_noise_is_rounded_up_to_what_a_randomizer_can_draw() -> None:
+    exact = published.improved_noise_probability(users=50_000, dimension=100, levels=3, epsilon=0.95, delta=0.5)
+    used = RandomizedResponseAccountant(50_000, 3, dimension=100).published_noise_probability(0.95, 0.5)
+    assert exact <= used < exact + 2.0**-52
+    assert (used * 2.0**53).is_integer()
+
+
+def test_a_claim_must_hold_under_its_own_accountant() -> None:
+    guarantee = Guarantee(0.95, 1e-6, users=50_000)
+    noise = RandomizedResponseAccountant(50_000, 3, dimension=100).smallest_noise_probability(0.95, 1e-6)
+    enough = RandomizedResponseAccountant(50_000, 3, noise, dimension=100)
+    enough.check_claim(guarantee)
+    with refusal("claim-not-confirmed", error=PlanError):
+        replace(enough, noise_probability=noise * 0.99).check_claim(guarantee)
+    with refusal("claim-not-confirmed", "published formula asks for", error=PlanError):
+        enough.check_claim(replace(guarantee, delta=0.5, accountant="paper"))
+
+
+def test_without_noise_no_bound_is_given() -> None:
+    noiseless = RandomizedResponseAccountant(users=100, levels=1)
+    for bound in (noiseless.delta, noiseless.delta_upper, noiseless.delta_lower):
+        with refusal("not-certified", "noise_probability = 0", error=PrivacyError):
+            bound(1.0)
+    for other in (noiseless.epsilon, noiseless.epsilon_upper, noiseless.epsilon_lower):
+        with refusal("not-certified", "noise_probability = 0", error=PrivacyError):
+            other(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ({"coordinates": 5, "dimension": 4}, ("out-of-range", "coordinates is 5")),
+        ({"sampling": "other"}, ("unknown-choice", "sampling is 'other'")),
+        ({"sampling": "uniform", "coordinates": 2}, ("missing-argument", "dimension")),
+        ({"honest_fraction": 0.0}, ("out-of-range", "honest_fraction is 0.0")),
+        ({"coordinates": 0}, ("out-of-range", "coordinates is 0")),
+        ({"rounds": -2}, ("out-of-range", "rounds is -2")),
+    ],
+)
+def test_impossible_numbers_are_refused(arguments: dict[str, object], refused: tuple[str, ...]) -> None:
+    with refusal(*refused, error=ParameterError):
+        RandomizedResponseAccountant(users=100, levels=1, **arguments)  # type: ignore[arg-type]
+    with refusal("out-of-range", "is 0", "between 1", error=ParameterError):
+        RandomizedResponseAccountant(users=0, levels=1)
+
+
+@pytest.mark.parametrize("coordinates", [1, 10])
+def test_uniform_sampling_of_one_coordinate_or_of_all_is_stratified_too(coordinates: int) -> None:
+    stratified = RandomizedResponseAccountant(5000, 1, 0.2, coordinates, dimension=10)
+    uniform = replace(stratified, sampling="uniform")
+    assert uniform.scheme == stratified.scheme
+    assert uniform.delta(0.5) == stratified.delta(0.5)
+
+
+def test_answers_are_remembered_and_the_same_after_they_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers() -> tuple[object, ...]:
+        noise = RandomizedResponseAccountant(users=777, levels=2).smallest_noise_probability(1.0, 1e-5)
+        accountant = RandomizedResponseAccountant(777, 2, noise)
+        return noise, accountant.delta(1.0), accountant.epsilon(1e-5)
+
+    found = answers()
+    with monkeypatch.context() as patch:
+        for name in ("delta_upper", "delta_lower", "epsilon_upper", "epsilon_lower", "smallest_noise_probability"):
+            patch.delattr(Blocks, name)
+        assert answers() == found
+    forget()
+    assert answers() == found
+
+
+def test_what_was_remembered_never_lets_a_wrong_argument_pass() -> None:
+    RandomizedResponseAccountant(100, 1, 1.0).delta(1.0)
+    with refusal("wrong-type", error=ParameterError):
+        RandomizedResponseAccountant(100, True, 1.0).delta(1.0)
+    with refusal("wrong-type", error=ParameterError):
+        RandomizedResponseAccountant(100, 1, True).delta(1.0)
+    with refusal("wrong-type", error=ParameterError):
+        RandomizedResponseAccountant(100, 1, 1.0).delta(True)
