@@ -1,4 +1,4 @@
-"""Arrays in a box: bounds on each coordinate of a structure, and the way from arrays to coordinates and back."""
+"""Arrays with bounds: bounds on each coordinate of a structure, and the way from arrays to coordinates and back."""
 
 from __future__ import annotations
 

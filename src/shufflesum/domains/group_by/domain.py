@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """GroupBy and arrays of the same users."""
+    """Groups and arrays of the same users."""
 
     labels: LabelRows
     arrays: Rows
