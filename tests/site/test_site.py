@@ -146,7 +146,7 @@ def test_every_public_name_has_its_place_in_the_reference(pages: dict[str, str])
                 missing.append(f"{module}.{name}")
     assert missing == []
     assert {"shufflesum.privacy", "shufflesum.federated.flower"} <= set(MODULES)
-    for name in ("domain.Arrays", "moments.Squares"):  # their modules are for the rooms next door
+    for name in ("domains.Domain", "moments.Squares"):  # their modules are for the rooms next door
         assert f'id="shufflesum.{name}"' in modules
 
 
