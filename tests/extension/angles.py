@@ -1,7 +1,6 @@
 """A domain of one's own: an angle in degrees for each user, whose mean direction is estimated.
 
-The circle is cut into sectors. An angle is rounded at random to one of the two nearest directions, so that its cosine
-and sine keep their means but for a known factor.
+The circle is cut into sectors, and an angle counts for the nearest direction: the mean is off by half a sector at most.
 """
 
 from __future__ import annotations
