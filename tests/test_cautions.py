@@ -158,7 +158,7 @@ def test_estimates_that_say_nothing_are_called_so() -> None:
 @pytest.mark.processes
 def test_commands_print_notes_and_programs_find_them_in_json(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.full((2000, 2), 7.0))
-    options = ("--epsilon", "1", "--delta", "1e-3", "--bounds", "0", "5", "--clip", "--json")
+    options = ("--epsilon", "1", "--delta", "1e-3", "--bounds", "0:5", "--clip", "--json")
     done = subprocess.run(
         [sys.executable, "-m", "shufflesum", "run", str(tmp_path / "rows.npy"), *options],
         capture_output=True,

@@ -110,7 +110,7 @@ def test_importing_the_library_is_light() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "run rows.csv --epsilon 2 --delta 1e-4 --bounds 0 1",
+        "run rows.csv --epsilon 2 --delta 1e-4 --bounds 0:1",
         "privacy --users 1000 --levels 3 --noise-probability 0.2 --rounds 9 --delta 1e-4",
     ],
 )

@@ -108,7 +108,7 @@ def test_quantiles_of_numbers_in_bins(people: str, command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--columns", "age", "--bounds", "0", "120", "--quantiles", "0.5"), "conflicting-arguments"),
+        (("--columns", "age", "--bounds", "0:120", "--quantiles", "0.5"), "conflicting-arguments"),
         (("--categories", "age", "--bins", "0,50,120", "--other", "--quantiles", "0.5"), "conflicting-arguments"),
         (("--categories", "age", "--bins", "0,50,120", "--quantiles", "50"), "out-of-range"),
         (("--categories", "age", "--bins", "0,50,120", "--quantiles", "median"), "out-of-range"),
@@ -119,7 +119,7 @@ def test_quantiles_are_refused(people: str, command: Command, arguments: tuple[s
 
 
 def test_variances_of_columns(people: str, command: Command) -> None:
-    arguments = ("--columns", "age", "--bounds", "0", "120", "--confidence", "0.99999999")
+    arguments = ("--columns", "age", "--bounds", "0:120", "--confidence", "0.99999999")
     document = command("variance", people, *PRIVACY, *arguments, "--json").document
     truth = np.loadtxt(people, delimiter=",", skiprows=1)[:, 0]
     for name, value in (("mean", truth.mean()), ("variance", truth.var()), ("standard_deviation", truth.std())):
@@ -134,6 +134,6 @@ def test_variances_of_columns(people: str, command: Command) -> None:
 
 
 def test_variance_refuses_values_out_of_bounds(people: str, command: Command) -> None:
-    arguments = ("--columns", "age", "--bounds", "0", "30")
+    arguments = ("--columns", "age", "--bounds", "0:30")
     assert not lacking(refusal_of(command, "variance", people, *PRIVACY, *arguments), "[out-of-bounds]", "--clip")
     assert not lacking(refusal_of(command, "variance", people, *PRIVACY, "--confidence", "0"), "[out-of-range]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ import pytest
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum.cli.options.common import joined_bounds
 from shufflesum.domains import GroupBy
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def test_groups_have_bounds_for_each_column(command: Command, folder: Path) -> N
         ((AGE, "income=0:inf"), ("[bad-bounds]", "'income'")),
         ((AGE, "income=0"), ("[bad-bounds]", "'income'", "LO:HI")),
         ((AGE, "income=0:x"), ("[bad-bounds]", "'income'")),
-        (("0 x",), ("[bad-bounds]", "LO HI")),
-        (("0",), ("[bad-bounds]", "LO HI")),
+        (("0:x",), ("[bad-bounds]", "LO:HI")),
+        (("0",), ("[bad-bounds]", "--bounds 0:120")),
         (("nowhere.csv",), ("[unreadable]", "nowhere.csv")),
         (("people.csv",), ("[malformed]", "column,lower,upper")),
         (("empty.csv",), ("[no-rows]", "empty.csv")),
@@ -106,7 +106,7 @@ def test_what_cannot_be_is_refused_by_name(
     command: Command, people: str, folder: Path, bounds: tuple[str, ...], said: tuple[str, ...], run: bool
 ) -> None:
     (folder / "empty.csv").write_text("column,lower,upper\n")
-    options = [word for text in bounds for word in ("--bounds", *text.split())]
+    options = [word for text in bounds for word in ("--bounds", text)]
     first = ("run", people) if run else ("plan", "--users", 3000, "--columns", "age,income")
     done = command(*first, *PRIVACY, *options)
     assert done.code == 2
@@ -121,17 +121,29 @@ def test_a_file_without_names_has_no_columns_to_bound(command: Command, folder: 
     )
 
 
+@pytest.mark.parametrize("words", ["--bounds 0 1", "--bounds=0 1", "--bounds -1 1"])
+def test_bounds_with_a_space_are_refused_with_the_right_spelling(command: Command, people: str, words: str) -> None:
+    done = command("run", people, *PRIVACY, *words.split())
+    assert done.code == 2
+    assert lacking(done.err, "[bad-bounds]", "with a colon", "--bounds 0:120") == []
+
+
+@pytest.mark.parametrize("words", ["--bounds -1:1", "--bounds=-1:1"])
+def test_a_negative_lower_bound_needs_no_other_spelling(command: Command, words: str) -> None:
+    done = command("plan", "--users", 3000, "--dimension", 1, *PRIVACY, *words.split(), "--json")
+    assert done.document["domain"]["bounds"] == [-1.0, 1.0]
+
+
 @pytest.mark.parametrize(
-    ("words", "joined"),
+    "line",
     [
-        ("x.csv --bounds 0 1 --clip", "x.csv --bounds=0:1 --clip"),
-        ("--bounds -1 1e3", "--bounds=-1:1e3"),
-        ("--bounds=-1 1", "--bounds=-1:1"),
-        ("--bounds a=0:1 --bounds b=0:1 x", "--bounds=a=0:1 --bounds=b=0:1 x"),
-        ("--bounds b.csv x.csv", "--bounds=b.csv x.csv"),
-        ("--bounds", "--bounds"),
-        ("-- --bounds 0 1", "-- --bounds 0 1"),
+        "plan --users 10 --dimension 1 --epsilon 1 --epsilon 2",
+        "run people.csv --clip --header --no-header",
+        "status --shuffler a --shuffler=b",
+        "budget ask b.json --users 1 --users 1",
     ],
 )
-def test_two_words_become_one(words: str, joined: str) -> None:
-    assert joined_bounds(words.split()) == joined.split()
+def test_an_option_given_twice_is_refused_by_name(command: Command, line: str) -> None:
+    done = command(*line.split())
+    assert done.code == 2
+    assert re.search(r"--(epsilon|header|shuffler|users) is given 2 times; give it once", done.err)

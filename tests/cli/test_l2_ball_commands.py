@@ -88,7 +88,7 @@ def test_a_target_error_finds_the_users_it_needs(command: Command) -> None:
         *(
             (f"--dimension 3 --clipping-norm 1 {other}", f"[conflicting-arguments] {other.split()[0]} --clipping-norm")
             for other in (
-                "--bounds 0 1",
+                "--bounds 0:1",
                 "--labels a,b",
                 "--open-vocabulary",
                 "--columns x,y,z",
@@ -198,7 +198,7 @@ def test_columns_keep_their_names(command: Command, folder: Path, updates: NDArr
         ("updates.npy --clipping-norm 0.8", f"[out-of-bounds] row {USERS - 1} 0.8 --clip"),
         ("nan.npy --clipping-norm 9 --clip", "[missing-value] row 3"),
         ("updates.npy --clipping-norm 1 --missing midpoint", "[impossible-combination] --missing"),
-        ("updates.npy --clipping-norm 1 --bounds 0 1", "[conflicting-arguments] --bounds"),
+        ("updates.npy --clipping-norm 1 --bounds 0:1", "[conflicting-arguments] --bounds"),
         ("updates.npy --clipping-norm 1 --levels 2", "[conflicting-arguments] --levels"),
         ("updates.npy --clipping-norm 1 --labels a,b", "[conflicting-arguments] --labels --clipping-norm"),
         ("updates.npy --clipping-norm 1 --open-vocabulary x", "[conflicting-arguments] --open-vocabulary"),

@@ -120,7 +120,7 @@ def test_rounds_and_malicious_users_cost_noise(command: Command) -> None:
 
 def test_bounds_scale_the_error(command: Command) -> None:
     unit = command("plan", *TARGET, "--json").document["expected_error"]["total"]
-    wide = command("plan", *TARGET, "--bounds", "-1", "1", "--json").document["expected_error"]["total"]
+    wide = command("plan", *TARGET, "--bounds", "-1:1", "--json").document["expected_error"]["total"]
     assert wide == pytest.approx(4 * unit)
 
 
@@ -148,7 +148,7 @@ def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command,
 def test_an_acceptable_error_is_given_by_column_or_for_all(command: Command) -> None:
     asked = ("plan", "--users", "3000", "--delta", "1e-6", "--digits", "3", "--json", "--bounds")
     named = command(*asked, "age=0:120", "--acceptable-error", "age=2").document
-    one = command(*asked, "0", "120", "--dimension", "1", "--acceptable-error", "2").document
+    one = command(*asked, "0:120", "--dimension", "1", "--acceptable-error", "2").document
     assert named["guarantee"] == one["guarantee"]
     assert one["expected_error"]["total"] <= 4
 
@@ -228,7 +228,7 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
             (*TARGET, "--coordinates", "3", "--max-reports", "2"),
             ("[conflicting-arguments]", "coordinates is 3", "max_reports = 2"),
         ),
-        ((*TARGET, "--bounds", "1", "1"), ("[bad-bounds]", "bounds")),
+        ((*TARGET, "--bounds", "1:1"), ("[bad-bounds]", "bounds")),
         ((*TARGET, "--rounds", "0"), ("[out-of-range]", "rounds is 0")),
         ((*TARGET, "--honest-fraction", "2"), ("[out-of-range]", "honest_fraction is 2")),
         ((*TARGET, "-o", "plan.txt"), ("[unknown-file-type]", "plan.txt", ".json")),

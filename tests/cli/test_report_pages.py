@@ -40,7 +40,7 @@ def people(folder: Path) -> str:
 def test_values_that_were_moved_or_filled_in_are_spoken_of_wherever_intervals_are_shown(
     command: Command, folder: Path, people: str
 ) -> None:
-    run = ("run", people, *PRIVACY, "--bounds", "0", "1", "--report", "run.html")
+    run = ("run", people, *PRIVACY, "--bounds", "0:1", "--report", "run.html")
     done = command(*run)
     assert "bias" not in done.out
     assert "as they were counted" not in (folder / "run.html").read_text(encoding="utf-8")
@@ -50,13 +50,13 @@ def test_values_that_were_moved_or_filled_in_are_spoken_of_wherever_intervals_ar
     assert said in done.out
     assert said in page
     assert "as they were counted" in page
-    varied = ("variance", people, *PRIVACY, "--bounds", "0", "1", "--clip", "--missing", "midpoint")
+    varied = ("variance", people, *PRIVACY, "--bounds", "0:1", "--clip", "--missing", "midpoint")
     assert said in command(*varied).out
     assert command(*varied, "--json").document["adjustment"] == said
 
 
 def test_a_page_of_a_run_holds_all_of_it_and_no_value_of_a_user(command: Command, folder: Path, people: str) -> None:
-    done = command("run", people, *PRIVACY, "--bounds", "0", "1", "--report", "run.html", "--confidence", "0.9")
+    done = command("run", people, *PRIVACY, "--bounds", "0:1", "--report", "run.html", "--confidence", "0.9")
     assert done.code == 0, done.err
     assert "wrote run.html" in done.out
     page = (folder / "run.html").read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def test_a_page_of_a_run_holds_all_of_it_and_no_value_of_a_user(command: Command
         "90 % interval",
         "chosen without looking at the data",
         "If the shuffler and the analyzer collude",
-        "shufflesum run people.csv --epsilon 1 --delta 1e-6 --bounds 0 1 --report run.html --confidence 0.9",
+        "shufflesum run people.csv --epsilon 1 --delta 1e-6 --bounds 0:1 --report run.html --confidence 0.9",
         "played all three roles in one process",
         "<i>height</i>",
     ):

@@ -80,7 +80,7 @@ def test_columns_are_chosen_by_name_position_and_range(
 
 def test_a_first_line_that_counts_as_a_user_is_told(command: Command, folder: Path) -> None:
     (folder / "years.csv").write_text("2019,2020\n" + "1,2\n" * 600)
-    target = ("--epsilon", 1, "--delta", 1e-6, "--bounds", 0, 3000)
+    target = ("--epsilon", 1, "--delta", 1e-6, "--bounds", "0:3000")
     guessed = command("run", "years.csv", *target)
     assert "so its first line is a user; say --header if not" in guessed.err
     assert "601 users" in guessed.out
@@ -278,7 +278,7 @@ def test_values_are_clipped_where_asked(command: Command, folder: Path, crowd: F
     wide = np.where(np.arange(5000)[:, None] % 10 == 0, 3 - 6 * crowd, crowd)
     wide[0] = (np.inf, -np.inf, 1e300)
     np.save(folder / "x.npy", wide)
-    estimate = command("run", "x.npy", *QUICK, "--clip", "--bounds", "-1", "1").estimate
+    estimate = command("run", "x.npy", *QUICK, "--clip", "--bounds", "-1:1").estimate
     assert within(estimate, np.clip(wide, -1, 1).mean(axis=0))
     assert not within(estimate, wide[1:].mean(axis=0))
 

@@ -159,7 +159,7 @@ def test_several_labels_of_each_user(command: Command, survey: str, people: dict
 def test_means_of_groups(command: Command, survey: str, people: dict[str, Any], folder: Path) -> None:
     (folder / "countries.txt").write_text("DE\nFR\nIT\n")
     asked = ("run", survey, "--group-by", "country", "--labels", "countries.txt", "--columns", "visits")
-    done = command(*asked, "--bounds", 0, 100, *PRIVACY, *SURE, "--json", "--plot", "g.svg")
+    done = command(*asked, "--bounds", "0:100", *PRIVACY, *SURE, "--json", "--plot", "g.svg")
     estimate = done.estimate
     assert (estimate["groups"], estimate["too_few"][:2]) == (["DE", "FR", "IT"], [False, False])
     assert holds(estimate, (1900, 1097, 3))
@@ -171,7 +171,7 @@ def test_means_of_groups(command: Command, survey: str, people: dict[str, Any], 
     domain = done.document["plan"]["domain"]
     assert (domain["column"], domain["values"]["columns"]) == ("country", ["visits"])
     assert "Private means by group of" in (folder / "g.svg").read_text()
-    shown = command(*asked, "--bounds", 0, 100, *PRIVACY)
+    shown = command(*asked, "--bounds", "0:100", *PRIVACY)
     assert lacking(shown.out, "group", "users", "mean", "DE", "FR", "IT") == []
 
 
@@ -189,7 +189,7 @@ def test_groups_with_too_few_users_say_so(capsys: pytest.CaptureFixture[str]) ->
 
 def test_groups_of_several_numbers_show_their_names(command: Command, survey: str) -> None:
     asked = ("run", survey, "--group-by", "country", "--labels", "DE,FR,IT", "--columns", "visits,age")
-    shown = command(*asked, "--bounds", 0, 120, *PRIVACY)
+    shown = command(*asked, "--bounds", "0:120", *PRIVACY)
     assert lacking(shown.out, "entry", "visits", "age", "DE") == []
 
 
@@ -238,7 +238,7 @@ def test_a_plan_names_its_column(command: Command, survey: str) -> None:
         ("--categories answer --labels yes,no --bins 0,1", "[conflicting-arguments] --bins"),
         ("--categories answer --labels yes,no --max-choices 2", "[conflicting-arguments] --max-choices"),
         ("--categories answer --labels yes,no --multi-choice ticked", "[conflicting-arguments] --multi-choice"),
-        ("--categories answer --labels yes,no,unsure --bounds 0 1", "[conflicting-arguments] bounds"),
+        ("--categories answer --labels yes,no,unsure --bounds 0:1", "[conflicting-arguments] bounds"),
         ("--categories answer --labels yes,no,unsure --clip", "[impossible-combination] clip"),
         ("--categories answer --labels yes,no,unsure --missing midpoint", "[impossible-combination] midpoint"),
         ("--categories answer --labels yes,no,unsure --candidates words.txt", "[conflicting-arguments] --candidates"),
@@ -250,9 +250,9 @@ def test_a_plan_names_its_column(command: Command, survey: str) -> None:
         ("--multi-choice ticked --labels web,mail", "[missing-argument] --max-choices"),
         ("--multi-choice ticked --labels web,mail --max-choices 1", "[too-many-labels] most"),
         ("--multi-choice ticked --labels web,fax --max-choices 2", "[unknown-label]"),
-        ("--group-by country --columns visits --bounds 0 100", "[missing-argument] --labels"),
-        ("--group-by country --labels DE,FR --columns visits --bounds 0 100", "[unknown-label]"),
-        ("--group-by country --labels DE,FR,IT --columns visits --bounds 0 50", "[out-of-bounds] --clip"),
+        ("--group-by country --columns visits --bounds 0:100", "[missing-argument] --labels"),
+        ("--group-by country --labels DE,FR --columns visits --bounds 0:100", "[unknown-label]"),
+        ("--group-by country --labels DE,FR,IT --columns visits --bounds 0:50", "[out-of-bounds] --clip"),
         ("--group-by country --labels DE,FR,IT --columns visits --other", "[conflicting-arguments] --other"),
         ("--open-vocabulary answer", "[missing-argument] --candidates"),
         ("--open-vocabulary answer --labels yes,no --candidates words.txt", "[conflicting-arguments] --labels"),
@@ -315,10 +315,10 @@ def test_columns_of_a_plan_are_found_by_their_names(command: Command, survey: st
 @pytest.mark.parametrize(
     ("arguments", "users"),
     [
-        ("--columns age --bounds 0 120", 900),
+        ("--columns age --bounds 0:120", 900),
         ("--categories age --bins 0,18,65,120 --quantiles 0.5", 900),
         ("--categories answer --labels yes,no", 950),
-        ("--group-by answer --labels yes,no --columns age --bounds 0 120", 850),
+        ("--group-by answer --labels yes,no --columns age --bounds 0:120", 850),
         ("--open-vocabulary answer --candidates words.txt", 950),
     ],
 )
@@ -344,6 +344,6 @@ def test_those_left_must_be_enough_for_the_plan(command: Command, folder: Path) 
     )
     run = ("run", "gaps.csv", "--plan", "plan.json", "--missing", "drop")
     assert lacking(command(*run).err, "[too-few-users]", "500 rows", "without missing values") == []
-    asked = ("variance", "gaps.csv", "--columns", "age", "--bounds", "0", "9", *PRIVACY, "--missing", "drop", "--json")
+    asked = ("variance", "gaps.csv", "--columns", "age", "--bounds", "0:9", *PRIVACY, "--missing", "drop", "--json")
     done = command(*asked).document
     assert (done["users"], done["adjusted"]) == (500, ["dropped"])

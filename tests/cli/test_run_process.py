@@ -60,7 +60,7 @@ def test_on_a_terminal_there_is_a_progress_bar_beside_the_result(good: str) -> N
 
 
 def test_a_refusal_is_one_line_on_standard_error(script: Command, folder: Path, good: str) -> None:
-    done = script("run", good, *QUICK, "--bounds", "0", "0.2", "-o", "o.json", "--plot", "p.html")
+    done = script("run", good, *QUICK, "--bounds", "0:0.2", "-o", "o.json", "--plot", "p.html")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"shufflesum: {good}: row 0, coordinate 0: the value is out of bounds")
     assert done.err.count("\n") == 1

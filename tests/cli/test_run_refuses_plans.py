@@ -35,7 +35,7 @@ def plan(folder: Path) -> ss.Plan:
     [
         "--epsilon 1",
         "--delta 1e-6",
-        "--bounds 0 1",
+        "--bounds 0:1",
         "--coordinates 1",
         "--max-reports 1",
         "--levels 3",

@@ -110,7 +110,7 @@ def test_the_wheel_alone_runs_demo_plots_and_service_outside_the_source_tree(
     run(command / "shufflesum", "demo", "-o", "demo", cwd=tmp_path)
     assert list((tmp_path / "demo").glob("*.png"))
     (tmp_path / "people.csv").write_text("age\n" + "".join(f"{18 + i % 60}\n" for i in range(2000)))
-    target = ["--bounds", "0", "120", "--epsilon", "1", "--delta", "1e-6"]
+    target = ["--bounds", "0:120", "--epsilon", "1", "--delta", "1e-6"]
     run(
         command / "shufflesum", "run", "people.csv", *target, "--plot", "mean.svg", "--report", "run.html", cwd=tmp_path
     )

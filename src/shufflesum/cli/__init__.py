@@ -23,12 +23,12 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "analyze": "Private means, counts or group means of shuffled reports.",
     "audit": "Attack the running randomizer and compare with the certified bound.",
-    "bounds": "Bounds for the columns of a file, found privately, and a plan for the rest.",
+    "bounds": "Bounds for the columns of a file, found privately.",
     "budget": "Make, show or ask the budget of a population.",
     "config": "Check a configuration file.",
     "demo": "Aggregate a synthetic crowd privately and draw the result.",
     "estimate": "Ask a task's analyzer for its estimate.",
-    "explore": "A local page: what a collection would cost, by epsilon and by users.",
+    "explore": "A local page: what a collection would cost.",
     "keygen": "Make the analyzer's key pair.",
     "plan": "Choose reports, levels and noise for a privacy target.",
     "privacy": "The certified guarantee of a plan or of given protocol parameters.",
@@ -37,7 +37,7 @@ COMMANDS = {
     "send": "Randomize rows on this machine and send them to a task's shuffler.",
     "serve": "Run a server of a deployment: shuffler or analyzer.",
     "shuffle": "Folders of reports to one in random order.",
-    "simulate": "Made-up or public data through a plan: the error and the picture to expect.",
+    "simulate": "Made-up or public data through a plan: the error to expect.",
     "statement": "A plan's privacy on one page, in plain language.",
     "status": "Where a deployment stands, as its servers say.",
     "task": "Make or show what all parties of a deployment agree on.",
@@ -55,14 +55,6 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"shufflesum.cli.{cmd_name}").command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        from shufflesum.cli.options.common import joined_bounds  # not for help
-
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command, joined_bounds(rest)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -12,7 +12,7 @@ import click
 
 from shufflesum._checks import downwards, upwards
 from shufflesum.audit import AuditResult, Drawn, audit
-from shufflesum.cli.options.common import plan_of_file, plan_options, with_mechanism
+from shufflesum.cli.options.common import Command, plan_of_file, plan_options, with_mechanism
 from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
@@ -26,7 +26,7 @@ _FEW_REPORTS: dict[str, Any] = {
 }  # so that many batches fit
 
 
-@click.command("audit", short_help="Attack the running randomizer and compare with the certified bound.")
+@click.command("audit", cls=Command, short_help="Attack the running randomizer and compare with the certified bound.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Audit this plan.  [one is made]")
 @click.option("--users", type=int, metavar="N", help="Users of the plan that is made.  [10000]")
 @click.option("--dimension", type=int, metavar="D", help="Its dimension.  [10]")

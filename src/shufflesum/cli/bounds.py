@@ -14,7 +14,7 @@ from rich.markup import escape
 from shufflesum._checks import downwards, percent, upwards
 from shufflesum.bounds import SuggestedBounds, plan_bounds
 from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.common import file_argument
+from shufflesum.cli.options.common import Command, file_argument
 from shufflesum.cli.options.table import TableOptions, aggregate_table, named_columns, prepared, table_options
 from shufflesum.cli.output.printed import console, table_of, warnings_as_notes
 from shufflesum.domains.options import bin_edges
@@ -23,7 +23,7 @@ from shufflesum.estimate import check_cover, tail_of
 from shufflesum.tables import PathOrUrl, StagedOutputs
 
 
-@click.command("bounds", short_help="Bounds for the columns of a file, found privately, and a plan for the rest.")
+@click.command("bounds", cls=Command, short_help="Bounds for the columns of a file, found privately.")
 @file_argument("file")
 @click.option("--epsilon", type=float, required=True, help="Of everything: bounds and main plan together.")
 @click.option("--delta", type=float, required=True, help="Of everything.")

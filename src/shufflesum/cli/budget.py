@@ -12,6 +12,7 @@ import msgspec
 from shufflesum._checks import upwards
 from shufflesum.budget import Budget
 from shufflesum.budget_file import read_budget
+from shufflesum.cli.options.common import Group
 from shufflesum.cli.options.wanted import plan_arguments, wanted_options
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.printed import console, warnings_as_notes
@@ -23,7 +24,7 @@ from shufflesum.tables import StagedOutputs
 _PATH = click.Path(path_type=Path)
 
 
-@click.group("budget", short_help="Make, show or ask the budget of a population.")
+@click.group("budget", cls=Group, short_help="Make, show or ask the budget of a population.")
 def command() -> None:
     """What may be asked of one population in all: a plan is entered before it is run, and refused if it is too much.
 
@@ -47,7 +48,7 @@ def create(file: Path, epsilon: float, delta: float, plan_files: tuple[Path, ...
 
     \b
     Example: shufflesum budget create budget.json --epsilon 3 --delta 1e-5
-             shufflesum run people.csv --bounds 0 120 --epsilon 0.5 --delta 1e-6 --budget budget.json
+             shufflesum run people.csv --bounds 0:120 --epsilon 0.5 --delta 1e-6 --budget budget.json
     """
     Budget.create(file, epsilon, delta, plans=[Plan.load(path) for path in plan_files])
     console.print(f"wrote {file}: epsilon {upwards(epsilon)}, delta {upwards(delta)} in all", markup=False)

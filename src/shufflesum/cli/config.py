@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from shufflesum.cli.options.common import Group
 from shufflesum.cli.options.configured import CONFIGURED, command_named, hidden, option_name, settings
 from shufflesum.errors import ParameterError
 
@@ -19,7 +20,7 @@ _SOURCES: dict[ParameterSource | None, str] = {
 }
 
 
-@click.group("config", short_help="Check a configuration file.")
+@click.group("config", cls=Group, short_help="Check a configuration file.")
 def command() -> None:
     """Check a configuration file: what counts, and where it came from."""
 

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from shufflesum._checks import upwards
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.loopback import run_service_demo
+from shufflesum.cli.options.common import Command
 from shufflesum.cli.output.printed import console, print_estimate, progress_bar, warnings_as_notes
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.planning import plan as make_plan
@@ -22,7 +23,7 @@ _SAMPLES = 100
 _SERVICE_USERS = 2000
 
 
-@click.command("demo", short_help="Aggregate a synthetic crowd privately and draw the result.")
+@click.command("demo", cls=Command, short_help="Aggregate a synthetic crowd privately and draw the result.")
 @click.option(
     "--users",
     type=click.IntRange(min=100),

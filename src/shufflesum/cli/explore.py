@@ -9,6 +9,7 @@ import webbrowser
 import click
 from rich.text import Text
 
+from shufflesum.cli.options.common import Command
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.printed import console
 from shufflesum.errors import ParameterError
@@ -16,7 +17,7 @@ from shufflesum.plans import Plan
 from shufflesum.service import require_explorer
 
 
-@click.command("explore", short_help="A local page: what a collection would cost, by epsilon and by users.")
+@click.command("explore", cls=Command, short_help="A local page: what a collection would cost.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of this machine.  [a free one]")
 @click.option("--no-browser", is_flag=True, help="Print the page's address and open nothing.")
 def command(port: int, no_browser: bool) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from shufflesum.cli.options.common import Command
 from shufflesum.cli.output.printed import console
 from shufflesum.wire import generate_private_key, write_key_pair
 
 
-@click.command("keygen", short_help="Make the analyzer's key pair.")
+@click.command("keygen", cls=Command, short_help="Make the analyzer's key pair.")
 @click.option(
     "-o", "--output", "name", type=click.Path(path_type=Path), required=True, metavar="NAME", help="Names both files."
 )

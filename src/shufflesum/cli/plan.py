@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from shufflesum._checks import upwards
+from shufflesum.cli.options.common import Command
 from shufflesum.cli.options.wanted import plan_from_options, wanted_options
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.printed import console, warnings_as_notes
@@ -36,7 +37,7 @@ def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> fl
     return errors[0] if names == [""] else dict(zip(names, errors, strict=True))
 
 
-@click.command("plan", short_help="Choose reports, levels and noise for a privacy target.")
+@click.command("plan", cls=Command, short_help="Choose reports, levels and noise for a privacy target.")
 @wanted_options
 @click.option(
     "--acceptable-error",

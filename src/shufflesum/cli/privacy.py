@@ -11,7 +11,7 @@ import click
 
 from shufflesum._checks import downwards, upwards
 from shufflesum._search import GRID
-from shufflesum.cli.options.common import plan_of_file
+from shufflesum.cli.options.common import Command, plan_of_file
 from shufflesum.cli.output.printed import console
 from shufflesum.domains import Arrays
 from shufflesum.errors import ParameterError
@@ -32,7 +32,7 @@ def _numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> 
     return numbers
 
 
-@click.command("privacy", short_help="The certified guarantee of a plan or of given protocol parameters.")
+@click.command("privacy", cls=Command, short_help="The certified guarantee of a plan or of given protocol parameters.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="That of this plan; instead of all below.")
 @click.option("--users", type=int, metavar="N", help="Users in a batch.")
 @click.option("--dimension", type=int, metavar="D", help="Coordinates of all; needed but for stratified sampling.")

@@ -10,6 +10,7 @@ import click
 
 from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import (
+    Command,
     file_argument,
     note_assumed_columns,
     plan_of_file,
@@ -46,7 +47,7 @@ from shufflesum.rounds import RoundCounter
 from shufflesum.tables import DataSource, PathOrUrl, check_shape, rows_of
 
 
-@click.command("run", short_help="Private means, counts or group means of the rows of a file.")
+@click.command("run", cls=Command, short_help="Private means, counts or group means of the rows of a file.")
 @file_argument("file")
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, help="The guarantee's delta.")
@@ -86,11 +87,11 @@ def command(
     at the data.
 
     \b
-    Example: shufflesum run beats.csv --epsilon 1 --delta 1e-6 --bounds 0 1 --plot beats.png
+    Example: shufflesum run beats.csv --epsilon 1 --delta 1e-6 --bounds 0:1 --plot beats.png
              shufflesum run people.csv --bounds age=0:120 --bounds income=0:500000 --epsilon 1 --delta 1e-6
              shufflesum run survey.csv --categories answer --labels yes,no,unsure --epsilon 1 --delta 1e-6
              shufflesum run people.csv --categories age --bins 0,18,45,65,120 --quantiles 0.5 --epsilon 1 --delta 1e-6
-             shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0 100 --epsilon 1 --delta 1e-6
+             shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0:100 --epsilon 1 --delta 1e-6
              shufflesum run queries.csv --open-vocabulary query --candidates words.txt --epsilon 1 --delta 1e-6
              shufflesum run updates.npy --clipping-norm 0.4 --clip --epsilon 2 --delta 1e-6
     """

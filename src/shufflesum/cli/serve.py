@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import click
 
 from shufflesum.cli.options.budget import enter_in_budget, store_beginner
+from shufflesum.cli.options.common import Group
 from shufflesum.cli.options.configured import ConfiguredCommand
 from shufflesum.cli.options.servers import Serving, clock_of, serving_options
 from shufflesum.errors import ParameterError
@@ -239,7 +240,7 @@ def analyzer(
     run_server(server.app(), listening, role="analyzer")
 
 
-@click.group("serve", short_help="Run a server of a deployment: shuffler or analyzer.")
+@click.group("serve", cls=Group, short_help="Run a server of a deployment: shuffler or analyzer.")
 def command() -> None:
     """Run one of the two servers of a deployment, on machines of parties that do not collude.
 

@@ -11,7 +11,7 @@ import click
 from rich.markup import escape
 
 from shufflesum._machine import SYSTEM_CLOCK
-from shufflesum.cli.options.common import option_group, plan_of_file
+from shufflesum.cli.options.common import Command, option_group, plan_of_file
 from shufflesum.cli.options.table import TableOptions, check_table, named_columns, text_options
 from shufflesum.cli.options.wanted import candidates_option, plan_from_options, wanted_options
 from shufflesum.cli.output.printed import command_line, console, guarantee_of, progress_bar, warnings_as_notes
@@ -35,7 +35,7 @@ def _reading(
     return TableOptions(None, header, separator, decimal, encoding, array)
 
 
-@click.command("simulate", short_help="Made-up or public data through a plan: the error and the picture to expect.")
+@click.command("simulate", cls=Command, short_help="Made-up or public data through a plan: the error to expect.")
 @click.option("--plan", "plan_file", type=_PATH, help="The plan to try, instead of one made of the options below.")
 @click.option("--data", type=_PATH, help="A file of PUBLIC data, one row per user, instead of made-up users.")
 @click.option(
@@ -74,7 +74,7 @@ def command(
     its truth.
 
     \b
-    Example: shufflesum simulate --users 5000 --dimension 3 --bounds 0 100 --epsilon 1 --delta 1e-6 --report try.html
+    Example: shufflesum simulate --users 5000 --dimension 3 --bounds 0:100 --epsilon 1 --delta 1e-6 --report try.html
              shufflesum simulate --plan plan.json --data public.csv --repeats 200
              shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --distribution uniform
     """

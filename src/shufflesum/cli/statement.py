@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from shufflesum.cli.options.common import Command
 from shufflesum.plans import Plan
 from shufflesum.statement import statement
 from shufflesum.tables import StagedOutputs
 
 
-@click.command("statement", short_help="A plan's privacy on one page, in plain language.")
+@click.command("statement", cls=Command, short_help="A plan's privacy on one page, in plain language.")
 @click.argument("plan_file", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the page (.md) instead of printing it.")
 def command(plan_file: Path, output: Path | None) -> None:

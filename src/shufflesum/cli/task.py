@@ -13,6 +13,7 @@ import click
 from shufflesum._checks import counted, upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.options.budget import budget_option, enter_in_budget
+from shufflesum.cli.options.common import Group
 from shufflesum.cli.output.printed import console, fallback
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
@@ -22,7 +23,7 @@ from shufflesum.wire import Task, load_public_key, parse_time
 _DEFAULT_DAYS = 30
 
 
-@click.group("task", short_help="Make or show what all parties of a deployment agree on.")
+@click.group("task", cls=Group, short_help="Make or show what all parties of a deployment agree on.")
 def command() -> None:
     """What a deployment agrees on: a file that client, shuffler and analyzer share and nobody changes."""
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from shufflesum.cli.options.common import Command
 from shufflesum.cli.output.printed import console
 from shufflesum.service.shuffler.tokens import write_tokens
 
 
-@click.command("tokens", short_help="Make upload tokens, so that one person is one user.")
+@click.command("tokens", cls=Command, short_help="Make upload tokens, so that one person is one user.")
 @click.option("--count", type=int, required=True, metavar="N", help="How many: one for each person.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The tokens, to be handed out.")
 @click.option("--digests", type=click.Path(path_type=Path), required=True, help="What the shuffler needs of them.")

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from shufflesum._checks import between, number, percent
 from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.common import file_argument, plan_options, with_mechanism
+from shufflesum.cli.options.common import Command, file_argument, plan_options, with_mechanism
 from shufflesum.cli.options.table import (
     DROPPED,
     TableOptions,
@@ -33,7 +33,7 @@ from shufflesum.planning import plan as make_plan
 from shufflesum.tables import PathOrUrl
 
 
-@click.command("variance", short_help="Private means and variances of the columns of a file.")
+@click.command("variance", cls=Command, short_help="Private means and variances of the columns of a file.")
 @file_argument("file")
 @click.option("--epsilon", type=float, required=True, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, required=True, help="The guarantee's delta.")
@@ -59,7 +59,7 @@ def command(
     what --clip moves is moved before it is squared.
 
     \b
-    Example: shufflesum variance people.csv --bounds 0 120 --columns age --epsilon 1 --delta 1e-6
+    Example: shufflesum variance people.csv --bounds 0:120 --columns age --epsilon 1 --delta 1e-6
     """
     tail_of(confidence)
     given = with_mechanism({name: value for name, value in plan_arguments.items() if value is not None})

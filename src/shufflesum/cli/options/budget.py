@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from shufflesum.budget import Budget
 
 
-class _Once(click.Option):
-    """An option that is refused when it is given twice, or as an empty variable.
-
-    Click lets the last one count, and forgets the other; and for it a variable that is empty is none, so that a budget
-    would be left out where `$FILE` was not set.
-    """
+class _BudgetOption(click.Option):
+    """An option that is refused as an empty variable: for click that is none, and `$FILE` may just not be set."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """What the environment gives, if anything."""
@@ -37,29 +33,12 @@ class _Once(click.Option):
             )
         return super().resolve_envvar_value(ctx)
 
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the parser keep all that are given."""
-        self.multiple = True
-        super().add_to_parser(parser, ctx)
-        self.multiple = False
-
-    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """The one that is given; the environment and configuration files have no more."""
-        given = value if isinstance(value, list) else [value]
-        if len(given) > 1:
-            raise ParameterError(
-                "conflicting-arguments",
-                f"--budget is given {len(given)} times, and a plan is entered in one budget: that of the population "
-                "which these people are of; give it once",
-            )
-        return super().type_cast_value(ctx, given[0])
-
 
 budget_option = click.option(
     "--budget",
     "budget_file",
     type=click.Path(path_type=Path),
-    cls=_Once,
+    cls=_BudgetOption,
     envvar="SHUFFLESUM_BUDGET",
     show_envvar=True,
     help="Enter the plan in this budget first, and stop if it does not fit (shufflesum budget create).",

@@ -7,6 +7,7 @@ import inspect
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -24,6 +25,25 @@ from shufflesum.tables import TEXT, PathOrUrl, place, suffix_of
 from shufflesum.tables.delimited import suffix_by
 
 _F = TypeVar("_F", bound=Callable[..., object])
+
+
+class Command(click.Command):
+    """A command that refuses an option given twice where one value counts; click lets the last one win in silence."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line."""
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(given).items():
+            if times > 1 and isinstance(option, click.Option) and not (option.multiple or option.count):
+                name = max(option.opts, key=len)
+                raise ParameterError("conflicting-arguments", f"{name} is given {times} times; give it once")
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    """A command with commands of its own."""
+
+    command_class = Command
 
 
 def option_group(
@@ -55,22 +75,7 @@ def option_group(
 
 _Pair: TypeAlias = tuple[float, float]
 _COLUMNS = ("column", "lower", "upper")
-_FORMS = "--bounds LO HI for all values, --bounds NAME=LO:HI for each column, or --bounds FILE.csv"
-
-
-def joined_bounds(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a command, `--bounds LO HI` as one: an option takes one word or two, never either."""
-    rest, joined = list(arguments), list[str]()
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            return [*joined, word, *rest]
-        if word == "--bounds" and rest:
-            word = f"--bounds={rest.pop(0)}"
-        if word.startswith("--bounds=") and rest and _is_number(word.removeprefix("--bounds=")):
-            word = f"{word}:{rest.pop(0)}"
-        joined.append(word)
-    return joined
+_FORMS = "--bounds LO:HI for all values (--bounds 0:120), --bounds NAME=LO:HI for each column, or --bounds FILE.csv"
 
 
 def _is_number(text: str) -> bool:
@@ -110,7 +115,8 @@ def _pair(text: str, column: str | None = None) -> _Pair:
     low, _, high = text.partition(":")
     if not (_is_number(low) and _is_number(high)):
         where = "" if column is None else f" of column {column!r}"
-        raise ParameterError("bad-bounds", f"--bounds{where} is {text!r}, which is not two numbers; give {_FORMS}")
+        joined = ", written as one word with a colon" if _is_number(text) else ""
+        raise ParameterError("bad-bounds", f"--bounds{where} is {text!r}, not two numbers{joined}; give {_FORMS}")
     return float(low), float(high)
 
 
@@ -136,9 +142,9 @@ bounds_option = click.option(
     "--bounds",
     multiple=True,
     callback=_read,
-    metavar="LO HI",
+    metavar="LO:HI",
     help="Public bounds of all values; or of each column, NAME=LO:HI, once for each; or FILE.csv with lines of "
-    "column,lower,upper.  [0 1]",
+    "column,lower,upper.  [0:1]",
 )
 
 

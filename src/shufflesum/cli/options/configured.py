@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from shufflesum.cli.options.common import Command
 from shufflesum.errors import FileError, ParameterError
 
 CONFIGURED = ("serve shuffler", "serve analyzer", "send", "estimate", "status", "randomize", "shuffle", "analyze")
@@ -28,7 +29,7 @@ _SAID_ELSEWHERE: dict[ParameterSource | None, str] = {
 }
 
 
-class ConfiguredCommand(click.Command):
+class ConfiguredCommand(Command):
     """A command with `--config FILE`, and an environment variable for every option."""
 
     def __init__(self, *arguments: Any, **rest: Any) -> None:
