@@ -22,7 +22,7 @@ from experiments.experiment import Experiment, Row, least, number
 from experiments.panels import Defaults, Fit, Panel, Point, curves, fit_power, table
 from experiments.portraits import OURS, PAPER, ClassContrast
 from experiments.trials import Trial
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 
 if TYPE_CHECKING:
     import altair as alt

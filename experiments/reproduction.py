@@ -15,7 +15,7 @@ from experiments.figures import Figure
 from experiments.measurements import Measurements
 from experiments.report import About, write_report
 from experiments.trials import Encoding
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum._machine import cores
 from shufflesum.errors import DataError
 from shufflesum.plots import require_plots

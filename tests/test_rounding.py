@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shufflesum._checks import between, downwards, percent, upwards
+from shufflesum._format import between, counted, downwards, margin, percent, plain, upwards
 
 FIGURES = st.floats(min_value=0, max_value=1e15, allow_nan=False)
 
@@ -30,6 +30,27 @@ def test_what_was_asked_for_is_shown_as_asked() -> None:
 def test_a_level_is_shown_with_all_its_digits() -> None:
     shown = [percent(level) for level in (0.95, 0.9, 0.57, 0.999, 0.99999, 0.99999999)]
     assert shown == ["95", "90", "57", "99.9", "99.999", "99.999999"]
+
+
+def test_no_number_for_people_has_an_exponent_but_the_tiniest_and_largest() -> None:
+    shown = [plain(value) for value in (0.0, 158.3, 42_188.7, 1_234_567.8, 0.000123456, 1e-7, math.inf)]
+    assert shown == ["0", "158", "42,189", "1,234,568", "0.000123", "1e-7", "inf"]
+    assert f"{plain(42_188.7)} ± {margin(80.0)}" == "42,189 ± 160"
+    assert [margin(0.0158), margin(0.1, whole=True), margin(math.inf)] == ["0.031", "1", "inf"]
+
+
+@given(st.floats(min_value=1e-12, max_value=1e12))
+def test_a_margin_is_never_rounded_down(error: float) -> None:
+    assert float(margin(error).replace(",", "")) >= 1.959 * error
+
+
+def test_one_is_singular_and_all_else_is_not() -> None:
+    assert [counted(n, "report") for n in (0, 1, 2_000)] == ["0 reports", "1 report", "2,000 reports"]
+    assert counted(2, "entry", "entries") == "2 entries"
+
+
+def test_an_interval_without_an_end_says_inf() -> None:
+    assert between(-math.inf, math.inf, math.inf) == "-inf to inf"
 
 
 def test_ends_of_an_interval_without_any_error_are_not_rounded() -> None:

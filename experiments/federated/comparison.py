@@ -28,7 +28,7 @@ from experiments.federated.methods import (
 from experiments.federated.runs import Curves, ModelName, Run, model_of, train
 from experiments.figures import Figure
 from experiments.report import About, Heading, write_report
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK, cores
 from shufflesum.errors import PrivacyError
 from shufflesum.planning import plan as make_plan

@@ -15,7 +15,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_number, check_size, downwards, percent, upwards
+from shufflesum._checks import check_number, check_size
+from shufflesum._format import downwards, percent, upwards
 from shufflesum.aggregation import aggregate_rows, round_of
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning

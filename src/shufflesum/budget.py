@@ -18,7 +18,8 @@ from typing import Unpack
 
 import msgspec
 
-from shufflesum._checks import OnlyOnce, check_number, check_size, downwards
+from shufflesum._checks import OnlyOnce, check_number, check_size
+from shufflesum._format import downwards
 from shufflesum._machine import SYSTEM_CLOCK, Clock, locked
 from shufflesum.budget_file import Content, Entry, Limits, PlanCost, percent, read_budget, write_budget
 from shufflesum.cautions import EnteredAgainWarning

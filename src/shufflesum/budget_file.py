@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shufflesum._checks import Shown, upwards
 from shufflesum._documents import decode_checked, encode_checked, problem_of
+from shufflesum._format import Shown, upwards
 from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, ShufflesumError
 from shufflesum.privacy.engine.filters import GaussianFilter, PrivacyCost, PrivacyFilter, RenyiFilter, check_guarantee

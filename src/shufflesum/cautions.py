@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import downwards, upwards
+from shufflesum._format import downwards, upwards
 
 _Floats = NDArray[np.float64]
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import msgspec
 
-from shufflesum._checks import Shown, check_number, check_size, counted
+from shufflesum._checks import check_number, check_size
 from shufflesum._documents import agree, decode_once, problem_of
+from shufflesum._format import Shown, counted
 from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domains import DOMAINS, Domain, domain_from_json

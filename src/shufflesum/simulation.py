@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_choice, check_size, counted, downwards, percent, upwards
+from shufflesum._checks import check_choice, check_size
+from shufflesum._format import counted, downwards, percent, upwards
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domains import Domain, Missing
 from shufflesum.encodings import Block

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 
-from shufflesum._checks import counted, upwards
+from shufflesum._format import counted, upwards
 from shufflesum.errors import PlanError
 from shufflesum.plans import Plan, check_plan
 

@@ -15,7 +15,7 @@ from tests.refusals import lacking
 from tests.service.client.scripted_shuffler import running, task_for
 
 import shufflesum as ss
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum.statement import statement
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.plan_builders import held, with_guarantee
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum.errors import PlanError
 from shufflesum.mechanisms import NoisyCounts
 from shufflesum.planning import PlanOptions

@@ -11,7 +11,7 @@ from tests.pages.elements import HOSTILE, Elements
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum._checks import between, number
+from shufflesum._format import between, number
 from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, OpenVocabulary
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError

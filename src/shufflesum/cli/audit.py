@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from shufflesum._checks import downwards, upwards
+from shufflesum._format import downwards, upwards
 from shufflesum.audit import AuditResult, Drawn, audit
 from shufflesum.cli.options.common import Command, plan_of_file, plan_options, with_mechanism
 from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from shufflesum._checks import downwards, percent, upwards
+from shufflesum._format import downwards, percent, upwards
 from shufflesum.bounds import SuggestedBounds, plan_bounds
 from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import Command, file_argument

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum.budget import Budget
 from shufflesum.budget_file import read_budget
 from shufflesum.cli.options.common import Group

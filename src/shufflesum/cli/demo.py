@@ -8,7 +8,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.loopback import run_service_demo
 from shufflesum.cli.options.common import Command

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.options.common import task_option
 from shufflesum.cli.options.configured import ConfiguredCommand

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.audit.findings import Sums, Tested, Watch, judged
 from shufflesum.cli.output.printed import table_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum.cli.options.common import Command
 from shufflesum.cli.options.wanted import plan_from_options, wanted_options
 from shufflesum.cli.output.card import card

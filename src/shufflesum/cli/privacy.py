@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from shufflesum._checks import downwards, upwards
+from shufflesum._format import downwards, upwards
 from shufflesum._search import GRID
 from shufflesum.cli.options.common import Command, plan_of_file
 from shufflesum.cli.output.printed import console

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shufflesum._format import counted
 from shufflesum.cli.options.batch import check_engine, engine_options, load_target, taking_up, target_options
 from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import file_argument, note_assumed_columns, note_missing_header
@@ -136,6 +137,6 @@ def _say(output: Path, dataset: Dataset, plan: Plan, *, repeated: bool) -> None:
             "reports of others under the same plan",
             stacklevel=1,
         )
-    files = f"{len(dataset.files):,} file" + ("s" if len(dataset.files) > 1 else "")
     did = "finished before, with the same input and options: nothing was drawn again;" if repeated else "wrote"
-    console.print(f"{did} {output}: {dataset.rows:,} reports of {users:,} users in {files}", markup=False)
+    amount = f"{counted(dataset.rows, 'report')} of {counted(users, 'user')} in {counted(len(dataset.files), 'file')}"
+    console.print(f"{did} {output}: {amount}", markup=False)

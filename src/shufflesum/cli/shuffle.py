@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from shufflesum._format import counted
 from shufflesum.cli.options.batch import check_engine, engine_options, taking_up
 from shufflesum.cli.options.common import PLACE
 from shufflesum.cli.options.configured import ConfiguredCommand
@@ -96,4 +97,4 @@ def command(
 
 def _say(output: Path, reports: int, files: int, *, finished: bool) -> None:
     did = "finished before, with the same input: nothing was done;" if finished else "wrote"
-    console.print(f"{did} {output}: {reports:,} reports in {files:,} file{'s' * (files > 1)}", markup=False)
+    console.print(f"{did} {output}: {counted(reports, 'report')} in {counted(files, 'file')}", markup=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from shufflesum._checks import counted, upwards
+from shufflesum._format import counted, upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.options.budget import budget_option, enter_in_budget
 from shufflesum.cli.options.common import Group

@@ -11,7 +11,7 @@ import click
 import numpy as np
 from rich.markup import escape
 
-from shufflesum._checks import between, number, percent
+from shufflesum._format import between, number, percent
 from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import Command, file_argument, plan_options, with_mechanism
 from shufflesum.cli.options.table import (

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from shufflesum._checks import counted as plural
-from shufflesum._checks import upwards
+from shufflesum._format import counted as plural
+from shufflesum._format import upwards
 
 if TYPE_CHECKING:
     from shufflesum.domains.base import Domain
@@ -65,8 +65,7 @@ class Wording(ABC, Generic[_D]):
 def counted(plan: Plan, malicious: int) -> str:
     """By how many users so many malicious ones can move a count."""
     # what is whole but for rounding stays so
-    whole = math.ceil(plan.users * plan.max_shift(malicious) * (1 - 1e-9))
-    return f"{whole:,} user{'' if whole == 1 else 's'}"
+    return plural(math.ceil(plan.users * plan.max_shift(malicious) * (1 - 1e-9)), "user")
 
 
 def root_mean_square(plan: Plan) -> float:

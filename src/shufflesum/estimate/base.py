@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._checks import Shown, check_number
+from shufflesum._checks import check_number
+from shufflesum._format import Shown
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.estimate.table import EstimateTable, Library

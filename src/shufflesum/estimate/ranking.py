@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shufflesum._checks import check_size, percent
+from shufflesum._checks import check_size
+from shufflesum._format import percent
 from shufflesum.estimate.base import Floats
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import between, check_choice, evenly, number, percent
+from shufflesum._checks import check_choice
+from shufflesum._format import between, evenly, number, percent
 from shufflesum.errors import MissingExtraError
 
 Floats = NDArray[np.float64]

@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum.errors import ShufflesumError
 from shufflesum.explorer.explorer import Answer, Explorer
 from shufflesum.explorer.questions import DEFAULTS, LINES, Question, error_of

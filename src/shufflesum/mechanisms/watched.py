@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import evenly
+from shufflesum._format import evenly
 from shufflesum.encodings import Scale
 
 BETWEEN, SINGLE = "values between levels", "a single entry"

@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from shufflesum._checks import percent, upwards
+from shufflesum._format import percent, upwards
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.pages.pieces import estimate_svg, estimate_table, html_table, plan_words, question, statement_html

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from shufflesum._checks import downwards, evenly, number
+from shufflesum._format import downwards, evenly, number
 from shufflesum.pages.pieces import (
     Column,
     Table,

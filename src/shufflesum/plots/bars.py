@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shufflesum._checks import percent
+from shufflesum._format import percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import EstimateTable
 from shufflesum.plots.axes import drawn_names, needs_log, symlog_axis

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shufflesum._checks import downwards
+from shufflesum._format import downwards
 from shufflesum.plots.look import (
     BLACK,
     BLUE,

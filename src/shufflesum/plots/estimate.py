@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._checks import evenly, percent, upwards
+from shufflesum._format import evenly, percent, upwards
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.plots.axes import check_drawable, drawn_names, needs_log, units_of

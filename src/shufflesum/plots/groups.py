@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._checks import percent
+from shufflesum._format import percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import EstimateTable
 from shufflesum.plots.axes import drawn_names

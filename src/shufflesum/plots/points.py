@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shufflesum._checks import percent
+from shufflesum._format import percent
 from shufflesum.plots.axes import needs_log, symlog_axis
 from shufflesum.plots.look import BLACK, BLUE, WIDTH, Rows, alt, as_data, config, heading
 

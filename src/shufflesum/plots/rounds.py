@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import evenly, percent
+from shufflesum._format import evenly, percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable
 from shufflesum.plots.axes import check_drawable, drawn_names

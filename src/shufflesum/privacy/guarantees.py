@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from shufflesum._checks import check_choice, check_number, check_size, upwards
+from shufflesum._checks import check_choice, check_number, check_size
+from shufflesum._format import upwards
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine.composition import MOST_COMPOSITIONS
 

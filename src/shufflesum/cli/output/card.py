@@ -7,7 +7,7 @@ import textwrap
 
 from rich.markup import escape
 
-from shufflesum._checks import counted, upwards
+from shufflesum._format import counted, upwards
 from shufflesum.cli.output.printed import fallback
 from shufflesum.encodings import Levels
 from shufflesum.errors import ShufflesumError

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from shufflesum._checks import percent, upwards
+from shufflesum._format import percent, upwards
 from shufflesum.estimate import BaseEstimate, Quantile
 from shufflesum.plans import Plan
 

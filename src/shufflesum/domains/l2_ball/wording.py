@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from shufflesum._checks import upwards
+from shufflesum._format import upwards
 from shufflesum.domains.l2_ball.domain import L2Ball
 from shufflesum.domains.wording import Wording, arrays_of, root_mean_square, squared
 

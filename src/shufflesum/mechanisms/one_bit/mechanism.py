@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shufflesum._checks import check_number, check_size, downwards
+from shufflesum._checks import check_number, check_size
+from shufflesum._format import downwards
 from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, SignBits
 from shufflesum.errors import ParameterError, PrivacyError

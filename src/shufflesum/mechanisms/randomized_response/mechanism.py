@@ -15,7 +15,8 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_choice, check_number, check_size, downwards
+from shufflesum._checks import check_choice, check_number, check_size
+from shufflesum._format import downwards
 from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, Levels
 from shufflesum.errors import ParameterError, PrivacyError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from shufflesum._checks import upwards
+from shufflesum._format import counted, upwards
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import MissingExtraError, ShufflesumError
 from shufflesum.estimate import BaseEstimate
@@ -339,4 +339,4 @@ def _left(time: timedelta) -> str:
     number, unit = (minutes, "minute") if minutes < 120 else (minutes // 60, "hour")
     if number >= 48 and unit == "hour":
         number, unit = number // 24, "day"
-    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+    return counted(number, unit)
