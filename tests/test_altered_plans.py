@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum import plans
 from shufflesum.audit import audit
-from shufflesum.encodings import OneHot
+from shufflesum.domains import Domain
+from shufflesum.domains.bounds import Bounds
+from shufflesum.domains.labels import Labels
+from shufflesum.domains.structure import Dense
+from shufflesum.encodings import MultiHot, OneHot
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError
 from shufflesum.privacy import Guarantee, NoisySlotsAccountant
 from shufflesum.protocol import Tally, UnverifiedRandomizer
@@ -131,6 +137,45 @@ def _own_verify() -> ss.Plan:
     return plan
 
 
+def _forged_encoding() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    vars(plan)["encoding"] = OneHot(1)
+    return plan
+
+
+class _LessNoise(float):
+    def __mul__(self, other: float) -> float:
+        return 0.0
+
+
+class _NeverTooMany(int):
+    def __gt__(self, other: int) -> bool:
+        return False
+
+
+def _noise_that_multiplies_otherwise() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    _written(plan.mechanism, "chance", _LessNoise(plan.mechanism.chance))  # type: ignore[attr-defined]
+    return plan
+
+
+def _users_that_compare_otherwise() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    _written(plan.guarantee, "users", _NeverTooMany(plan.users))
+    return plan
+
+
+class _Longer(Labels):
+    def __len__(self) -> int:
+        return 300
+
+
+def _labels_that_count_otherwise() -> ss.Plan:
+    plan = copy.deepcopy(PLAN)
+    _written(plan.domain, "labels", _Longer(3))
+    return plan
+
+
 ALTERED: list[Callable[[], ss.Plan]] = [
     _few_users,
     _small_epsilon,
@@ -146,6 +191,10 @@ ALTERED: list[Callable[[], ss.Plan]] = [
     _id_of_another,
     _fewer_reports,
     _own_verify,
+    _forged_encoding,
+    _noise_that_multiplies_otherwise,
+    _users_that_compare_otherwise,
+    _labels_that_count_otherwise,
 ]
 
 
@@ -199,6 +248,91 @@ def test_a_plan_altered_in_memory_is_refused(altered: Callable[[], ss.Plan], rol
     with refusal(("changed-afterwards", "claim-not-confirmed", "wrong-type"), error=(PlanError, ParameterError)):
         ROLES[role](altered(), tmp_path)
     assert not list(tmp_path.glob("*.json"))
+
+
+class _Wider(ss.Arrays):
+    @property
+    def dimension(self) -> int:
+        return 30
+
+
+class _MoreEntries(Dense):
+    @property
+    def dimension(self) -> int:
+        return 30
+
+
+class _OtherBounds(Bounds):
+    pass
+
+
+def _few_choices() -> MultiHot:
+    return MultiHot(4, max_true=1)
+
+
+DEEP: dict[str, tuple[Domain, Callable[[ss.Plan], None]]] = {
+    "values of groups": (
+        ss.GroupBy(["a", "b"], 2),
+        lambda plan: _written(plan.domain, "values", _Wider(2)),
+    ),
+    "structure of values of groups": (
+        ss.GroupBy(["a", "b"], 2),
+        lambda plan: _written(plan.domain.numbers, "structure", _MoreEntries((2,))),
+    ),
+    "bounds": (ss.Arrays(2), lambda plan: _written(plan.domain, "bounds", _OtherBounds(0.0, 1.0))),
+    "one end of bounds": (ss.Arrays(2), lambda plan: _written(plan.domain.numbers.bounds, "lower", -5.0)),
+    "a list in place of a tuple": (ss.Arrays(2), lambda plan: _written(plan.mechanism, "trials", [1, 1])),
+    "places of labels": (
+        ss.Categories(["a", "b"]),
+        lambda plan: plan.domain.labels._places.update(b=0),  # type: ignore[attr-defined]
+    ),
+    "sensitivity": (
+        ss.MultiChoice(["a", "b", "c", "d"], max_choices=2),
+        lambda plan: vars(plan).update(encoding=_few_choices()),
+    ),
+    "a remembered error": (ss.Arrays(2), lambda plan: vars(plan).update(curator_error=0.0)),
+    "center": (ss.L2Ball(64, 1.0, center=np.ones(64)), lambda plan: _written(plan.domain, "center", np.zeros(64))),
+    "method of an encoding": (
+        ss.L2Ball(64, 1.0),
+        lambda plan: _written(plan.encoding, "draw_signs", lambda: np.ones(64, np.int8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DEEP)
+def test_parts_of_parts_are_looked_at_though_an_equal_plan_was_verified(what: str) -> None:
+    domain, alter = DEEP[what]
+    plan = ss.plan(users=1000, domain=domain, epsilon=1.0, delta=1e-6)
+    plan.encoding, plan.times_curator, plan.curator_error, str(plan)
+    for same in (plan, copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+        Counts(same)
+    alter(plan)
+    with refusal("changed-afterwards", error=PlanError):
+        Counts(plan)
+
+
+def test_bounds_written_in_place_make_another_plan() -> None:
+    plan = ss.plan(users=1000, domain=ss.Arrays(2, ([0, 0], [1, 2])), epsilon=1.0, delta=1e-6)
+    Counts(plan)
+    upper = plan.domain.numbers.bounds.upper_values
+    upper.setflags(write=True)
+    upper[0] = 100.0
+    with refusal("changed-afterwards", error=PlanError):
+        Counts(plan)
+
+
+def test_numpys_numbers_and_texts_become_pythons() -> None:
+    few: Any = np.int64(8)
+    half: Any = np.float32(0.5)
+    text: Any = np.str_("a")
+    listed: Any = np.array(["a", "b", "c", "d", "e", "f", "g", "h"])
+    for domain in (
+        ss.Arrays(few, (half, few), columns=listed),
+        ss.Categories(listed, column=text),
+        ss.L2Ball({text: 8 * few}, half),
+        ss.OpenVocabulary(few, few, column=text, round_number=few // 8),
+    ):
+        Counts(ss.plan(users=1000 * few, domain=domain, epsilon=half, delta=half / 2**20))
 
 
 @pytest.mark.parametrize("role", [role for role in ROLES if role not in ("audit", "gate")])

@@ -10,19 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from shufflesum._checks import check_number, check_size
+from shufflesum._checks import check_number, check_size, shown
 from shufflesum._documents import agree, decode_once, problem_of
 from shufflesum._format import Shown, counted
 from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
-from shufflesum.domains import DOMAINS, Domain, domain_from_json
+from shufflesum.domains import Domain, domain_from_json
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import (
     MECHANISMS,
@@ -274,35 +276,14 @@ class Plan:
     @cached_property
     def id(self) -> str:
         """SHA-256 of the canonical parameters, in hexadecimal."""
-        return _id_of(self._parameters())
+        return hashlib.sha256(_canonical(self._parameters()).encode()).hexdigest()
 
     def verify(self) -> None:
         """Compute the guarantee again at the noise really drawn; refuse a claim that does not hold.
 
         What was confirmed once in this process is not computed again.
         """
-        found = check_unaltered(self)
-        if found in _verified:
-            return
-        try:
-            self._rebuilt().privacy.check_claim(self.guarantee)
-        except (PlanError, MissingExtraError):
-            raise
-        except ShufflesumError as error:
-            raise PlanError(error.problem, f"this plan's guarantee cannot be confirmed: {error}") from error
-        _verified.add(found)
-
-    def _rebuilt(self) -> Plan:
-        """The plan that a file of this one gives; refused where it is another."""
-        parameters = self._parameters()
-        plan = Plan(
-            domain_from_json(parameters["domain"]),
-            mechanism_from_json(parameters["mechanism"]),
-            Guarantee(**asdict(self.guarantee)),
-        )
-        if plan != self:
-            raise _altered("its parts are not what its parameters describe")
-        return plan
+        _confirm(check_unaltered(self))
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -391,58 +372,94 @@ class Plan:
             raise PlanError(error.problem, f"{path}: {error}") from error
 
 
-_REMEMBERED = {field.name for field in fields(Plan)} | {
-    name for name, value in vars(Plan).items() if isinstance(value, cached_property)
-}
-
-
 def check_plan(plan: Plan) -> None:
     """Refuse what is no plan, was altered, or claims a guarantee that does not hold; for all who act under a plan.
 
     The guarantee is computed once for each plan. A test plan, of accountant `none`, claims nothing.
     """
-    check_unaltered(plan)
-    if plan.accountant == "none":
+    described = check_unaltered(plan)
+    if described.accountant == "none":
         return
     try:
-        plan.verify()
+        _confirm(described)
     except MissingExtraError as error:
         raise error.ending(
             "or send with shufflesum.service.Client, which believes a task that was read with verify=False"
         ) from error
 
 
-def check_unaltered(plan: Plan) -> str:
-    """Refuse what is no plan, or one whose parts or remembered values were exchanged; gives its id, computed anew.
+def check_unaltered(plan: Plan) -> Plan:
+    """Refuse what is no plan, or one of which any part or remembered value is not what its parameters describe.
 
-    A subclass is refused as well: it may answer otherwise than its parameters say.
+    Gives the plan that they do describe, made anew. Subclasses are refused, of plans, of their parts and of numbers and
+    texts in these: they may answer otherwise than they are written.
     """
     if type(plan) is not Plan:
         raise ParameterError(
             "wrong-type", f"a plan is expected, from shufflesum.plan or Plan.load, not {type(plan).__name__}"
         )
-    mechanism, domain, guarantee = plan.mechanism, plan.domain, plan.guarantee
-    for part, kinds in (
-        (mechanism, tuple(MECHANISMS.values())),
-        (domain, tuple(DOMAINS.values())),
-        (guarantee, (Guarantee,)),
-    ):
-        if type(part) not in kinds:
-            names = ", ".join(kind.__name__ for kind in kinds)
-            raise _altered(f"{type(part).__name__} is none of {names}")
-    # a class answers for its values, and nothing that one of them has of its own
-    if own := [*vars(mechanism), *(vars(plan).keys() - _REMEMBERED)]:
-        raise _altered(f"it has {', '.join(own)} of its own")
     try:
-        found = _id_of(plan._parameters())
-        encoding = encoding_for(domain, type(mechanism))
-        true = {"id": found, "cells": mechanism.cells(encoding), "reports": mechanism.reports(encoding)}
+        described = _described(_canonical(plan._parameters()))
+        difference = _difference(plan, described, "plan")
     except (TypeError, ValueError, AttributeError) as error:
         raise _altered(str(error)) from error
-    for name, value in true.items():
-        if (says := vars(plan).get(name, value)) != value:
-            raise _altered(f"it says {name} {str(says)[:12]}, but its parameters give {str(value)[:12]}")
-    return found
+    if difference is not None:
+        raise _altered(difference)
+    return described
+
+
+def _confirm(plan: Plan) -> None:
+    if plan.id in _verified:
+        return
+    try:
+        plan.privacy.check_claim(plan.guarantee)
+    except (PlanError, MissingExtraError):
+        raise
+    except ShufflesumError as error:
+        raise PlanError(error.problem, f"this plan's guarantee cannot be confirmed: {error}") from error
+    _verified.add(plan.id)
+
+
+@lru_cache(maxsize=16)
+def _described(canonical: str) -> Plan:
+    """The plan that these parameters describe, as a file of it would be read."""
+    parameters = json.loads(canonical)
+    guarantee = parameters["guarantee"]
+    return Plan(
+        domain_from_json(parameters["domain"]),
+        mechanism_from_json(parameters["mechanism"]),
+        Guarantee(**guarantee | {"epsilon": _infinite_if_none(guarantee["epsilon"])}),
+    )
+
+
+_PLAIN = {int, float, bool, str, bytes, range, type(None)}
+
+
+def _difference(given: Any, true: Any, name: str) -> str | None:
+    """Where two values are not the same all through, types and remembered values included; None where they are."""
+    kind = type(true)
+    if type(given) is not kind:
+        return f"{name} is of type {type(given).__name__}, not {kind.__name__}"
+    if is_dataclass(kind):
+        own = {field.name for field in fields(kind)}
+        # a class answers for its values: what one of them has of its own can only be what the class remembers there
+        remembered = set(getattr(given, "__dict__", ())) - own
+        for part in sorted(remembered):
+            if not isinstance(getattr(kind, part, None), cached_property):
+                return f"{name} has {part} of its own"
+        pairs = [(getattr(given, part), getattr(true, part), f"{name}.{part}") for part in (*own, *remembered)]
+    elif kind is dict:
+        pairs = [(tuple(given), tuple(true), name), (tuple(given.values()), tuple(true.values()), name)]
+    elif kind in (tuple, list) and len(given) == len(true) and not set(map(type, true)) <= _PLAIN:
+        pairs = [(one, other, f"{name}[{place}]") for place, (one, other) in enumerate(zip(given, true, strict=True))]
+    elif kind is MethodType:
+        pairs = [(given.__func__, true.__func__, name), (given.__self__, true.__self__, name)]
+    else:
+        same = np.array_equal(given, true) and given.dtype == true.dtype if kind is np.ndarray else given == true
+        if kind in (tuple, list):
+            same = same and list(map(type, given)) == list(map(type, true))
+        return None if same else f"{name} is {shown(given)}, but its parameters give {shown(true)}"
+    return next((found for pair in pairs if (found := _difference(*pair)) is not None), None)
 
 
 def _altered(why: str) -> PlanError:
@@ -452,9 +469,8 @@ def _altered(why: str) -> PlanError:
     )
 
 
-def _id_of(parameters: dict[str, Any]) -> str:
-    canonical = json.dumps(parameters, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def _canonical(parameters: dict[str, Any]) -> str:
+    return json.dumps(parameters, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def encoding_for(domain: Domain, mechanism: type[Mechanism]) -> Any:

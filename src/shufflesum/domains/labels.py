@@ -172,7 +172,7 @@ def checked_column(column: object) -> str | None:
     """The name of the column that labels come from, if it has one."""
     if column is not None and not (isinstance(column, str) and column):
         raise ParameterError("wrong-type", f"column is {shown(column)}; give the name of the column of labels")
-    return column
+    return None if column is None else str(column)  # not NumPy's: what a plan's file gives back is Python's own
 
 
 def column_from_json(rest: dict[Any, Any]) -> str | None:

@@ -396,4 +396,4 @@ def _column_names(columns: Sequence[str], structure: Structure) -> tuple[str, ..
         )
     if len(set(names)) < len(names):
         raise ParameterError("ambiguous-column", f"columns names one twice: {shown(list(names))}")
-    return names
+    return tuple(map(str, names))  # not NumPy's: what a plan's file gives back is Python's own

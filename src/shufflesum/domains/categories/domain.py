@@ -114,7 +114,7 @@ class Categories(Domain):
         edges = None if bins is None else _edges(bins)
         if edges is not None:
             labels = [f"{_number(low)} to {_number(high)}" for low, high in pairwise(edges)]
-        listed = labels if isinstance(labels, Labels) else Labels(labels or 0)
+        listed = labels if isinstance(labels, Labels) else Labels(0 if labels is None else labels)
         if other and listed.code(OTHER) >= 0:
             raise ParameterError(
                 "conflicting-arguments", f"{OTHER!r} is one of the labels already; leave it out, or other=True"

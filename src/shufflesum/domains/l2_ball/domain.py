@@ -112,7 +112,7 @@ class L2Ball(Domain):
         structure = Layers.of(shape)
         check_number("clipping_norm", clipping_norm)
         least, most = _MAGNITUDES
-        if not least <= clipping_norm <= most:
+        if not least <= float(clipping_norm) <= most:
             raise ParameterError(
                 "out-of-range", f"clipping_norm is {clipping_norm}; it must lie between {least:g} and {most:g}"
             )

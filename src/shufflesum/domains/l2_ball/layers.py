@@ -68,7 +68,7 @@ class Layers:
             names = tuple(shape)
             if not names or not all(isinstance(name, str) and name for name in names):
                 raise ParameterError("wrong-type", f"layers are {shown(names)}; each needs a name that is a text")
-            layers = Layers(tuple(checked_shape(each) for each in shape.values()), names)
+            layers = Layers(tuple(checked_shape(each) for each in shape.values()), tuple(map(str, names)))
         elif isinstance(shape, list) and any(isinstance(each, tuple | list) for each in shape):
             layers = Layers(tuple(checked_shape(each) for each in shape))
         else:

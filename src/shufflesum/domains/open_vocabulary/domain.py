@@ -89,8 +89,9 @@ class OpenVocabulary(Domain):
 
     def __post_init__(self) -> None:
         """Check the numbers, the key and the name."""
-        checked_column(self.column)
+        object.__setattr__(self, "column", checked_column(self.column))
         check_size("round_number", self.round_number, 1, _MOST_ROUND)
+        object.__setattr__(self, "round_number", int(self.round_number))
         if self.width is not None:
             check_size("width", self.width, 2, MAX_WIDTH)
             object.__setattr__(self, "width", int(self.width))
