@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,7 +38,10 @@ class FakeClock:
 
 
 class ServerClock(SystemClock):
-    """This machine's, ahead by so much once the file `over` exists; a server never pauses for long by it."""
+    """This machine's; once the file `over` exists it is ahead by so much, and a second by it is an hour.
+
+    A server never pauses for long by it.
+    """
 
     def __init__(self, over: Path | None = None, ahead: timedelta = timedelta(days=1, hours=2)) -> None:
         self._over, self._ahead = over, ahead
@@ -45,6 +49,11 @@ class ServerClock(SystemClock):
     def now(self) -> datetime:
         over = self._over is not None and self._over.exists()
         return super().now() + self._ahead * over
+
+    def monotonic(self) -> float:
+        if self._over is None or not self._over.exists():
+            return super().monotonic()
+        return super().monotonic() + 3600 * max(0.0, time.time() - self._over.stat().st_mtime)
 
     async def pause(self, seconds: float, event: asyncio.Event | None = None) -> None:
         await super().pause(min(seconds, 0.05), event)

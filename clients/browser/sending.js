@@ -4,13 +4,15 @@ import { word } from "./draws.js";
 import { ShufflesumError } from "./errors.js";
 
 const PREFIX = "urn:shufflesum:problem:";
+const MOST_BYTES = 1 << 16; // of a problem, or of an answer unless more is asked for
 const [FIRST_PAUSE, LONGEST_PAUSE, LONGEST_WAIT, ONE_REQUEST] = [100, 10_000, 60_000, 30_000]; // milliseconds
 
 /**
- * The answer with status `yes`; throws the refusal that is final, or the last one when `timeout` milliseconds are over.
- * @param {string} url @param {number} yes @param {number} timeout @param {RequestInit} [request]
+ * The text, of `most` bytes or fewer, of the answer with status `yes`; throws the refusal that is final, or the last one
+ * when `timeout` milliseconds are over.
+ * @param {string} url @param {number} yes @param {number} timeout @param {RequestInit} [request] @param {number} [most]
  */
-export async function askUntil(url, yes, timeout, request) {
+export async function askUntil(url, yes, timeout, request, most = MOST_BYTES) {
   const end = Date.now() + timeout;
   for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
     /** @type {ShufflesumError} */
@@ -22,8 +24,9 @@ export async function askUntil(url, yes, timeout, request) {
         credentials: "omit", referrerPolicy: "no-referrer", cache: "no-store", redirect: "error",
         signal: AbortSignal.timeout(ONE_REQUEST), ...request,
       }); // prettier-ignore
-      if (answer.status === yes) return answer;
-      problem = problemOf(url, answer.status, await answer.text());
+      const text = await textOf(answer, answer.status === yes ? most : MOST_BYTES);
+      if (answer.status === yes && text !== null) return text;
+      problem = problemOf(url, answer.status, text);
       const header = answer.headers.get("Retry-After") ?? "";
       if (/^\d+$/.test(header)) wait = Math.max(wait, Math.min(1000 * Number(header), LONGEST_WAIT));
     } catch (cause) {
@@ -36,9 +39,29 @@ export async function askUntil(url, yes, timeout, request) {
   }
 }
 
-/** A refusal; of what is no problem document of our servers only the status counts. @param {string} url @param {number} status @param {string} body */
+/**
+ * The body, as it is once the browser has unpacked it; null where it is longer than allowed: then the rest is not read.
+ * @param {Response} answer @param {number} most
+ */
+async function textOf(answer, most) {
+  const reader = answer.body?.getReader();
+  const [decoder, pieces] = [new TextDecoder(), /** @type {string[]} */ ([])];
+  for (let seen = 0; reader; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    seen += value.length;
+    if (seen > most) {
+      await reader.cancel();
+      return null;
+    }
+    pieces.push(decoder.decode(value, { stream: true }));
+  }
+  return pieces.join("") + decoder.decode();
+}
+
+/** A refusal; of what is no problem document of our servers only the status counts. @param {string} url @param {number} status @param {string | null} body null: too long */
 function problemOf(url, status, body) {
-  if (status < 400) return new ShufflesumError("bad-answer", `${url} did not answer as our servers do (status ${status})`);
+  if (status < 400 || body === null) return new ShufflesumError("bad-answer", `${url} did not answer as our servers do (status ${status})`);
   let [name, detail, passing] = [`http-${status}`, `status ${status}`, status >= 500 || [408, 425, 429].includes(status)];
   try {
     const { type, title, detail: told = title, retry } = JSON.parse(body);

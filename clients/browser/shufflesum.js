@@ -14,6 +14,7 @@ export { ShufflesumError, inMemory };
 
 /** @import {Contributions, Options, Receipt, TaskFile, Who} from "./types.d.ts" */
 
+const MOST_TASK_BYTES = 1 << 26; // its labels may be many
 const FIELDS = "analyzer_key,expires,format,id,name,plan,rounds,shuffler,smallest_batch,wire_version";
 
 /**
@@ -41,8 +42,8 @@ export class Task {
    */
   static async load(url, options = {}) {
     const address = new URL(url, globalThis.document?.baseURI).href;
-    const answer = await askUntil(address, 200, 1000 * (options.timeout ?? 60), { redirect: "follow" });
-    return Task.parse(await answer.text(), { id: /\/tasks\/([0-9a-f]{64})\/?$/.exec(address)?.[1], ...options });
+    const text = await askUntil(address, 200, 1000 * (options.timeout ?? 60), { redirect: "follow" }, MOST_TASK_BYTES);
+    return Task.parse(text, { id: /\/tasks\/([0-9a-f]{64})\/?$/.exec(address)?.[1], ...options });
   }
 
   /** From the text of a task file. @param {string} text @param {Options} [options] */
@@ -81,8 +82,14 @@ export class Task {
   /** The round that is open, asked of the shuffler where the task has several. */
   async openRound() {
     if (this.file.rounds === 1) return 1;
-    const answer = await askUntil(`${this.#address}/round`, 200, this.#timeout);
-    const { open_round: found } = await answer.json().catch(() => ({}));
+    const text = await askUntil(`${this.#address}/round`, 200, this.#timeout);
+    let answer;
+    try {
+      answer = JSON.parse(text);
+    } catch {
+      // something in between answered: no round, which is refused as such
+    }
+    const { open_round: found } = answer ?? {};
     if (found === null) refuse("round-closed", `all ${this.file.rounds} rounds of task ${shown(this.name)} are closed`);
     return /** @type {number} */ (found);
   }

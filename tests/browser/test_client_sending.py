@@ -13,6 +13,7 @@ import pytest
 from tests.browser.claims import task_claimed
 from tests.browser.node import Node, needs_node
 from tests.service.client.scripted_shuffler import LOST, Shuffler, running
+from tests.service.hostile_server import HUGE, HostileServer
 
 from shufflesum.wire import Task
 
@@ -86,6 +87,14 @@ def test_what_will_never_pass_is_not_tried_again(step: int | str, node: Node, sh
     name = "bad-answer" if step == 200 else step if isinstance(step, str) else f"http-{step}"
     assert (refused["problem"], refused["final"]) == (name, True)
     assert len(shuffler.bodies) == 1
+
+
+@pytest.mark.parametrize("manner", ["compressed", "endless"])
+def test_an_answer_that_is_too_long_acknowledges_nothing(manner: str, node: Node) -> None:
+    with HostileServer(manner) as server:
+        told, _ = send(node, task_claimed(Shuffler(server.url)))
+    assert told[0]["problem"] == "bad-answer"
+    assert server.sent < HUGE / 8
 
 
 def test_the_server_says_how_long_to_wait(node: Node, shuffler: Shuffler, task: Task) -> None:

@@ -112,6 +112,11 @@ class ServerProcess:
         assert self.process is not None
         return self.process.pid
 
+    def most_memory(self) -> int:
+        """The most memory, in bytes, that it has had at any moment."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return next(1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"

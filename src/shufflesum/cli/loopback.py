@@ -38,7 +38,7 @@ from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client, fetch_estimate
-from shufflesum.service.client.web import web_client
+from shufflesum.service.http.asking import WebClient
 from shufflesum.service.stores.store import split
 from shufflesum.service.stores.tables import CountedBatch, open_tables
 from shufflesum.synthetic import heartbeats
@@ -204,8 +204,8 @@ def _print_views(console: Console, task: Task, found: dict[str, Any], shuffler: 
     end = SYSTEM_CLOCK.monotonic() + _SECONDS
     while not any(event["event"] == "batch released" for event in shuffler.events()) and SYSTEM_CLOCK.monotonic() < end:
         SYSTEM_CLOCK.wait(0.05)
-    with web_client(task.shuffler) as http:
-        metrics = http.get(f"{task.shuffler}/metrics").text.splitlines()
+    with WebClient(task.shuffler) as web:
+        metrics = web.ask("GET", "/metrics", seconds=_SECONDS).body.decode().splitlines()
     console.print("\n[bold]What the shuffler saw[/bold]: sizes only")
     console.print(
         f"  {found['uploads']:,} uploads of exactly {task.upload_bytes} bytes, every report sealed for the analyzer; "

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -16,9 +15,8 @@ from shufflesum.service.client import (
     Client,
     RefusedError,
     UnreachableError,
-    fetch_estimate,
 )
-from shufflesum.service.client.web import web_client
+from shufflesum.service.http.asking import WebClient
 from shufflesum.wire import Task, TaskError
 
 
@@ -87,17 +85,6 @@ def test_what_answers_in_the_shufflers_place_acknowledges_nothing(
     assert refused.value.problem == "bad-answer"
     assert client.upload([0.9, 0.9, 0.9]).contribution == "accepted"
     assert shuffler.bodies[0] == shuffler.bodies[1]
-
-
-def test_an_answer_that_cannot_be_read_is_none(connect: Callable[..., Client], shuffler: Shuffler, task: Task) -> None:
-    shuffler.headers = {"Content-Encoding": "gzip"}
-    shuffler.document = {"open_round": 1}
-    with pytest.raises(UnreachableError):
-        connect(
-            task_for(shuffler, plan=replace(task.plan, guarantee=replace(task.plan.guarantee, rounds=2))), timeout=1
-        ).open_round()
-    with pytest.raises(UnreachableError):
-        fetch_estimate(task, shuffler.url)
 
 
 def test_many_rows_are_one_user_each_and_a_second_run_sends_what_is_missing(
@@ -173,11 +160,11 @@ def test_an_expired_task_is_refused(connect: Callable[..., Client], task: Task) 
 
 def test_plain_http_to_another_machine_is_refused_unless_allowed() -> None:
     with refusal("untrusted", "--allow-plain-http", error=ParameterError):
-        web_client("http://shuffler.example.org")
-    web_client("http://shuffler.example.org", allow_plain_http=True).close()
+        WebClient("http://shuffler.example.org")
+    WebClient("http://shuffler.example.org", allow_plain_http=True).close()
 
 
 def test_a_missing_library_is_said_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
     with refusal("missing-extra", "install 'shufflesum[client]'", error=MissingExtraError):
-        web_client("https://shuffler.example.org")
+        WebClient("https://shuffler.example.org")

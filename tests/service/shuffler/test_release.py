@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -161,12 +161,11 @@ NOBODY = "http://127.0.0.1:1"
 @pytest.mark.parametrize(
     ("after_expiry", "late", "open_round", "waits"),
     [
-        (timedelta(minutes=50), 1, 2, True),
-        (timedelta(hours=2), 1, None, True),
-        (timedelta(hours=2), USERS, 2, True),  # enough for a batch of its own, once the first is taken
-        (timedelta(days=6, hours=23), 1, None, True),
-        (timedelta(days=7, hours=1), 1, None, False),
-        (timedelta(days=7, hours=1), USERS, None, False),
+        (timedelta(), 1, None, True),
+        (timedelta(), USERS, 2, True),  # enough for a batch of its own, once the first is taken
+        (timedelta(days=6, hours=22), 1, None, True),
+        (timedelta(days=7), 1, None, False),
+        (timedelta(days=7), USERS, None, False),
     ],
 )
 def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivered(
@@ -174,9 +173,46 @@ def test_what_can_never_be_released_is_deleted_though_a_batch_cannot_be_delivere
 ) -> None:
     task = Deployment.small(tmp_path, users=USERS, rounds=2).task
     store, batch = with_a_pending_batch(tmp_path, task, late)
-    assert not attempt(store, task, NOBODY, after_expiry)
+    clock = FakeClock(task.expires + after_expiry)
+    work_until(store, task, clock, lambda: clock.monotonic() > 3500)
+    assert store.rounds() == Rounds(2, late, 0)
+    assert store.pending() == batch
+    work_until(store, task, clock, lambda: clock.monotonic() > 2 * 3700)
     assert store.rounds() == Rounds(open_round, late if open_round else 0, 0)
     assert store.pending() == (batch if waits else None)
+    store.close()
+
+
+def work_until(store: Store, task: Task, clock: FakeClock, over: Callable[[], bool]) -> None:
+    """Let a releaser whose analyzer is away work for a while."""
+
+    async def work() -> None:
+        analyzer = AnalyzerAddress(NOBODY, "s" * 16)
+        releaser = Releaser(
+            store, task, analyzer, release_at=None, released=print, failed=lambda: clock.wait(250), clock=clock
+        )
+        running = asyncio.create_task(releaser.run())
+        while not over():
+            await asyncio.sleep(0.001)
+        running.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(work())
+
+
+class JumpingClock(FakeClock):
+    """Ten days ahead for ten minutes, now and then."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(days=10) * (self.monotonic() % 1000 < 600)
+
+
+def test_a_clock_that_is_ahead_for_a_moment_now_and_then_deletes_nothing(tmp_path: Path) -> None:
+    task = Deployment.small(tmp_path, users=USERS, rounds=2).task
+    store, batch = with_a_pending_batch(tmp_path, task, 1)
+    clock = JumpingClock(task.expires - timedelta(days=2))
+    work_until(store, task, clock, lambda: clock.monotonic() > 3 * 3600)
+    assert (store.pending(), store.rounds()) == (batch, Rounds(2, 1, 0))
     store.close()
 
 

@@ -36,6 +36,7 @@ from shufflesum.pages import (
 )
 from shufflesum.plots import require_plots, svg_to_png
 from shufflesum.service.analyzer.estimates import LEVEL, CountedRounds, Estimates
+from shufflesum.service.http.asking import BadAnswerError, ask
 from shufflesum.service.http.messages import Refusal, check_url, trust
 from shufflesum.service.stores.tables import CountedBatch
 from shufflesum.statement import guessing, if_they_collude
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 _KEPT_SECONDS = 10.0
 _ANSWER_SECONDS = 1.0
-_MOST_BYTES = 4096
 _MOST_USERS = 10**12
 
 
@@ -83,18 +83,13 @@ class ShufflerProgress:
 
     async def _ask(self) -> Progress | None:
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                url = check_url(self._task.shuffler, allow_plain_http=False)
-                client = httpx.AsyncClient(trust_env=False, verify=await asyncio.to_thread(trust, None))
-                async with client, client.stream("GET", f"{url}/tasks/{self._task.id}/round") as answer:
-                    body = b""
-                    async for piece in answer.aiter_bytes(_MOST_BYTES):
-                        body += piece
-                        if len(body) > _MOST_BYTES:
-                            return None
-            return self._read(body) if answer.status_code == 200 else None
-        except (TimeoutError, httpx.HTTPError, ShufflesumError):
+            url = check_url(self._task.shuffler, allow_plain_http=False)
+            client = httpx.AsyncClient(trust_env=False, verify=await asyncio.to_thread(trust, None))
+            async with client:
+                answer = await ask(client, "GET", f"{url}/tasks/{self._task.id}/round", seconds=_ANSWER_SECONDS)
+        except (BadAnswerError, TimeoutError, httpx.HTTPError, ShufflesumError):
             return None
+        return self._read(answer.body) if answer.status == 200 else None
 
     def _read(self, body: bytes) -> Progress | None:
         """What the shuffler says, or None where it is not the answer of this task's shuffler."""

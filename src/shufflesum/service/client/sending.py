@@ -8,6 +8,7 @@ again, so that a shuffler recognises them and nobody counts twice.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sqlite3
@@ -18,19 +19,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from shufflesum._compiled import can_compile
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.protocol import Randomizer, UnverifiedRandomizer
-from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of, web_client
+from shufflesum.service.client.web import RefusedError, UnreachableError, problem_of
+from shufflesum.service.http.asking import Answer, BadAnswerError, WebClient
 from shufflesum.service.http.messages import NOT_TRUSTED, why_unreachable
 from shufflesum.wire import Task, TaskError, Upload
-
-if TYPE_CHECKING:
-    import httpx
-
 
 FORMAT = "shufflesum-contributions-1"
 
@@ -181,6 +179,7 @@ def _checked(label: str) -> str:
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_LONGEST_ANSWER, _SLOWEST = 60.0, 4096  # seconds for a request and its answer, and bytes a second of an upload
 _CHUNK = 256  # uploads that share one durable write of contributions
 _WORTH_COMPILING = 256  # rows: for fewer, sealing included, compiling takes longer than it saves
 _SENDERS = 8
@@ -230,8 +229,7 @@ class Client:
         self.task = task
         self._timeout = timeout
         self._clock = clock
-        self._address = f"{task.shuffler.rstrip('/')}/tasks/{task.id}"
-        self._http = web_client(task.shuffler, allow_plain_http=allow_plain_http, ca_file=ca_file)
+        self._web = WebClient(task.shuffler, allow_plain_http=allow_plain_http, ca_file=ca_file)
         self._owns_contributions = not isinstance(contributions, Contributions)
         self._contributions = (
             contributions
@@ -316,10 +314,10 @@ class Client:
         """The round that is open, asked of the shuffler where the task has several."""
         if self.task.rounds == 1:
             return 1
-        answer = self._ask_until(lambda: self._http.get(f"{self._address}/round"), 200)
+        answer = self._ask_until(200, None, "GET", "round")
         try:
-            found = answer.json()["open_round"]
-        except (ValueError, KeyError, TypeError):
+            found = json.loads(answer.body)["open_round"]
+        except (ValueError, KeyError, TypeError, RecursionError):
             found = 0
         if found is None:
             raise RefusedError(
@@ -335,7 +333,7 @@ class Client:
 
     def close(self) -> None:
         """Close connections, and the contributions if this client opened them."""
-        self._http.close()
+        self._web.close()
         if self._owns_contributions:
             self._contributions.close()
 
@@ -403,9 +401,8 @@ class Client:
         headers = {"Content-Type": "application/octet-stream"}
         if token is not None:
             headers["Authorization"] = f"Token {token}"
-        address = f"{self._address}/uploads"
         try:
-            self._ask_until(lambda: self._http.post(address, content=body, headers=headers), 201, stop)
+            self._ask_until(201, stop, "POST", "uploads", body=body, headers=headers)
         except ShufflesumError as error:
             if isinstance(error, RefusedError) and error.problem == "repeated":
                 return "repeated"  # it had arrived, and only the answer was lost
@@ -414,11 +411,12 @@ class Client:
         return "accepted"
 
     def _ask_until(
-        self, ask: Callable[[], httpx.Response], yes: int, stop: threading.Event | None = None
-    ) -> httpx.Response:
+        self, yes: int, stop: threading.Event | None, method: str, path: str, *, body: bytes = b"", **request: Any
+    ) -> Answer:
         """Ask until the status is `yes`; raises the refusal that is final, or the last one when time is up."""
         import httpx
 
+        seconds = _LONGEST_ANSWER + len(body) / _SLOWEST
         stop = stop or threading.Event()
         end = self._clock.monotonic() + self._timeout
         pause = _FIRST_PAUSE
@@ -426,8 +424,12 @@ class Client:
             wait = 0.0
             problem: RefusedError | UnreachableError
             try:
-                answer = ask()
-            except httpx.RequestError as error:
+                answer = self._web.ask(
+                    method, f"/tasks/{self.task.id}/{path}", seconds=seconds, body=body or None, **request
+                )
+            except BadAnswerError as error:
+                raise problem_of(self.task.shuffler, error) from error
+            except (httpx.RequestError, TimeoutError) as error:
                 reason = why_unreachable(error)
                 problem = UnreachableError(
                     "unreachable",
@@ -441,12 +443,12 @@ class Client:
                         "certificate authority (ca_file=, --ca), then send again",
                     ) from error
             else:
-                if answer.status_code == yes:
+                if answer.status == yes:
                     return answer
-                problem = problem_of(answer)
+                problem = problem_of(self.task.shuffler, answer)
                 if problem.final:
                     raise problem
-                wait = _seconds(answer.headers.get("Retry-After"))
+                wait = _seconds(answer.headers.get("retry-after"))
             # Up to twice as long at random, so that a crowd does not come back all at once.
             wait = max(wait, pause) * random.uniform(1, 2)
             if self._clock.monotonic() + wait > end:

@@ -1,32 +1,18 @@
-"""How a client of our servers behaves on the web: what it tells, whom it trusts, how it reads a refusal.
-
-It asks an analyzer for estimates, and both servers where they stand.
-"""
+"""How a client reads what servers answer: a refusal, an analyzer's estimates, and where both servers stand."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ShufflesumError
 from shufflesum.estimate import BaseEstimate
-from shufflesum.service import require_client
-from shufflesum.service.http.messages import (
-    NOT_TRUSTED,
-    check_url,
-    is_loopback,
-    parse_problem,
-    round_from_json,
-    trust,
-    why_unreachable,
-)
+from shufflesum.service.http.asking import Answer, BadAnswerError, WebClient
+from shufflesum.service.http.messages import NOT_TRUSTED, parse_problem, round_from_json, why_unreachable
 from shufflesum.wire import Task
-
-if TYPE_CHECKING:
-    import httpx
 
 
 class RefusedError(ShufflesumError):
@@ -45,25 +31,7 @@ class UnreachableError(ShufflesumError, ConnectionError):
     """No answer came in time; uploads stay among the contributions, and the same bytes can be sent again."""
 
 
-def web_client(
-    url: str, *, allow_plain_http: bool = False, ca_file: str | Path | None = None, timeout: float = 30.0
-) -> httpx.Client:
-    """An HTTP client that tells nothing about its user; plain HTTP is for this machine only, unless allowed."""
-    require_client()
-    import httpx
-
-    check_url(url, allow_plain_http=allow_plain_http)
-    # The same for everybody: no version, no platform.
-    headers = {"User-Agent": "shufflesum", "Accept-Encoding": "identity"}
-    return httpx.Client(
-        timeout=timeout,
-        verify=trust(ca_file),
-        headers=headers,
-        trust_env=not is_loopback(urlsplit(url).hostname or ""),  # no proxy between two programs of one machine
-    )
-
-
-def unreachable(url: str, error: httpx.RequestError) -> UnreachableError:
+def unreachable(url: str, error: Exception) -> UnreachableError:
     """Why a server that was asked something has not answered, as an error."""
     reason = why_unreachable(error)
     if reason == NOT_TRUSTED:
@@ -73,27 +41,29 @@ def unreachable(url: str, error: httpx.RequestError) -> UnreachableError:
     return UnreachableError("unreachable", f"{url} did not answer ({reason}); see that the server runs")
 
 
-def problem_of(answer: httpx.Response) -> RefusedError:
+def problem_of(url: str, answer: Answer | BadAnswerError) -> RefusedError:
     """A server's refusal as an error; of what is no problem document only the status counts."""
-    name, detail, retry = parse_problem(answer.content)
-    if answer.status_code < 400:
+    if isinstance(answer, BadAnswerError) or answer.status < 400:
+        found = f"status {answer.status}" if isinstance(answer, Answer) else str(answer)
         return RefusedError(
             "bad-answer",
-            f"{answer.request.url.host} did not answer as our servers do (status {answer.status_code}): something else "
-            "is at this address, or in between; see the address, or try from another network",
+            f"{url} did not answer as our servers do ({found}): something else is at this address, or in between; see "
+            "the address, or try from another network",
             final=True,
         )
+    name, detail, retry = parse_problem(answer.body)
     if name is None:
         # A gateway in between may be having a bad moment; a plain 4xx will not change its mind.
-        passing = answer.status_code >= 500 or answer.status_code in (408, 425, 429)
-        name, detail = f"http-{answer.status_code}", f"{detail} (status {answer.status_code})"
+        passing = answer.status >= 500 or answer.status in (408, 425, 429)
+        name, detail = f"http-{answer.status}", f"{detail} (status {answer.status})"
     else:
         passing = retry == "not-yet"
     hint = "try again later" if passing else "sending the same again will not help"
-    return RefusedError(name, f"{answer.request.url.host} refused: {detail[:500]}; {hint}", final=not passing)
+    return RefusedError(name, f"{url} refused: {detail[:500]}; {hint}", final=not passing)
 
 
 _PAUSE = 0.5  # seconds between two questions
+_SECONDS = 10.0  # for a short answer
 
 
 def fetch_estimate(
@@ -113,10 +83,10 @@ def fetch_estimate(
     is checked by them; `estimates_in` makes estimates of it, as the library's, which can be asked for more.
     """
     end = clock.monotonic() + wait
-    with web_client(url, allow_plain_http=allow_plain_http, ca_file=ca_file) as http:
+    with WebClient(url, allow_plain_http=allow_plain_http, ca_file=ca_file) as web:
         while True:
             try:
-                return _answer(task, url, http, round_number)
+                return _estimates(task, web, round_number)
             except (RefusedError, UnreachableError) as error:
                 passing = error.problem == "unreachable" if isinstance(error, UnreachableError) else not error.final
                 if not passing or clock.monotonic() + _PAUSE > end:
@@ -124,31 +94,60 @@ def fetch_estimate(
             clock.wait(_PAUSE)
 
 
-def _answer(task: Task, url: str, http: httpx.Client, round_number: int | None) -> dict[str, Any]:
-    import httpx
-
+def _estimates(task: Task, web: WebClient, round_number: int | None) -> dict[str, Any]:
     query = {"table": 1} | ({} if round_number is None else {"round": round_number})
+    most = _most_bytes(task, round_number)
     try:
-        answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/estimate", params=query)
-    except httpx.RequestError as error:
-        raise unreachable(url, error) from error
-    if answer.status_code != 200:
-        refused = problem_of(answer)
-        if refused.problem == "not-found":
-            raise RefusedError(
-                "not-found", f"{url} is no analyzer's address (a shuffler's?); ask the analyzer", final=True
-            )
-        raise refused
-    try:
-        document: dict[str, Any] = answer.json(parse_constant=_refuse_constant)
+        document = _document(
+            task, web, "estimate", "an analyzer", params=query, most=most, seconds=3 * _SECONDS + most / 1e6
+        )
         rounds = document["rounds"]
-        known = document["task"] == task.id and rounds and all(_is_round(found, task) for found in rounds)
+        known = rounds and all(_is_round(found, task) for found in rounds)
         known = known and (round_number is None or [found["round"] for found in rounds] == [round_number])
+    except RefusedError as refused:
+        if refused.problem != "not-found":
+            raise
+        raise RefusedError(
+            "not-found", f"{web.url} is no analyzer's address (a shuffler's?); ask the analyzer", final=True
+        ) from refused
     except (ValueError, KeyError, TypeError, AttributeError):
         known = False
     if not known:
-        raise RefusedError("bad-answer", f"{url} did not answer as an analyzer of task {task.id[:12]}", final=True)
+        raise _no_answer_of(web, "an analyzer", task)
     return document
+
+
+def _most_bytes(task: Task, round_number: int | None) -> int:
+    """More than any answer with estimates has: of each round its table, figures of every entry, names and labels."""
+    plan = task.plan
+    figures = 12 * plan.cells + 512 * plan.dimension + 2 * len(plan.to_json())
+    return (1 << 20) + (task.rounds if round_number is None else 1) * (figures + (1 << 16))
+
+
+def _document(task: Task, web: WebClient, path: str, whose: str, **request: Any) -> dict[str, Any]:
+    """What a server answers for a task, as JSON of that task."""
+    import httpx
+
+    try:
+        answer = web.ask("GET", f"/tasks/{task.id}/{path}", **request)
+    except (httpx.RequestError, TimeoutError) as error:
+        raise unreachable(web.url, error) from error
+    except BadAnswerError as error:
+        raise problem_of(web.url, error) from error
+    if answer.status != 200:
+        raise problem_of(web.url, answer)
+    try:
+        document: dict[str, Any] = json.loads(answer.body, parse_constant=_refuse_constant)
+        known = document["task"] == task.id
+    except (ValueError, KeyError, TypeError, RecursionError):
+        known = False
+    if not known:
+        raise _no_answer_of(web, whose, task)
+    return document
+
+
+def _no_answer_of(web: WebClient, whose: str, task: Task) -> RefusedError:
+    return RefusedError("bad-answer", f"{web.url} did not answer as {whose} of task {task.id[:12]}", final=True)
 
 
 def estimates_in(task: Task, document: dict[str, Any]) -> dict[int, BaseEstimate]:
@@ -181,20 +180,5 @@ def fetch_status(
     """
     path = "round" if role == "shuffler" and secret is None else "status"
     headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-    with web_client(url, allow_plain_http=allow_plain_http, ca_file=ca_file, timeout=10.0) as http:
-        import httpx
-
-        try:
-            answer = http.get(f"{url.rstrip('/')}/tasks/{task.id}/{path}", headers=headers)
-        except httpx.RequestError as error:
-            raise unreachable(url, error) from error
-    if answer.status_code != 200:
-        raise problem_of(answer)
-    try:
-        document: dict[str, Any] = answer.json()
-        known = document["task"] == task.id
-    except (ValueError, KeyError, TypeError):
-        known = False
-    if not known:
-        raise RefusedError("bad-answer", f"{url} did not answer as a server of task {task.id[:12]}", final=True)
-    return document
+    with WebClient(url, allow_plain_http=allow_plain_http, ca_file=ca_file, timeout=_SECONDS) as web:
+        return _document(task, web, path, "a server", headers=headers, seconds=_SECONDS)

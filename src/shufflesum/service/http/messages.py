@@ -194,7 +194,7 @@ def parse_problem(body: bytes) -> tuple[str | None, str, Retry | None]:
         name = document["type"].removeprefix(PREFIX)
         problem = PROBLEMS[name]
         return name, str(document.get("detail", problem.title)), problem.retry
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None, "the answer is not a problem document of shufflesum", None
 
 

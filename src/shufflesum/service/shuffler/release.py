@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
 from shufflesum.protocol import permutation
 from shufflesum.randomness import SecureSource
 from shufflesum.service.http.access import SecretFile, valid_secrets
+from shufflesum.service.http.asking import Answer, BadAnswerError, ask
 from shufflesum.service.http.messages import load_key_pair, parse_problem, trust, why_unreachable
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import Batch, Store, StoreError
@@ -31,7 +33,7 @@ _PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, three times fo
 _SENT = 1 << 14  # reports sent at a time
 _PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds
 _IDLE_SECONDS = 5.0
-_AFTER_EXPIRY = timedelta(hours=1)  # a clock that is a little wrong must not delete anything
+_SURE_SECONDS = 3600.0  # the clock must say so for as long before anything is deleted: it may be wrong for a while
 _GRACE = timedelta(days=7)  # after expiry, for a batch that the analyzer does not take
 
 
@@ -104,9 +106,15 @@ class AnalyzerAddress:
             )
         self._trust()
 
-    def client(self) -> httpx.AsyncClient:
-        """A client for one delivery, with certificates as they are now; proxies of the environment are not used."""
-        return httpx.AsyncClient(verify=self._trust(), trust_env=False)
+    def client(self, seconds: float) -> httpx.AsyncClient:
+        """A client for one delivery, with certificates as they are now; proxies of the environment are not used.
+
+        The analyzer may take so many seconds to answer.
+        """
+        timeout = httpx.Timeout(30.0, read=seconds)
+        return httpx.AsyncClient(
+            verify=self._trust(), trust_env=False, timeout=timeout, headers={"Accept-Encoding": "identity"}
+        )
 
     def _trust(self) -> ssl.SSLContext:
         context = trust(self.ca_file)
@@ -144,6 +152,7 @@ class Releaser:
         self._deleted = False
         self._deleted_rest = False
         self._next_deletion = 0.0
+        self._since: dict[timedelta, float] = {}  # since when, in monotonic time, the clock says that all is over
 
     def wake(self) -> None:
         """Uploads were taken: see whether the round is full."""
@@ -161,9 +170,9 @@ class Releaser:
         while True:
             try:
                 delivered = await self._step()
-            except (StoreError, httpx.HTTPError, _NotTaken, ReportsError) as error:
+            except (StoreError, httpx.HTTPError, TimeoutError, BadAnswerError, _NotTaken, ReportsError) as error:
                 self._failed()
-                reason = why_unreachable(error) if isinstance(error, httpx.HTTPError) else str(error)
+                reason = why_unreachable(error) if isinstance(error, httpx.HTTPError | TimeoutError) else str(error)
                 log.warning("release failed, will be tried again", error=reason)
                 await self._clock.pause(pause)
                 pause = min(2 * pause, _PAUSES[1])
@@ -183,6 +192,8 @@ class Releaser:
         self._wanted.clear()
 
     async def _step(self) -> bool:
+        for grace in (timedelta(), _GRACE):
+            self._surely_over(grace)  # seen at every step, so that a clock put right in between is noticed
         batch = await asyncio.to_thread(self._store.pending)
         await self._finish_deletion()
         if batch is None:
@@ -190,7 +201,7 @@ class Releaser:
             threshold = smallest if self._task.expired_at(self._clock.now()) else max(smallest, self._release_at)
             batch = await asyncio.to_thread(self._store.close_round, threshold)
         if batch is None:
-            if not self._deleted and self._task.expired_at(self._clock.now() - _AFTER_EXPIRY):
+            if not self._deleted and self._surely_over():
                 await asyncio.to_thread(self._store.delete_all)
                 self._deleted = True
                 log.info("task expired, everything left of it is deleted")
@@ -205,6 +216,14 @@ class Releaser:
         log.info("batch released", round=batch.round_number, users=batch.users)
         return True
 
+    def _surely_over(self, grace: timedelta = timedelta()) -> bool:
+        """Whether the task, and so much time beyond, has been over by the clock whenever we looked, for an hour."""
+        if not self._task.expired_at(self._clock.now() - grace):
+            self._since.pop(grace, None)
+            return False
+        now = self._clock.monotonic()
+        return now - self._since.setdefault(grace, now) >= _SURE_SECONDS
+
     async def _finish_deletion(self) -> None:
         """Finish deletions; where that fails, the rest goes on, because a release makes room."""
         now = self._clock.monotonic()
@@ -217,11 +236,10 @@ class Releaser:
 
     async def _delete_expired(self, batch: Batch) -> None:
         """After expiry, delete what can never be released though a batch waits, and that too when its grace is over."""
-        now = self._clock.now()
-        if self._task.expired_at(now - _GRACE):
+        if self._surely_over(_GRACE):
             await asyncio.to_thread(self._store.delete_all, pending=True)
             log.error("batch not taken in time, deleted with everything", round=batch.round_number, users=batch.users)
-        elif not self._deleted_rest and self._task.expired_at(now - _AFTER_EXPIRY):
+        elif not self._deleted_rest and self._surely_over():
             rounds = await asyncio.to_thread(self._store.rounds)
             if rounds.users < self._task.smallest_batch:
                 await asyncio.to_thread(self._store.delete_all)
@@ -231,24 +249,26 @@ class Releaser:
     async def _deliver(self, batch: Batch) -> None:
         reports = batch.users * self._task.plan.reports
         # The analyzer answers when it has opened everything, some thousands of reports a second.
-        timeout = httpx.Timeout(30.0, read=120.0 + reports / 500)
+        seconds = 120.0 + reports / 500
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(reports * SEALED_BYTES)}
-        async with self._analyzer.client() as client:
+        async with self._analyzer.client(seconds) as client:
             # The second secret counts where the analyzer has not heard of the first yet.
             for secret in valid_secrets(self._analyzer.secret) or (None,):
-                answer = await client.post(
+                answer = await ask(
+                    client,
+                    "POST",
                     f"{self._analyzer.url}/tasks/{self._task.id}/batches/{batch.batch_id}",
                     params={"round": batch.round_number, "users": batch.users},
-                    content=self._body(batch, reports),
+                    body=self._body(batch, reports),
                     headers=headers if secret is None else headers | {"Authorization": f"Bearer {secret}"},
-                    timeout=timeout,
+                    seconds=2 * seconds,
                 )
                 if _taken(answer, batch):
                     return
-                name, _, _ = parse_problem(answer.content)
+                name, _, _ = parse_problem(answer.body)
                 if name != "wrong-secret":
                     break
-        raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status_code}")
+        raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status}")
 
     async def _body(self, batch: Batch, reports: int) -> AsyncIterator[bytes]:
         pieces = permuted(self._store.sealed(batch), reports)
@@ -261,14 +281,14 @@ class Releaser:
                 pieces.close()
 
 
-def _taken(answer: httpx.Response, batch: Batch) -> bool:
+def _taken(answer: Answer, batch: Batch) -> bool:
     """Whether the analyzer itself has said that it has the batch; anybody can answer 200."""
     try:
-        document = answer.json()
-    except ValueError:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
         return False
     return (
-        answer.status_code in (200, 201)
+        answer.status in (200, 201)
         and isinstance(document, dict)
         and document.get("batch") == batch.batch_id
         and document.get("answer") in ("counted", "repeated")
