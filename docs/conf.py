@@ -140,7 +140,7 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", _prepare)
     app.connect("source-read", _offer)
     # The search of Sphinx 9 forgets the words of a page that is not written anew.
-    app.connect("env-get-outdated", lambda *_: ["reference/words"])
+    app.connect("env-get-outdated", lambda *_: ["reference/glossary"])
     app.connect("autodoc-process-docstring", _plain)
     for part in ("description", "options"):
         app.connect(f"sphinx-click-process-{part}", _plain_help)

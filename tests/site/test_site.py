@@ -207,7 +207,7 @@ def test_search_finds_pages_without_a_server(words: str, found: str) -> None:
 @pytest.mark.parametrize("word", ["epsilon", "blank"])
 def test_search_has_a_word_itself_before_options_and_properties_of_that_name(word: str) -> None:
     links = found_by(word)
-    assert f"reference/words.html#term-{word}" in links[0], links[:3]
+    assert f"reference/glossary.html#term-{word}" in links[0], links[:3]
 
 
 def found_by(words: str) -> list[str]:
