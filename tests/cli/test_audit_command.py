@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import shufflesum as ss
 from shufflesum.audit import attacks as ss_audit
-from shufflesum.cli.audit import command
+from shufflesum.cli.audit import audit_command as command
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.mechanisms.randomized_response.randomize import RandomizedResponseEncoder
 

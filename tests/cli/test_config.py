@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import shufflesum as ss
-from shufflesum.cli.options.configured import CONFIGURED, ConfiguredCommand, command_named, hidden, settings
+from shufflesum.cli import _group
+from shufflesum.cli.commands import hidden, option_name
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -38,46 +40,44 @@ def file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def said(text: str) -> dict[str, tuple[str, str]]:
-    """Option: value and source, as `config check` prints them."""
+    """Option: value and source, as `--check` prints them."""
     rows = re.findall(r"^  (\S+) +(.*)  \[(.+)\]$", text, flags=re.MULTILINE)
     return {name: (value, source) for name, value, source in rows}
+
+
+CHECK = ("serve", "shuffler", "--check")
+LINE = (*CHECK, "--analyzer", "https://analyzer.example.org")
 
 
 def test_options_count_before_the_environment_and_that_before_the_file(
     command: Command, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = said(command("config", "check", "--config", file).out)
+    found = said(command("--config", file, *LINE).out)
     assert found["port"] == ("1111", "file")
     assert found["show-progress"] == ("true", "file")
     assert found["allow-origin"] == ("https://a.example.org https://b.example.org", "file")
     assert found["max-pending"] == ("2000", "default")
-    assert found["analyzer"] == ("none", "missing")
+    assert found["analyzer-ca"] == ("none", "default")
     monkeypatch.setenv("SHUFFLESUM_PORT", "2222")
-    assert said(command("config", "check", "--config", file).out)["port"] == ("2222", "environment SHUFFLESUM_PORT")
-    line = ("serve", "shuffler", "--analyzer", "https://analyzer.example.org")
-    assert said(command("config", "check", "--config", file, *line).out)["port"][0] == "2222"
-    assert said(command("config", "check", "--config", file, *line, "--port", 3333).out)["port"] == ("3333", "option")
+    assert said(command("--config", file, *LINE).out)["port"] == ("2222", "environment")
+    assert said(command("--config", file, *LINE, "--port", 3333).out)["port"] == ("3333", "option")
     monkeypatch.setenv("SHUFFLESUM_CONFIG", str(file))
-    assert said(command("config", "check", *line).out)["store"] == ("sqlite:uploads.db", "file")
+    assert said(command(*LINE).out)["store"] == ("sqlite:uploads.db", "file")
 
 
 def test_a_command_line_is_refused_by_the_check_as_by_the_command(command: Command, file: Path) -> None:
-    for done in (
-        command("config", "check", "--config", file, "serve", "shuffler"),
-        command("serve", "shuffler", "--config", file),
-    ):
-        assert done.code == 2
-        assert "--analyzer" in done.err
+    done = command("--config", file, *CHECK)
+    assert done.code == 2
+    assert "--analyzer" in done.err
 
 
 @pytest.mark.parametrize(
     ("content", "problem", "named"),
     [
         ("[serve.shuffler]\nprot = 1", "unknown-choice", "'prot'"),
-        ("[serve.shuffler]\nconfig = 'x'", "unknown-choice", "'config'"),
         ("[serve.shufler]\nport = 1", "unknown-choice", "'serve shufler'"),
         ("port = 1", "unknown-choice", "'port'"),
-        ("serve = 1", "unknown-choice", "'serve'"),
+        ("serve = 1", "wrong-type", "'serve'"),
         ("send = 1", "wrong-type", "'send'"),
         ("[serve.shuffler]\nallow-origin = 'https://a.example.org'", "wrong-type", "allow-origin"),
         ("[serve.shuffler]\nshow-progress = 'yes'", "wrong-type", "show-progress"),
@@ -92,16 +92,15 @@ def test_what_is_no_option_is_refused_by_name(
     command: Command, file: Path, content: str, problem: str, named: str
 ) -> None:
     file.write_text(content)
-    for line in (("config", "check", "--config", file), ("status", "--config", file)):
-        done = command(*line)
-        assert done.code == 2
-        assert f"[{problem}]" in done.err
-        assert named in done.err
+    done = command("--config", file, "status", "--check")
+    assert done.code == 2
+    assert f"[{problem}]" in done.err
+    assert named in done.err
 
 
 def test_a_value_is_read_as_if_it_had_been_typed(command: Command, file: Path) -> None:
     file.write_text(SHUFFLER.replace("1111", "8080.5"))  # Python would cut it to 8080
-    done = command("config", "check", "--config", file)
+    done = command("--config", file, *LINE)
     assert done.code == 2
     assert "--port" in done.err
     assert "configuration file" in done.err
@@ -121,16 +120,16 @@ def test_passwords_are_neither_printed_nor_left_open(
 ) -> None:
     assert "ter2" not in hidden(address)
     monkeypatch.setenv("SHUFFLESUM_STORE", address)
-    done = command("config", "check", "--config", file)
+    done = command("--config", file, *LINE)
     assert done.code == 0
     assert "ter2" not in done.out + done.err
     file.write_text(f"[serve.shuffler]\nstore = '{address}'")
     file.chmod(0o640)
-    done = command("config", "check", "--config", file)
+    done = command("--config", file, *LINE)
     assert "[insecure-permissions]" in done.err
     assert "ter2" not in done.out + done.err
     file.chmod(0o600)
-    assert command("config", "check", "--config", file).code == 0
+    assert command("--config", file, *LINE, "--task", "task.json").code == 0
 
 
 def test_a_plain_address_is_shown() -> None:
@@ -144,7 +143,7 @@ def test_a_plain_address_is_shown() -> None:
 
 def test_settings_of_spark_are_not_printed(command: Command, file: Path) -> None:
     file.write_text("[randomize]\nengine = 'spark'\nconf = ['spark.hadoop.fs.s3a.secret.key=hunter2']")
-    found = said(command("config", "check", "--config", file).out)
+    found = said(command("--config", file, "randomize", "users.csv", "--output", "reports", "--check").out)
     assert found["conf"] == ("spark.hadoop.fs.s3a.secret.key=(hidden)", "file")
 
 
@@ -157,30 +156,34 @@ def test_batch_steps_take_their_options_from_the_file(command: Command, file: Pa
         "[shuffle]\noutput = 'shuffled'\nmemory = '200MB'\nworkers = 1\n"
         "[analyze]\nplan = 'plan.json'\njson = true\nworkers = 1\n"
     )
-    assert command("randomize", "users.npy", "--config", file).code == 0
-    assert command("shuffle", "reports", "--config", file).code == 0
-    assert command("analyze", "shuffled", "--config", file).document["estimate"]["users"] == 300
+    assert command("--config", file, "randomize", "users.npy").code == 0
+    assert command("--config", file, "shuffle", "reports").code == 0
+    assert command("--config", file, "analyze", "shuffled").document["estimate"]["users"] == 300
 
 
 @pytest.mark.parametrize("name", ["shuffler", "analyzer"])
 def test_the_sample_files_hold_all_that_a_server_needs(command: Command, name: str) -> None:
-    done = command("config", "check", "--config", SAMPLES / f"{name}.toml", "serve", name)
+    done = command("--config", SAMPLES / f"{name}.toml", "serve", name, "--check")
     assert done.code == 0
     given = {option for option, (_, source) in said(done.out).items() if source == "file"}
-    assert given == settings(SAMPLES / f"{name}.toml")[f"serve {name}"].keys()
     text = (SAMPLES / f"{name}.toml").read_text()
+    assert given == tomllib.loads(text)["serve"][name].keys()
     commented = re.sub(r"^# (?=[a-z-]+ = )", "", text, flags=re.MULTILINE)
     assert commented != text
     wide = Path("wide.toml")
     wide.write_text(commented)
-    assert command("config", "check", "--config", wide, "serve", name).code == 0
+    assert command("--config", wide, "serve", name, "--check").code == 0
 
 
-@pytest.mark.parametrize("name", CONFIGURED)
+@pytest.mark.parametrize(
+    "name", ["serve shuffler", "serve analyzer", "send", "estimate", "status", "randomize", "shuffle", "analyze"]
+)
 def test_every_option_has_a_variable_named_after_it(name: str) -> None:
-    found = command_named(name)
-    assert isinstance(found, ConfiguredCommand)
+    context, found = click.Context(_group), click.Command("")
+    for word in name.split():
+        found = context.command.get_command(context, word)  # type: ignore[attr-defined]
+        context = click.Context(found, parent=context, info_name=word, **found.context_settings)
     for option in found.params:
         if isinstance(option, click.Option):
-            longest = max(option.opts, key=len)
-            assert option.envvar == f"SHUFFLESUM_{longest[2:].upper().replace('-', '_')}", longest
+            variable = f"SHUFFLESUM_{option_name(option).upper().replace('-', '_')}"
+            assert option.get_help_extra(context).get("envvars") == (variable,), option.name

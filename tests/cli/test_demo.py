@@ -50,7 +50,7 @@ def test_a_demo_of_other_beats_than_the_true_ones_would_be_noticed(
         found: Estimate = aggregate_batches((batch[:, ::-1] for batch in batches), plan, **options)
         return found
 
-    monkeypatch.setattr("shufflesum.cli.demo.aggregate_batches", backwards)
+    monkeypatch.setattr("shufflesum.cli.simulate.aggregate_batches", backwards)
     assert not as_predicted(command("demo", "--users", 3000, "-o", "here").out)
 
 

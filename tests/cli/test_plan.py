@@ -107,7 +107,9 @@ def test_fixed_choices_and_caps_are_respected(command: Command) -> None:
 def test_whatever_the_library_lets_one_choose_is_an_option(name: str) -> None:
     module = importlib.import_module(f"shufflesum.cli.{name}")
     # `run` is one process
-    assert {parameter.name for parameter in module.command.params} >= PlanOptions.__optional_keys__ - {"noise_by"}
+    assert {
+        parameter.name for parameter in getattr(module, f"{name}_command").params
+    } >= PlanOptions.__optional_keys__ - {"noise_by"}
 
 
 def test_rounds_and_malicious_users_cost_noise(command: Command) -> None:

@@ -13,8 +13,7 @@ from tests.plan_builders import with_mechanism
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.cli import send
-from shufflesum.cli.estimate import command as estimate_command
+from shufflesum.cli.clients import estimate_command, send_command
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.service.client.sending import Client
 from shufflesum.service.client.web import UnreachableError
@@ -46,7 +45,7 @@ def write_task(path: Path, plan: ss.Plan, shuffler: str = "http://127.0.0.1:1", 
 
 
 def failure(*arguments: object) -> ShufflesumError:
-    outcome = CliRunner().invoke(send.command, [str(argument) for argument in arguments])
+    outcome = CliRunner().invoke(send_command, [str(argument) for argument in arguments])
     assert isinstance(outcome.exception, ShufflesumError)
     return outcome.exception
 
@@ -74,13 +73,13 @@ def test_values_are_always_moved_to_the_nearest_bound_and_need_no_option_for_it(
     tmp_path: Path, task_file: Path, option: tuple[str, ...]
 ) -> None:
     given = [*option, "--task", str(task_file), "--timeout", "0.2", "--row", "0", str(rows_file(tmp_path, value=9.0))]
-    outcome = CliRunner().invoke(send.command, given)
+    outcome = CliRunner().invoke(send_command, given)
     assert ("--clip is not needed" in outcome.stderr) == bool(option)
     assert isinstance(outcome.exception, UnreachableError)  # it was randomized and tried
 
 
 def test_columns_are_spoken_of_as_the_plans() -> None:
-    said = CliRunner().invoke(send.command, ["--help"]).output
+    said = CliRunner().invoke(send_command, ["--help"]).output
     assert "under a plan for" in " ".join(said.split())
     assert "Count the labels" not in said
 

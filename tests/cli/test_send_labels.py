@@ -14,7 +14,7 @@ from pyarrow import parquet
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.cli import send
+from shufflesum.cli.clients import _row, send_command
 from shufflesum.domains import Arrays, Domain
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.tables import open_table, table_selection
@@ -35,7 +35,7 @@ def survey(tmp_path: Path) -> Path:
 
 def held(path: Path, domain: Domain, column: str | None, row: int, columns: list[str] | None = None) -> Any:
     table = open_table(path, **table_selection(domain, column=column, columns=columns))
-    return send._row(table, domain, row)
+    return _row(table, domain, row)
 
 
 def test_a_row_is_what_its_user_holds(survey: Path) -> None:
@@ -82,7 +82,7 @@ def test_other_columns_than_the_plans_are_refused(
     )
     (tmp_path / "task.json").write_text(task.to_json())
     given = ["--task", str(tmp_path / "task.json"), str(survey), *options.split()]
-    outcome = CliRunner().invoke(send.command, given)
+    outcome = CliRunner().invoke(send_command, given)
     with refusal(problem, *facts, error=error):
         assert outcome.exception is not None
         raise outcome.exception

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-import shufflesum.cli
-from shufflesum import _compiled
-from shufflesum.cli import COMMANDS
+from shufflesum import _compiled, cli
+from shufflesum.cli import COMMANDS, SECTIONS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -31,21 +31,16 @@ def twice(value: int) -> int:
     return 2 * value
 
 @click.command("plan")
-def command() -> None:
+def plan_command() -> None:
     click.echo(twice(21))
 """
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_line_that_help_prints_is_the_commands_own(name: str) -> None:
-    command = importlib.import_module(f"shufflesum.cli.{name}").command
-    assert (command.name, command.short_help) == (name, COMMANDS[name])
-
-
-def test_every_module_with_a_command_is_listed() -> None:
-    names = [name for _, name, _ in pkgutil.iter_modules(shufflesum.cli.__path__)]
-    found = {name for name in names if hasattr(importlib.import_module(f"shufflesum.cli.{name}"), "command")}
-    assert found == set(COMMANDS)
+def test_every_command_is_listed_once_by_what_people_want() -> None:
+    modules = [importlib.import_module(f"shufflesum.cli.{name}") for _, name, _ in pkgutil.iter_modules(cli.__path__)]
+    found = {each.name for module in modules for each in vars(module).values() if isinstance(each, click.Command)}
+    assert found - {"shuffler", "analyzer", "create", "show", "ask"} == set(COMMANDS)
+    assert sum(map(len, SECTIONS.values())) == len(COMMANDS)
 
 
 def test_help_imports_no_command() -> None:
@@ -59,6 +54,7 @@ def test_help_imports_no_command() -> None:
     assert not [name for name in modules if name.startswith("shufflesum.cli.")]
     assert not modules & {"numba", "pyarrow", "altair", "rich", "uvicorn"}
     assert all(f"  {name} " in done.stdout for name in COMMANDS)
+    assert all(f"\n{section}:\n" in done.stdout for section in SECTIONS)
 
 
 def test_an_unknown_command_is_refused_by_name(command: Command) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from tests.deploy.containers import COMPOSE, REPOSITORY, image
 
-from shufflesum.cli.options.configured import command_named, settings
+from shufflesum.cli import _group
+from shufflesum.cli.commands import option_name, settings
+from shufflesum.cli.serve import serve_command
 
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 SAMPLES = REPOSITORY / "deploy"
@@ -89,7 +91,9 @@ def test_servers_run_without_rights_and_write_nowhere() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_the_compose_file_gives_a_server_variables_that_it_knows(role: str) -> None:
-    known = {option.envvar for option in command_named(f"serve {role}").params if hasattr(option, "envvar")}
+    known = {
+        f"SHUFFLESUM_{option_name(option).upper().replace('-', '_')}" for option in serve_command.commands[role].params
+    }
     given = {name for name in SERVICES[role]["environment"] | image().environment if name.startswith("SHUFFLESUM_")}
     assert given <= known
     assert SERVICES[role]["command"] == ["serve", role]
@@ -114,8 +118,8 @@ def test_systemd_finds_nothing_wrong_and_little_exposed(unit: Path, tmp_path: Pa
 @pytest.mark.parametrize("role", ROLES)
 def test_units_and_sample_files_agree(role: str) -> None:
     unit = (SAMPLES / f"shufflesum-{role}.service").read_text()
-    options = settings(SAMPLES / f"{role}.toml")[f"serve {role}"]
-    assert f"serve {role} --config /etc/shufflesum/{role}.toml\n" in unit
+    options = settings(SAMPLES / f"{role}.toml", _group)["serve"][role]
+    assert f"shufflesum --config /etc/shufflesum/{role}.toml serve {role}\n" in unit
     assert f"StateDirectory=shufflesum-{role}\n" in unit
     assert str(options["store"]).startswith(f"sqlite:/var/lib/shufflesum-{role}/")
     assert not [value for value in options.values() if f"/etc/shufflesum/{ROLES[role == 'shuffler']}/" in str(value)]

@@ -17,7 +17,7 @@ import uvicorn
 from tests.pages.elements import Elements
 
 import shufflesum as ss
-from shufflesum.cli.explore import _plain_card
+from shufflesum.cli.plan import _plain_card
 from shufflesum.explorer import Explorer, Pictures, explorer_app
 from shufflesum.explorer import explorer as explorer_module
 from shufflesum.explorer.explorer import EPSILONS, USERS

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import shufflesum as ss
-from shufflesum.cli.explore import _plain_card
+from shufflesum.cli.plan import _plain_card
 from shufflesum.explorer import explorer as explorer_module
 from shufflesum.explorer.explorer import Explorer, Job
 from shufflesum.explorer.questions import DEFAULTS, Question, begin, warm_up

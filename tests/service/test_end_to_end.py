@@ -23,8 +23,7 @@ from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
 import shufflesum as ss
-from shufflesum.cli import estimate as estimate_command
-from shufflesum.cli import send as send_command
+from shufflesum.cli.clients import estimate_command, send_command
 from shufflesum.planning import PlanOptions
 from shufflesum.service.client import RefusedError, UnreachableError, fetch_estimate
 from shufflesum.service.client.sending import Client, ContributedError
@@ -173,23 +172,23 @@ def test_the_commands_carry_a_crowd_to_its_estimate(
         deployment = Deployment(tmp_path, plan, shuffler_url=front.url)
         with deployment.analyzer() as analyzer, deployment.shuffler(analyzer.url) as shuffler:
             task = ["--task", str(deployment.task_file)]
-            early = CliRunner().invoke(estimate_command.command, [*task, analyzer.url])
+            early = CliRunner().invoke(estimate_command, [*task, analyzer.url])
             assert isinstance(early.exception, RefusedError)
             assert early.exception.problem == "no-estimate-yet"
-            astray = CliRunner().invoke(estimate_command.command, [*task, shuffler.url])
+            astray = CliRunner().invoke(estimate_command, [*task, shuffler.url])
             assert "no analyzer's address" in str(astray.exception)
-            one = CliRunner().invoke(send_command.command, [*task, "--row", "7", str(tmp_path / "rows.npy")])
+            one = CliRunner().invoke(send_command, [*task, "--row", "7", str(tmp_path / "rows.npy")])
             assert one.exit_code == 0, one.exception
-            sent = CliRunner().invoke(send_command.command, [*task, str(tmp_path / "rows.npy")])
+            sent = CliRunner().invoke(send_command, [*task, str(tmp_path / "rows.npy")])
             assert "299 rows were accepted for round 1; 1 had contributed before" in " ".join(sent.output.split())
-            again = CliRunner().invoke(send_command.command, [*task, str(tmp_path / "rows.npy")])
+            again = CliRunner().invoke(send_command, [*task, str(tmp_path / "rows.npy")])
             assert isinstance(again.exception, ContributedError)
             np.save(tmp_path / "more.npy", np.concatenate([rows, rows[:5]]))
-            late = CliRunner().invoke(send_command.command, [*task, "--round", "1", str(tmp_path / "more.npy")])
+            late = CliRunner().invoke(send_command, [*task, "--round", "1", str(tmp_path / "more.npy")])
             assert isinstance(late.exception, RefusedError)
             assert "note: 300 of the 305 rows count in round 1" in late.output
             wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1)
-            answer = CliRunner().invoke(estimate_command.command, [*task, "--json", analyzer.url])
+            answer = CliRunner().invoke(estimate_command, [*task, "--json", analyzer.url])
             (found,) = json.loads(answer.output)["rounds"]
             assert (found["users"], found["rejected_reports"], found["guarantee"]["holds"]) == (300, 0, True)
             # Seven standard errors: a false alarm of 1e-8 or so.
@@ -197,7 +196,7 @@ def test_the_commands_carry_a_crowd_to_its_estimate(
             picture = tmp_path / "round.svg"
             page = tmp_path / "round.html"
             drawn = ["--plot", str(picture), "--report", str(page)]
-            shown = CliRunner().invoke(estimate_command.command, [*task, analyzer.url, *drawn])
+            shown = CliRunner().invoke(estimate_command, [*task, analyzer.url, *drawn])
             assert "300 users, 0 reports rejected" in shown.output
             assert "300 users, epsilon 2.0, delta 0.0001" in picture.read_text()
             assert "Private estimates of task" in page.read_text()

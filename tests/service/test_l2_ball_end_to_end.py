@@ -13,7 +13,7 @@ from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
 import shufflesum as ss
-from shufflesum.cli import estimate as estimate_command
+from shufflesum.cli.clients import estimate_command
 from shufflesum.domains import L2Ball
 from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.estimate import estimate_of
@@ -47,7 +47,7 @@ def test_both_rounds_of_layers_end_in_their_own_mean(tmp_path: Path) -> None:
                 wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 2)
             document = fetch_estimate(deployment.task, analyzer.url)
             asked = ["--task", str(deployment.task_file), analyzer.url, "--json"]
-            said = CliRunner().invoke(estimate_command.command, asked)
+            said = CliRunner().invoke(estimate_command, asked)
     found = estimates_in(deployment.task, document)
     assert list(found) == [1, 2]
     for number, estimate in found.items():

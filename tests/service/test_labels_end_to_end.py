@@ -16,7 +16,7 @@ from tests.service.proxy import LossyProxy
 from tests.service.servers import Deployment
 
 import shufflesum as ss
-from shufflesum.cli import estimate as estimate_command
+from shufflesum.cli.clients import estimate_command
 from shufflesum.domains.counts import CountEstimate
 from shufflesum.domains.group_by.estimate import GroupEstimate
 from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
@@ -40,7 +40,7 @@ class Collected:
                 document = fetch_estimate(deployment.task, analyzer.url)
                 (self.estimate,) = estimates_in(deployment.task, document).values()
                 task = ["--task", str(deployment.task_file), analyzer.url]
-                self.said = [CliRunner().invoke(estimate_command.command, [*task, *options]) for options in asked]
+                self.said = [CliRunner().invoke(estimate_command, [*task, *options]) for options in asked]
 
 
 def output(said: Result) -> str:
@@ -124,6 +124,6 @@ def test_candidates_that_are_none_are_refused_before_anybody_is_asked(
     if content is not None:
         words.write_bytes(content)
     arguments = ["--task", str(deployment.task_file), "--candidates", str(words), "http://127.0.0.1:1"]
-    said = CliRunner().invoke(estimate_command.command, arguments)
+    said = CliRunner().invoke(estimate_command, arguments)
     with refusal(problem, "words.txt"):
         raise said.exception or AssertionError

@@ -20,7 +20,7 @@ from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 import shufflesum as ss
-from shufflesum.cli import status as status_command
+from shufflesum.cli.clients import status_command
 from shufflesum.service.http.openapi import GAUGES
 
 USERS = 5
@@ -34,7 +34,7 @@ def gauges(server: ServerProcess, headers: dict[str, str] | None = None) -> dict
 
 
 def asked(deployment: Deployment, *options: object) -> Result:
-    return CliRunner().invoke(status_command.command, ["--task", str(deployment.task_file), *map(str, options)])
+    return CliRunner().invoke(status_command, ["--task", str(deployment.task_file), *map(str, options)])
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

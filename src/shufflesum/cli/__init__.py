@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from shufflesum._compiled import tell_before_compiling
@@ -19,31 +20,55 @@ except ModuleNotFoundError:  # before there is anything that prints errors nicel
 
 __all__ = ["COMMANDS", "main"]
 
-# Each command is a module of this package, imported when it is called; so that help imports none, its line is here.
-COMMANDS = {
-    "analyze": "Private means, counts or group means of shuffled reports.",
-    "audit": "Attack the running randomizer and compare with the certified bound.",
-    "bounds": "Bounds for the columns of a file, found privately.",
-    "budget": "Make, show or ask the budget of a population.",
-    "config": "Check a configuration file.",
-    "demo": "Aggregate a synthetic crowd privately and draw the result.",
-    "estimate": "Ask a task's analyzer for its estimate.",
-    "explore": "A local page: what a collection would cost.",
-    "keygen": "Make the analyzer's key pair.",
-    "plan": "Choose reports, levels and noise for a privacy target.",
-    "privacy": "The certified guarantee of a plan or of given protocol parameters.",
-    "randomize": "Users' rows in files to a folder of reports.",
-    "run": "Private means, counts or group means of the rows of a file.",
-    "send": "Randomize rows on this machine and send them to a task's shuffler.",
-    "serve": "Run a server of a deployment: shuffler or analyzer.",
-    "shuffle": "Folders of reports to one in random order.",
-    "simulate": "Made-up or public data through a plan: the error to expect.",
-    "statement": "A plan's privacy on one page, in plain language.",
-    "status": "Where a deployment stands, as its servers say.",
-    "task": "Make or show what all parties of a deployment agree on.",
-    "tokens": "Make upload tokens, so that one person is one user.",
-    "variance": "Private means and variances of the columns of a file.",
+# Commands by what people want, each with its line of help, so that help imports none of them.
+SECTIONS = {
+    "Ask a question of data on this machine": {
+        "run": "Private means, counts or group means of the rows of a file.",
+        "variance": "Private means and variances of the columns of a file.",
+        "bounds": "Bounds for the columns of a file, found privately.",
+        "budget": "Make, show or ask the budget of a population.",
+    },
+    "Plan a collection": {
+        "plan": "Choose reports, levels and noise for a privacy target.",
+        "explore": "A local page: what a collection would cost.",
+        "simulate": "Made-up or public data through a plan: the error to expect.",
+        "demo": "Aggregate a synthetic crowd privately and draw the result.",
+    },
+    "Deploy with servers": {
+        "keygen": "Make the analyzer's key pair.",
+        "task": "Make or show what all parties of a deployment agree on.",
+        "tokens": "Make upload tokens, so that one person is one user.",
+        "serve": "Run a server of a deployment: shuffler or analyzer.",
+        "send": "Randomize rows on this machine and send them to a task's shuffler.",
+        "status": "Where a deployment stands, as its servers say.",
+        "estimate": "Ask a task's analyzer for its estimate.",
+    },
+    "Deploy with files": {
+        "randomize": "Users' rows in files to a folder of reports.",
+        "shuffle": "Folders of reports to one in random order.",
+        "analyze": "Private means, counts or group means of shuffled reports.",
+    },
+    "Check": {
+        "statement": "A plan's privacy on one page, in plain language.",
+        "privacy": "The certified guarantee of a plan or of given protocol parameters.",
+        "audit": "Attack the running randomizer and compare with the certified bound.",
+    },
 }
+COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
+_MODULES = {
+    name: module
+    for module, names in {
+        "audit": ["privacy"],
+        "batch": ["randomize", "shuffle", "analyze"],
+        "clients": ["send", "status", "estimate"],
+        "plan": ["explore", "statement"],
+        "run": ["variance", "bounds"],
+        "simulate": ["demo"],
+        "task": ["keygen", "tokens"],
+    }.items()
+    for name in names
+}
+"""The modules of commands that share one; it is imported when a command is called, which is `NAME_command` in it."""
 
 
 class _Commands(click.Group):
@@ -53,15 +78,34 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"shufflesum.cli.{cmd_name}").command
+        module = importlib.import_module(f"shufflesum.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl(list(commands.items()))
+
+
+def _use_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        from shufflesum.cli.commands import use_file  # not for help
+
+        use_file(context, parameter, path)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="SHUFFLESUM_CONFIG",
+    show_envvar=True,
+    expose_value=False,
+    callback=_use_file,
+    help="A TOML file with a table of options for each command; the environment and the command line count before it.",
+)
 @click.version_option(package_name="shufflesum")
 def _group() -> None:
     """Private sums and means of vectors, matrices and tensors: the shuffle model of differential privacy."""
@@ -71,7 +115,7 @@ def main(clock: Clock | None = None) -> NoReturn:
     """Run a command; what a user can mend ends with one clear message and exit code 2. A server is handed `clock`."""
     # As an exception, a polite kill lets staged outputs be taken away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if sys.argv[1:2] == ["serve"] and not sys.stderr.isatty():
+    if _starts_server(sys.argv[1:]) and not sys.stderr.isatty():
         _serve(clock)
     if sys.stderr.isatty():
         tell_before_compiling(_say_compiling)
@@ -89,6 +133,11 @@ def main(clock: Clock | None = None) -> NoReturn:
     except OSError as error:  # files raise a ShufflesumError, so this is the terminal or the pipe
         _fail(f"the result cannot be printed: {error.strerror or error}; see where standard output goes")
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _starts_server(words: list[str]) -> bool:
+    rest = [word for word in words if not word.startswith("--config=")]
+    return rest[2 if rest[:1] == ["--config"] else 0 :][:1] == ["serve"] and "--check" not in rest
 
 
 def _serve(clock: Clock | None) -> None:

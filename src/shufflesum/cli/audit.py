@@ -1,4 +1,4 @@
-"""`shufflesum audit`: attack the randomizer that is installed here, and compare with what is certified."""
+"""`shufflesum privacy` and `audit`: what is certified, and attacks on the randomizer that is installed here."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from typing import Any
 import click
 
 from shufflesum._format import downwards, upwards
+from shufflesum._search import GRID
 from shufflesum.audit import AuditResult, Drawn, audit
-from shufflesum.cli.options.common import Command, plan_of_file, plan_options, with_mechanism
+from shufflesum.cli.commands import Command
+from shufflesum.cli.options.common import PATH, plan_of_file, plan_options, with_mechanism
 from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
+from shufflesum.domains import Arrays
+from shufflesum.errors import ParameterError
+from shufflesum.mechanisms import NoisyCounts
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
+from shufflesum.privacy import Guarantee, PrivacyAccountant, RandomizedResponseAccountant
 
 _DEFAULTS: dict[str, Any] = {"users": 10_000, "dimension": 10, "epsilon": 1.0, "delta": 1e-6}
 _SERVICE_DEFAULTS: dict[str, Any] = {"users": 200, "dimension": 4, "epsilon": 8.0, "delta": 1e-6, "rounds": 12}
@@ -26,8 +32,8 @@ _FEW_REPORTS: dict[str, Any] = {
 }  # so that many batches fit
 
 
-@click.command("audit", cls=Command, short_help="Attack the running randomizer and compare with the certified bound.")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Audit this plan.  [one is made]")
+@click.command("audit", cls=Command)
+@click.option("--plan", "plan_file", type=PATH, help="Audit this plan.  [one is made]")
 @click.option("--users", type=int, metavar="N", help="Users of the plan that is made.  [10000]")
 @click.option("--dimension", type=int, metavar="D", help="Its dimension.  [10]")
 @click.option("--epsilon", type=float, metavar="E", help="Its epsilon.  [1]")
@@ -49,7 +55,7 @@ _FEW_REPORTS: dict[str, Any] = {
     help="Audit a whole deployment: real servers on this machine, with files of their own, that end with the audit.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def command(
+def audit_command(
     plan_file: Path | None,
     confidence: float,
     samples: int | None,
@@ -78,7 +84,7 @@ def command(
         _audit_service(plan_file, plan_arguments, confidence, seconds, as_json)
         return
     with warnings_as_notes():
-        plan = _plan(plan_file, plan_arguments)
+        plan = _audited_plan(plan_file, plan_arguments)
         with progress_bar("attack", 100) as bar:
             result = audit(
                 plan,
@@ -106,7 +112,7 @@ def _audit_service(
     simple = given <= {"users", "epsilon", "delta", "rounds"}
     defaults = {**_SERVICE_DEFAULTS, **(_FEW_REPORTS if simple else {})}
     with warnings_as_notes():
-        plan = _plan(plan_file, plan_arguments, defaults)
+        plan = _audited_plan(plan_file, plan_arguments, defaults)
         result = audit_service(plan, confidence=confidence, seconds=seconds)
     counted = {each.kind: each.counts for each in result.tested}
     if as_json:
@@ -135,7 +141,7 @@ def _audit_service(
         sys.exit(1)
 
 
-def _plan(plan_file: Path | None, arguments: dict[str, Any], defaults: dict[str, Any] | None = None) -> Plan:
+def _audited_plan(plan_file: Path | None, arguments: dict[str, Any], defaults: dict[str, Any] | None = None) -> Plan:
     given = {name: value for name, value in arguments.items() if value is not None}
     if plan_file is None:
         settings = {**(defaults or _DEFAULTS), **given}
@@ -212,3 +218,97 @@ def _document(result: AuditResult) -> dict[str, Any]:
         },
         "batch_attack": {"batches": batches.batches, "epsilon_lower": batches.epsilon_lower},
     }
+
+
+def _numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> list[float] | None:
+    whole = parameter.name == "trials"
+    try:
+        numbers = None if text is None else [int(number) if whole else float(number) for number in text.split(",")]
+    except ValueError:
+        numbers = [math.nan]
+    if numbers is not None and not all(map(math.isfinite, numbers)):
+        shape = "whole numbers with commas, such as 10,5,3" if whole else "numbers with commas, such as 0.02,0.01"
+        raise ParameterError("wrong-type", f"--{parameter.name} is {text!r}; write {shape}")
+    return numbers
+
+
+@click.command("privacy", cls=Command)
+@click.option("--plan", "plan_file", type=PATH, help="That of this plan; instead of all below.")
+@click.option("--users", type=int, metavar="N", help="Users in a batch.")
+@click.option("--dimension", type=int, metavar="D", help="Coordinates of all; needed but for stratified sampling.")
+@click.option("--levels", type=int, metavar="K", help="randomized-response: rounding steps of a value.")
+@click.option("--noise-probability", type=float, metavar="G", help="randomized-response: chance of a random report.")
+@click.option("--coordinates", type=int, metavar="T", help="randomized-response: coordinates a user reports.  [1]")
+@click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="randomized-response.  [stratified]")
+@click.option("--trials", callback=_numbers, metavar="Q,...", help="noisy-counts: a user's trials, digit by digit.")
+@click.option("--probabilities", callback=_numbers, metavar="P,...", help="noisy-counts: their chances.")
+@click.option("--cap", type=int, metavar="C", help="noisy-counts: most dummy reports of a user.  [none]")
+@click.option("--rounds", type=int, default=1, show_default=True, metavar="R", help="Rounds each user takes part in.")
+@click.option("--honest-fraction", type=float, default=1.0, show_default=True, metavar="F")
+@click.option("--epsilon", type=float, help="Ask for delta at this epsilon.")
+@click.option("--delta", type=float, help="Ask for epsilon at this delta.")
+@click.option("--json", "as_json", is_flag=True)
+def privacy_command(epsilon: float | None, delta: float | None, as_json: bool, **given: Any) -> None:
+    """Bound delta at an epsilon, or epsilon at a delta, from both sides.
+
+    The upper bound holds for every data set; the lower bound is shown by concrete data sets, so nothing can beat it.
+
+    \b
+    Example: shufflesum privacy --plan plan.json --epsilon 0.5
+             shufflesum privacy --users 50000 --levels 3 --noise-probability 0.004 --delta 1e-6
+             shufflesum privacy --users 50000 --dimension 100 --trials 2 --probabilities 0.0205 --delta 1e-6
+    """
+    if (epsilon is None) == (delta is None):
+        raise ParameterError(
+            "conflicting-arguments", "give exactly one of --epsilon (to ask for delta) and --delta (to ask for epsilon)"
+        )
+    accountant = _accountant({name: value for name, value in given.items() if value is not None})
+    if epsilon is not None:
+        asked, found = "delta", accountant.delta(epsilon)
+        answer = {"epsilon": epsilon, "delta_upper": found.upper, "delta_lower": found.lower}
+    else:
+        assert delta is not None
+        asked, found = "epsilon", accountant.epsilon(delta)
+        answer = {"delta": delta, "epsilon_upper": found.upper, "epsilon_lower": found.lower}
+    if as_json:
+        click.echo(json.dumps({name: value if value < float("inf") else None for name, value in answer.items()}))
+        return
+    at = f"epsilon {upwards(epsilon)}" if epsilon is not None else f"delta {upwards(delta or 0.0)}"
+    console.print(f"at {at}: {asked} is at most [bold]{upwards(found.upper, 4)}[/bold] for every data set,")
+    console.print(f"and at least {downwards(found.lower, 4)} for some")
+    alone = accountant.local_epsilon
+    console.print(f"without the shuffler: {'none' if alone is None else f'epsilon {upwards(alone, 4)}, delta 0'}")
+
+
+def _accountant(given: dict[str, Any]) -> PrivacyAccountant:
+    usual = {"rounds": 1, "honest_fraction": 1.0}
+    if plan_file := given.pop("plan_file", None):
+        return plan_of_file(plan_file, (name for name, value in given.items() if usual.get(name) != value)).privacy
+    guarantee = Guarantee(1.0, 1.0, _needed(given, "users"), given["honest_fraction"], given["rounds"], "none")
+    if "trials" in given or "probabilities" in given:
+        trials, chances = _needed(given, "trials"), _needed(given, "probabilities")
+        if others := given.keys() & {"levels", "noise_probability", "coordinates", "sampling"}:
+            name = min(others).replace("_", "-")
+            raise ParameterError(
+                "conflicting-arguments", f"--trials means mechanism 'noisy-counts', and --{name} 'randomized-response'"
+            )
+        drawn = tuple(math.floor(chance * GRID) / GRID for chance in chances)  # no more noise than was asked about
+        mechanism = NoisyCounts(len(trials), tuple(trials), drawn, given.get("cap"))
+        numbers = Arrays(_needed(given, "dimension"))
+        return Plan(numbers, mechanism, guarantee).privacy
+    return RandomizedResponseAccountant(
+        users=guarantee.users,
+        levels=_needed(given, "levels"),
+        noise_probability=_needed(given, "noise_probability"),
+        coordinates=given.get("coordinates", 1),
+        rounds=guarantee.rounds,
+        dimension=given.get("dimension"),
+        sampling=given.get("sampling", "stratified"),
+        honest_fraction=guarantee.honest_fraction,
+    )
+
+
+def _needed(given: dict[str, Any], name: str) -> Any:
+    if name not in given:
+        raise ParameterError("missing-argument", f"--{name.replace('_', '-')} is missing; give it, or a --plan")
+    return given[name]

@@ -12,7 +12,8 @@ import msgspec
 from shufflesum._format import upwards
 from shufflesum.budget import Budget
 from shufflesum.budget_file import read_budget
-from shufflesum.cli.options.common import Group
+from shufflesum.cli.commands import Group
+from shufflesum.cli.options.common import PATH
 from shufflesum.cli.options.wanted import plan_arguments, wanted_options
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.printed import console, warnings_as_notes
@@ -21,25 +22,23 @@ from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart
 from shufflesum.tables import StagedOutputs
 
-_PATH = click.Path(path_type=Path)
 
-
-@click.group("budget", cls=Group, short_help="Make, show or ask the budget of a population.")
-def command() -> None:
+@click.group("budget", cls=Group)
+def budget_command() -> None:
     """What may be asked of one population in all: a plan is entered before it is run, and refused if it is too much.
 
     Give the file to run, bounds, variance, randomize, task create and both servers with --budget FILE.
     """
 
 
-@command.command("create", short_help="Make the file of a budget.")
-@click.argument("file", type=_PATH)
+@budget_command.command("create", short_help="Make the file of a budget.")
+@click.argument("file", type=PATH)
 @click.option("--epsilon", type=float, required=True, help="Of everything that will ever be asked.")
 @click.option("--delta", type=float, required=True, help="Of everything.")
 @click.option(
     "--plan",
     "plan_files",
-    type=_PATH,
+    type=PATH,
     multiple=True,
     help="A plan that is fixed now, once for each: they are composed exactly, and no other can be entered.",
 )
@@ -54,9 +53,9 @@ def create(file: Path, epsilon: float, delta: float, plan_files: tuple[Path, ...
     console.print(f"wrote {file}: epsilon {upwards(epsilon)}, delta {upwards(delta)} in all", markup=False)
 
 
-@command.command("show", short_help="What is spent, and what is left.")
-@click.argument("file", type=_PATH)
-@click.option("--plot", type=_PATH, help=f"Draw what is spent and left: {', '.join(DRAWABLE)}.")
+@budget_command.command("show", short_help="What is spent, and what is left.")
+@click.argument("file", type=PATH)
+@click.option("--plot", type=PATH, help=f"Draw what is spent and left: {', '.join(DRAWABLE)}.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def show(file: Path, plot: Path | None, as_json: bool) -> None:
     """List all plans that were entered in FILE, what each cost, and what is left."""
@@ -88,10 +87,10 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
         console.print(f"wrote {plot}", markup=False)
 
 
-@command.command("ask", short_help="What could still be asked, and at which error.")
-@click.argument("file", type=_PATH)
+@budget_command.command("ask", short_help="What could still be asked, and at which error.")
+@click.argument("file", type=PATH)
 @wanted_options
-@click.option("-o", "--output", type=_PATH, help="Write the plan file (.json).")
+@click.option("-o", "--output", type=PATH, help="Write the plan file (.json).")
 def ask(
     file: Path,
     users: int | None,

@@ -1,14 +1,19 @@
-"""`shufflesum plan`: from users, dimension and privacy to a plan, or from an error to what it needs."""
+"""`shufflesum plan`, `statement` and `explore`: from users, what they hold and privacy to a plan, or from an error."""
 
 from __future__ import annotations
 
+import secrets
+import socket
+import webbrowser
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from shufflesum._format import upwards
-from shufflesum.cli.options.common import Command
+from shufflesum.cli.commands import Command
+from shufflesum.cli.options.common import PATH
 from shufflesum.cli.options.wanted import plan_from_options, wanted_options
 from shufflesum.cli.output.card import card
 from shufflesum.cli.output.printed import console, warnings_as_notes
@@ -16,6 +21,8 @@ from shufflesum.errors import ParameterError
 from shufflesum.planning import alternatives
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
+from shufflesum.service import require_explorer
+from shufflesum.statement import statement
 from shufflesum.tables import StagedOutputs
 
 
@@ -37,7 +44,7 @@ def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> fl
     return errors[0] if names == [""] else dict(zip(names, errors, strict=True))
 
 
-@click.command("plan", cls=Command, short_help="Choose reports, levels and noise for a privacy target.")
+@click.command("plan", cls=Command)
 @wanted_options
 @click.option(
     "--acceptable-error",
@@ -55,9 +62,9 @@ def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> fl
     "summed over labels, of one word's frequency.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan file (.json).")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the predicted error by number of reports.")
-def command(
+@click.option("-o", "--output", type=PATH, help="Write the plan file (.json).")
+@click.option("--plot", type=PATH, help="Draw the predicted error by number of reports.")
+def plan_command(
     acceptable_error: float | dict[str, float] | None,
     target_error: float | None,
     as_json: bool,
@@ -118,3 +125,60 @@ def _draw(plan: Plan, path: Path) -> None:
 
 def _label(option: Plan) -> str:
     return f"{option.reports:,} {option.mechanism.kind}"
+
+
+@click.command("statement", cls=Command)
+@click.argument("plan_file", metavar="PLAN", type=PATH)
+@click.option("-o", "--output", type=PATH, help="Write the page (.md) instead of printing it.")
+def statement_command(plan_file: Path, output: Path | None) -> None:
+    """Say for a privacy officer who sees what, what is guaranteed, on which assumptions, and what is left without them.
+
+    The plan's claim is computed again first; a plan that claims too much is refused.
+    """
+    text = statement(Plan.load(plan_file))
+    if output is None:
+        click.echo(text)
+        return
+    with StagedOutputs() as outputs:
+        outputs.write(outputs.stage(output, (".md",)), text)
+    click.echo(f"wrote {output}")
+
+
+@click.command("explore", cls=Command)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of this machine.  [a free one]")
+@click.option("--no-browser", is_flag=True, help="Print the page's address and open nothing.")
+def explore_command(port: int, no_browser: bool) -> None:
+    """Open a page on this machine that plans: users, what they hold, epsilon or an acceptable error, delta.
+
+    It shows the plan, its statement, and the error against epsilon and against users: for both mechanisms, the paper's
+    formula and a trusted curator. Only this machine can reach it, and only by the address that is printed. Ctrl-C ends
+    it.
+    """
+    require_explorer()
+    import uvicorn
+
+    from shufflesum.explorer import Explorer, Pictures, explorer_app
+
+    token = secrets.token_urlsafe(16)
+    with _listen(port) as listener, Explorer(_plain_card) as explorer, Pictures() as pictures:
+        port = listener.getsockname()[1]
+        app = explorer_app(explorer, pictures, token=token, port=port)
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="off", server_header=False))
+        address = f"http://127.0.0.1:{port}/{token}/"
+        console.print(f"{address}\nCtrl-C ends it", markup=False)
+        if not no_browser:
+            webbrowser.open(address)
+        server.run(sockets=[listener])
+
+
+def _plain_card(plan: Plan) -> str:
+    return Text.from_markup(card(plan)).plain
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise ParameterError(
+            "address-taken", f"cannot listen on port {port}: {error.strerror or error}; choose another --port"
+        ) from error

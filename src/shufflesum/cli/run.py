@@ -1,16 +1,24 @@
-"""`shufflesum run`: a file of users' data in; private means, counts or means of groups out."""
+"""`shufflesum run`, `variance` and `bounds`: a file of users' data in; private estimates out."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import shlex
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from rich.markup import escape
 
+from shufflesum._format import between, downwards, number, percent, upwards
+from shufflesum.bounds import SuggestedBounds, plan_bounds
+from shufflesum.cli.commands import Command
 from shufflesum.cli.options.budget import budget_option, spending
 from shufflesum.cli.options.common import (
-    Command,
+    PATH,
     file_argument,
     note_assumed_columns,
     plan_of_file,
@@ -25,6 +33,7 @@ from shufflesum.cli.options.table import (
     check_table,
     clip_options,
     named_columns,
+    prepared,
     table_options,
 )
 from shufflesum.cli.options.wanted import (
@@ -35,19 +44,21 @@ from shufflesum.cli.options.wanted import (
     column_options,
     domain_options,
 )
-from shufflesum.cli.output.printed import warnings_as_notes
+from shufflesum.cli.output.printed import console, guarantee_of, table_of, warnings_as_notes
 from shufflesum.cli.output.results import Results, result_options
 from shufflesum.domains import DOMAINS, Arrays
 from shufflesum.domains.bounds import default_bounds_named
-from shufflesum.domains.options import read_words
+from shufflesum.domains.options import bin_edges, read_words
 from shufflesum.errors import ParameterError
+from shufflesum.estimate import check_cover, tail_of
+from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundCounter
-from shufflesum.tables import DataSource, PathOrUrl, check_shape, rows_of
+from shufflesum.tables import DataSource, PathOrUrl, StagedOutputs, check_shape, rows_of
 
 
-@click.command("run", cls=Command, short_help="Private means, counts or group means of the rows of a file.")
+@click.command("run", cls=Command)
 @file_argument("file")
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, help="The guarantee's delta.")
@@ -55,17 +66,17 @@ from shufflesum.tables import DataSource, PathOrUrl, check_shape, rows_of
 @domain_options
 @candidates_option
 @plan_options
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
+@click.option("--plan", "plan_file", type=PATH, help="Use this plan instead of making one.")
 @click.option(
     "--rounds-file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
 )
 @budget_option
 @clip_options("Move values to the nearest bound, or scale vectors down to --clipping-norm,", DROPPED, "drop")
 @table_options
 @result_options
-def command(
+def run_command(
     file: PathOrUrl,
     chosen: Chosen | None,
     held: DomainOptions,
@@ -164,3 +175,197 @@ def _plan_for(
         domain = held.domain(chosen[0], column, numbers)
     check_shape(file, table.shape, domain)
     return make_plan(users=table.rows, domain=domain, noise_by="curator", **given)
+
+
+@click.command("variance", cls=Command)
+@file_argument("file")
+@click.option("--epsilon", type=float, required=True, help="The guarantee's epsilon.")
+@click.option("--delta", type=float, required=True, help="The guarantee's delta.")
+@plan_options
+@clip_options("Move values to the nearest bound", DROPPED, "drop")
+@budget_option
+@table_options
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
+@click.option("--json", "as_json", is_flag=True, help="Print plan and result as one JSON object.")
+def variance_command(
+    file: PathOrUrl,
+    clip: bool,
+    missing: Any,
+    budget_file: Path | None,
+    reading: TableOptions,
+    confidence: float,
+    as_json: bool,
+    **plan_arguments: Any,
+) -> None:
+    """Mean, variance and standard deviation of each column of FILE, privately; each row is one user.
+
+    Users hold each value and its square, so that one plan serves for both. Variances are those within the bounds:
+    what --clip moves is moved before it is squared.
+
+    \b
+    Example: shufflesum variance people.csv --bounds 0:120 --columns age --epsilon 1 --delta 1e-6
+    """
+    tail_of(confidence)
+    given = with_mechanism({name: value for name, value in plan_arguments.items() if value is not None})
+    with warnings_as_notes(), spending(budget_file) as budget:
+        table, missing = apply_missing_policy(file, reading.open(file), missing)
+        bounds = given.pop("bounds", None)
+        squares = Squares(Arrays(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
+        domain = squares.domain
+        plan = make_plan(
+            users=table.rows,
+            shape=domain.shape,
+            bounds=(domain.lower, domain.upper),
+            columns=domain.columns,
+            noise_by="curator",
+            **given,
+        )
+        rows = partial(squares.rows, clip=clip, missing=missing)
+        with quiet_squares(), default_bounds_named(bounds is None):
+            begin = budget.round_of(plan)
+            estimate = aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin)
+        found = Moments.of(squares, estimate, clip=clip, missing=missing)
+    reading.note_missing_header(table, file)
+    _show_moments(found, table.names or (), confidence, as_json)
+
+
+def _show_moments(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -> None:
+    columns: dict[str, Any] = {"mean": found.mean, "variance": found.variance}
+    columns["standard_deviation"] = found.standard_deviation
+    intervals = {
+        "mean": found.mean_interval(level),
+        "variance": found.variance_interval(level),
+        "standard_deviation": found.standard_deviation_interval(level),
+    }
+    if as_json:
+        document: dict[str, Any] = {
+            "plan": found.estimate.plan.summary(),
+            "names": list(names) or None,
+            "users": found.users,
+            "level": level,
+        }
+        if found.estimate.adjusted:
+            document |= {"adjusted": list(found.estimate.adjusted), "adjustment": found.estimate.adjustment}
+        for name, values in columns.items():
+            document[name] = np.asarray(values).tolist()
+            document[f"{name}_interval"] = [np.asarray(end).tolist() for end in intervals[name]]
+        click.echo(json.dumps(document, allow_nan=False))
+        return
+    console.print(f"[bold]{found.users:,} users[/bold]; guarantee for one row: {guarantee_of(found.estimate.plan)}")
+    interval = f"{percent(level)}% interval"
+    shown = table_of("column", "mean", "variance", interval, "deviation", interval)
+    flat = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
+    ends = {name: [np.asarray(end).reshape(-1) for end in pair] for name, pair in intervals.items()}
+    for i in range(len(flat["mean"])):
+        shown.add_row(
+            escape(names[i]) if names else str(i),
+            _held(flat["mean"][i], *(end[i] for end in ends["mean"]))[0],
+            *(
+                text
+                for name in ("variance", "standard_deviation")
+                for text in _held(flat[name][i], *(end[i] for end in ends[name]))
+            ),
+        )
+    console.print(shown)
+    if found.estimate.adjustment:
+        console.print(found.estimate.adjustment)
+
+
+def _held(value: float, lower: float, upper: float) -> tuple[str, str]:
+    """A value and its interval, to the digits that a quarter of the interval, about a standard error, allows."""
+    error = (upper - lower) / 4
+    return number(value, error), between(lower, upper, error)
+
+
+@click.command("bounds", cls=Command)
+@file_argument("file")
+@click.option("--epsilon", type=float, required=True, help="Of everything: bounds and main plan together.")
+@click.option("--delta", type=float, required=True, help="Of everything.")
+@click.option("--share", type=float, default=0.2, show_default=True, help="The part of both that bounds may cost.")
+@click.option("--cover", type=float, default=0.99, show_default=True, help="The part of the users to be within.")
+@click.option("--bins", metavar="E,E,...", help="Public edges that bounds are chosen from.  [1, 2, 5, 10, ... and 0]")
+@click.option("--rounds", type=int, metavar="R", help="Rounds of the main plan.  [1]")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of what is said of the users within.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-o", "--output", type=PATH, help="Write the main plan, with these bounds (.json).")
+@budget_option
+@table_options
+def bounds_command(
+    file: PathOrUrl,
+    epsilon: float,
+    delta: float,
+    share: float,
+    cover: float,
+    bins: str | None,
+    rounds: int | None,
+    confidence: float,
+    as_json: bool,
+    output: Path | None,
+    budget_file: Path | None,
+    reading: TableOptions,
+) -> None:
+    """Find bounds for the columns of FILE, where nothing is known of them, and plan what is left.
+
+    Values are counted privately in very wide public bins. The bounds are edges of bins, and the plan that -o writes has
+    them; with this command it costs --epsilon and --delta in all. Run it on the same file, with --clip.
+
+    \b
+    Example: shufflesum bounds people.csv --epsilon 1 --delta 1e-6 -o plan.json
+             shufflesum run people.csv --plan plan.json --clip
+    """
+    check_cover(cover)  # before anything is spent
+    tail_of(confidence)
+    with warnings_as_notes(), spending(budget_file) as budget, StagedOutputs() as outputs:
+        staged = outputs.stage(output, (".json",)) if output else None
+        if staged and share == 1:
+            raise ParameterError("conflicting-arguments", "--share 1 leaves nothing for a main plan; leave -o out")
+        table = reading.open(file)
+        given: dict[str, Any] = {} if rounds is None else {"rounds": rounds}
+        if (names := named_columns(table)) is not None:
+            given["columns"] = names
+        plans = plan_bounds(
+            users=table.rows,
+            shape=table.shape,
+            epsilon=epsilon,
+            delta=delta,
+            share=share,
+            bins=None if bins is None else bin_edges(bins),
+            noise_by="curator",
+            **given,
+        )
+        begin = budget.round_of(plans.first)
+        estimate = aggregate_table(file, table, lambda: prepared(table, plans.rows), plans.first, begin=begin)
+        found = plans.found(estimate, cover=cover, level=confidence)
+        if staged and found.main is not None:
+            outputs.write(staged, found.main.to_json())
+    reading.note_missing_header(table, file)
+    _show_bounds(found, table.names or (), as_json)
+    if output and not as_json:
+        again = ["shufflesum", "run", str(file), "--plan", str(output), "--clip"]
+        again += [] if rounds in (None, 1) else ["--rounds-file", str(output.with_suffix(".rounds.json"))]
+        again += [] if budget_file is None else ["--budget", str(budget_file)]
+        console.print(f"wrote {output}: run it with {shlex.join(again)}", markup=False)
+
+
+def _show_bounds(found: SuggestedBounds, names: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        document = {
+            "columns": [{"name": names[i] if names else i, **asdict(column)} for i, column in enumerate(found.columns)],
+            "first": found.estimate.plan.summary(),
+            "main": None if found.main is None else found.main.summary(),
+            "epsilon": found.epsilon,
+            "delta": found.delta,
+        }
+        click.echo(json.dumps(document, allow_nan=False))
+        return
+    shown = table_of("column", "lower", "upper", "users within", f"{percent(found.columns[0].level)}% interval")
+    for i, column in enumerate(found.columns):
+        shown.add_row(
+            escape(names[i]) if names else str(i),
+            f"{column.lower:.15g}",
+            f"{column.upper:.15g}",
+            f"{100 * column.within:.1f}%",
+            f"{downwards(100 * column.within_lower)}% to {upwards(100 * column.within_upper)}%",
+        )
+    console.print(shown)
+    console.print(found.statement, markup=False)

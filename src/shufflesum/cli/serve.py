@@ -2,47 +2,136 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
-from shufflesum.cli.options.budget import enter_in_budget, store_beginner
-from shufflesum.cli.options.common import Group
-from shufflesum.cli.options.configured import ConfiguredCommand
-from shufflesum.cli.options.servers import Serving, clock_of, serving_options
+from shufflesum._machine import SYSTEM_CLOCK, Clock
+from shufflesum.cli.commands import DEPLOYED, Command, Group
+from shufflesum.cli.options.budget import budget_option, enter_in_budget, store_beginner
+from shufflesum.cli.options.common import PATH, option_group, task_option
 from shufflesum.errors import ParameterError
 from shufflesum.service import require_service
-from shufflesum.wire import Opener, load_private_key
+from shufflesum.wire import Opener, Task, load_private_key
+
+if TYPE_CHECKING:
+    from shufflesum.service.http.access import SecretFile
+    from shufflesum.service.http.server import ServerOptions
 
 
-@click.command("shuffler", cls=ConfiguredCommand, short_help="Take uploads, release whole batches, permuted.")
+def clock_of(context: click.Context) -> Clock:
+    """The clock that whoever runs the command handed in (`obj=`), else this machine's."""
+    return context.obj or SYSTEM_CLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What is served, where it is kept, and where the server listens."""
+
+    task_file: Path
+    budget_file: Path | None
+    store: str
+    secret_file: Path | None
+    host: str
+    port: int
+    tls_cert: Path | None
+    tls_key: Path | None
+    connections_per_address: int
+
+    def listening(self, peer_ca: Path | None = None) -> ServerOptions:
+        """Address and certificates; `peer_ca` has signed those of whom batches are taken from."""
+        from shufflesum.service.http.server import ServerOptions
+
+        return ServerOptions(self.host, self.port, self.tls_cert, self.tls_key, peer_ca)
+
+    def secret(self) -> SecretFile | None:
+        """What shuffler and analyzer share, if anything."""
+        from shufflesum.service.http.access import SecretFile
+
+        return None if self.secret_file is None else SecretFile(self.secret_file)
+
+    def load_task(self, role: str) -> Task:
+        """The server's task; its plan is verified first, which takes a while, and the log says so."""
+        from shufflesum.service.logs import configure_logging, log
+
+        configure_logging()
+        log.info("task is read and its plan verified", role=role, file=self.task_file.name)
+        return Task.load(self.task_file)
+
+
+serving_options = option_group(
+    "serving",
+    Serving,
+    task_option,
+    budget_option,
+    click.option(
+        "--store",
+        required=True,
+        metavar="STORE",
+        help="sqlite:PATH or postgresql://user@host/database.",
+    ),
+    click.option(
+        "--secret-file",
+        type=PATH,
+        help="The secret that shuffler and analyzer share (mode 0600); a second line is valid, too.",
+    ),
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Address to listen on.",
+    ),
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=8080,
+        show_default=True,
+        help="Port to listen on; 0 takes a free one, named in the log.",
+    ),
+    click.option("--tls-cert", type=PATH, help="Certificate chain."),
+    click.option("--tls-key", type=PATH, help="Its key."),
+    click.option(
+        "--connections-per-address",
+        type=click.IntRange(min=0),
+        default=256,
+        show_default=True,
+        help="Open connections that one address may have, this machine's own aside; 0 for no limit.",
+    ),
+)
+"""They reach a command as one `Serving`."""
+
+
+@click.command(
+    "shuffler", cls=Command, context_settings=DEPLOYED, short_help="Take uploads, release whole batches, permuted."
+)
 @serving_options
 @click.option(
     "--analyzer",
-    "analyzer_url",
     required=True,
     metavar="URL",
     help="Where batches are handed to.",
 )
 @click.option(
     "--analyzer-ca",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Certificate authority of the analyzer, if it is not a public one.",
 )
 @click.option(
     "--client-cert",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Certificate to show to an analyzer that asks for one (its --peer-ca), instead of a secret or beside it.",
 )
 @click.option(
     "--client-key",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Its key.",
 )
 @click.option(
     "--operator-secret-file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The secret that opens POST /tasks/ID/release, unknown to the analyzer (mode 0600).  [nobody may ask]",
 )
 @click.option(
@@ -52,8 +141,7 @@ from shufflesum.wire import Opener, load_private_key
 )
 @click.option(
     "--tokens",
-    "digests",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Digests from shufflesum tokens: only their tokens may upload, once a round.",
 )
@@ -77,7 +165,6 @@ from shufflesum.wire import Opener, load_private_key
 )
 @click.option(
     "--allow-origin",
-    "allowed_origins",
     multiple=True,
     metavar="ORIGIN",
     help="Let web pages of this origin send, as https://survey.example.org; once for each.  [none may]",
@@ -98,17 +185,17 @@ from shufflesum.wire import Opener, load_private_key
 def shuffler(
     context: click.Context,
     serving: Serving,
-    analyzer_url: str,
+    analyzer: str,
     analyzer_ca: Path | None,
     client_cert: Path | None,
     client_key: Path | None,
     operator_secret_file: Path | None,
     allow_plain_http: bool,
-    digests: Path | None,
+    tokens: Path | None,
     release_at: int | None,
     max_pending: int,
     show_progress: bool,
-    allowed_origins: tuple[str, ...],
+    allow_origin: tuple[str, ...],
     uploads_per_address: int,
     address_header: str | None,
 ) -> None:
@@ -126,15 +213,15 @@ def shuffler(
     from shufflesum.service.shuffler.tokens import Tokens
     from shufflesum.service.stores.store import sqlite_path
 
-    url = check_url(analyzer_url, allow_plain_http=allow_plain_http)
+    url = check_url(analyzer, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
         analyzer=AnalyzerAddress(url, serving.secret(), analyzer_ca, client_cert, client_key),
         operator_secret=None if operator_secret_file is None else SecretFile(operator_secret_file),
-        tokens=None if digests is None else Tokens.load(digests),
+        tokens=None if tokens is None else Tokens.load(tokens),
         release_at=release_at,
         max_pending=max_pending,
         show_progress=show_progress,
-        allowed_origins=allowed_origins,
+        allowed_origins=allow_origin,
         limits=Limits(serving.connections_per_address, uploads_per_address, address_header),
     )
     listening = serving.listening()
@@ -147,13 +234,15 @@ def shuffler(
 
 
 @click.command(
-    "analyzer", cls=ConfiguredCommand, short_help="Take batches from the shuffler and answer with estimates."
+    "analyzer",
+    cls=Command,
+    context_settings=DEPLOYED,
+    short_help="Take batches from the shuffler and answer with estimates.",
 )
 @serving_options
 @click.option(
     "--key",
-    "key_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     help="The analyzer's private key, from shufflesum keygen.",
 )
@@ -176,7 +265,7 @@ def shuffler(
 )
 @click.option(
     "--peer-ca",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Take batches from a certificate that this authority has signed, instead of a secret or beside it.",
 )
 @click.option(
@@ -188,7 +277,7 @@ def shuffler(
 def analyzer(
     context: click.Context,
     serving: Serving,
-    key_file: Path,
+    key: Path,
     processes: int | None,
     without_guarantee: bool,
     page: str,
@@ -218,7 +307,7 @@ def analyzer(
         )
     secret = serving.secret()
     task = serving.load_task("analyzer")
-    opener = Opener(load_private_key(key_file), processes=processes)
+    opener = Opener(load_private_key(key), processes=processes)
     peer = None if peer_ca is None else peer_name or urlsplit(task.shuffler).hostname
     check_serving(task, opener, secret, peer)
     sqlite_path(serving.store)
@@ -240,8 +329,8 @@ def analyzer(
     run_server(server.app(), listening, role="analyzer")
 
 
-@click.group("serve", cls=Group, short_help="Run a server of a deployment: shuffler or analyzer.")
-def command() -> None:
+@click.group("serve", cls=Group)
+def serve_command() -> None:
     """Run one of the two servers of a deployment, on machines of parties that do not collude.
 
     Every option can be set by an environment variable instead, or in a file (--config). SIGTERM stops a server after
@@ -249,5 +338,5 @@ def command() -> None:
     """
 
 
-command.add_command(shuffler)
-command.add_command(analyzer)
+serve_command.add_command(shuffler)
+serve_command.add_command(analyzer)

@@ -1,4 +1,4 @@
-"""`shufflesum simulate`: public data through a plan before anything is collected."""
+"""`shufflesum simulate` and `demo`: made-up or public data through a plan before anything is collected."""
 
 from __future__ import annotations
 
@@ -8,23 +8,37 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from click.core import ParameterSource
 from rich.markup import escape
 
+from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
-from shufflesum.cli.options.common import Command, option_group, plan_of_file
+from shufflesum.aggregation import aggregate_batches
+from shufflesum.cli.commands import Command
+from shufflesum.cli.loopback import run_service_demo
+from shufflesum.cli.options.common import PATH, option_group, plan_of_file
 from shufflesum.cli.options.table import TableOptions, check_table, named_columns, text_options
 from shufflesum.cli.options.wanted import candidates_option, plan_from_options, wanted_options
-from shufflesum.cli.output.printed import command_line, console, guarantee_of, progress_bar, warnings_as_notes
+from shufflesum.cli.output.printed import (
+    command_line,
+    console,
+    guarantee_of,
+    print_estimate,
+    progress_bar,
+    warnings_as_notes,
+)
 from shufflesum.domains import DOMAINS
 from shufflesum.domains.options import read_words
-from shufflesum.errors import ParameterError
+from shufflesum.errors import FileError, ParameterError
 from shufflesum.pages import require_pages, simulation_page
+from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.simulation import Simulation, found, simulate, simulate_batches
+from shufflesum.synthetic import heartbeats
 from shufflesum.tables import DataSource, StagedOutputs, rows_of
 
-_PATH = click.Path(path_type=Path)
 _DISTRIBUTIONS = list(dict.fromkeys(name for kind in DOMAINS.values() for name in kind.distributions))
 
 
@@ -35,9 +49,9 @@ def _reading(
     return TableOptions(None, header, separator, decimal, encoding, array)
 
 
-@click.command("simulate", cls=Command, short_help="Made-up or public data through a plan: the error to expect.")
-@click.option("--plan", "plan_file", type=_PATH, help="The plan to try, instead of one made of the options below.")
-@click.option("--data", type=_PATH, help="A file of PUBLIC data, one row per user, instead of made-up users.")
+@click.command("simulate", cls=Command)
+@click.option("--plan", "plan_file", type=PATH, help="The plan to try, instead of one made of the options below.")
+@click.option("--data", type=PATH, help="A file of PUBLIC data, one row per user, instead of made-up users.")
 @click.option(
     "--distribution",
     type=click.Choice(_DISTRIBUTIONS),
@@ -50,10 +64,10 @@ def _reading(
 @option_group("reading", _reading, *text_options("With --data: "))
 @candidates_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
-@click.option("--plot", type=_PATH, help=f"Draw the first try beside the truth: {', '.join(DRAWABLE)}.")
-@click.option("--report", type=_PATH, help="Write one page with all of it (.html).")
+@click.option("--plot", type=PATH, help=f"Draw the first try beside the truth: {', '.join(DRAWABLE)}.")
+@click.option("--report", type=PATH, help="Write one page with all of it (.html).")
 @wanted_options
-def command(
+def simulate_command(
     plan_file: Path | None,
     data: Path | None,
     distribution: str | None,
@@ -89,7 +103,7 @@ def command(
         table = None
         if data is not None and plan_file is None:
             table = _fill_in(data, arguments, reading)
-        plan = _plan(plan_file, arguments)
+        plan = _tried_plan(plan_file, arguments)
         if words is not None and not plan.domain.needs_candidates:
             raise ParameterError("conflicting-arguments", "--candidates is for words; the plan lists its labels")
         if data is None:
@@ -126,10 +140,10 @@ def command(
                 tried, title="A plan tried before collecting", made=SYSTEM_CLOCK.now(), command=command_line()
             )
             outputs.write(staged_report, page)
-    _show(tried, as_json, [path for path in (plot, report) if path])
+    _show_simulation(tried, as_json, [path for path in (plot, report) if path])
 
 
-def _plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
+def _tried_plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
     if plan_file is None:
         return plan_from_options({}, **arguments)
     single = [name for name, value in arguments.items() if name != "held" and value not in (None, False)]
@@ -163,7 +177,7 @@ def _chart(tried: Simulation) -> Any:
     )
 
 
-def _show(tried: Simulation, as_json: bool, written: list[Path]) -> None:
+def _show_simulation(tried: Simulation, as_json: bool, written: list[Path]) -> None:
     if as_json:
         document = {
             "plan": tried.plan.summary(),
@@ -190,3 +204,73 @@ def _show(tried: Simulation, as_json: bool, written: list[Path]) -> None:
         console.print(f"  {what:<{width}}  {escape(value)}")
     for path in written:
         console.print(f"wrote {path}", markup=False)
+
+
+_SAMPLES = 100
+_SERVICE_USERS = 2000
+
+
+@click.command("demo", cls=Command)
+@click.option(
+    "--users",
+    type=click.IntRange(min=100),
+    default=50_000,
+    show_default=True,
+    help=f"Size of the crowd; with --service {_SERVICE_USERS} unless given.",
+)
+@click.option("--epsilon", type=float, default=1.0, show_default=True)
+@click.option("--delta", type=float, default=1e-6, show_default=True)
+@click.option("-o", "--output", type=PATH, default=Path("demo-output"), help="Folder for the picture.")
+@click.option("--service", is_flag=True, help="Run shuffler and analyzer as servers on this machine instead.")
+def demo_command(users: int, epsilon: float, delta: float, output: Path, service: bool) -> None:
+    """Make a crowd of synthetic heartbeats, learn their mean beat privately, and draw it beside the true one.
+
+    The beats come from a model of the P, Q, R, S and T waves, so the truth is known and nobody's data is used.
+    """
+    if service:
+        context = click.get_current_context()
+        given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+        if unheeded := sorted(given - {"service", "users"}):
+            raise ParameterError(
+                "conflicting-arguments",
+                f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan",
+            )
+        run_service_demo(console, users=users if "users" in given else _SERVICE_USERS)
+        return
+    require_plots()
+    console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
+    with warnings_as_notes():
+        plan = make_plan(
+            users=users, shape=_SAMPLES, epsilon=epsilon, delta=delta, bounds=(0.0, 1.0), noise_by="curator"
+        )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise FileError("unwritable", f"cannot make the folder {output}: {problem.strerror}") from problem
+    picture = output / "heartbeat.png"
+    with StagedOutputs() as outputs, warnings_as_notes():
+        staged = outputs.stage(picture, DRAWABLE)
+        beats = heartbeats(users, _SAMPLES)
+        truth = beats.mean(axis=0, dtype=np.float64)
+        with progress_bar("people", users) as progress:
+            batches = (beats[start : start + 10_000] for start in range(0, users, 10_000))
+            estimate = aggregate_batches(batches, plan, progress=progress)
+        squared_error = float(np.sum((estimate.mean - truth) ** 2))
+        print_estimate(estimate, 0.95)
+        console.print(
+            f"squared error of the whole mean beat: {squared_error:.3g} "
+            f"(expected: {plan.expected_error.total:.3g} on the worst data, less on most)"
+        )
+        times = plan.times_curator
+        console.print(
+            f"a trusted curator's would be {plan.curator_error:.3g}: ours is expected {upwards(times)} times it"
+        )
+        chart = estimate_chart(
+            estimate,
+            truth=truth,
+            title="The mean heartbeat of a synthetic crowd, learned privately",
+            subtitle=f"{users:,} made-up people, epsilon {upwards(epsilon)}, "
+            f"delta {upwards(delta)}; expected squared error {upwards(times)} times a trusted curator's",
+        )
+        save_chart(chart, staged)
+    console.print(f"picture: {picture}", markup=False)

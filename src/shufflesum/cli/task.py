@@ -1,4 +1,4 @@
-"""`shufflesum task`: make and show the file that client, shuffler and analyzer of a deployment share."""
+"""`shufflesum task`, `keygen` and `tokens`: what the parties of a deployment need before it starts."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ import click
 
 from shufflesum._format import counted, upwards
 from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.cli.commands import Command, Group
 from shufflesum.cli.options.budget import budget_option, enter_in_budget
-from shufflesum.cli.options.common import Group
+from shufflesum.cli.options.common import PATH
 from shufflesum.cli.output.printed import console, fallback
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
+from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.tables import StagedOutputs
-from shufflesum.wire import Task, load_public_key, parse_time
+from shufflesum.wire import Task, generate_private_key, load_public_key, parse_time, write_key_pair
 
 _DEFAULT_DAYS = 30
 
 
-@click.group("task", cls=Group, short_help="Make or show what all parties of a deployment agree on.")
-def command() -> None:
+@click.group("task", cls=Group)
+def task_command() -> None:
     """What a deployment agrees on: a file that client, shuffler and analyzer share and nobody changes."""
 
 
-@command.command("create", short_help="Make a task from a plan.")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), required=True, help="From shufflesum plan -o.")
+@task_command.command("create", short_help="Make a task from a plan.")
+@click.option("--plan", "plan_file", type=PATH, required=True, help="From shufflesum plan -o.")
 @click.option("--shuffler", required=True, metavar="URL", help="Where clients send their reports.")
 @click.option(
     "--analyzer-key",
     "key_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     metavar="PUB",
     help="The analyzer's public key, from shufflesum keygen.",
@@ -42,7 +44,7 @@ def command() -> None:
 @budget_option
 @click.option("--name", required=True, help="What people call it.")
 @click.option("--expires", metavar="TIME", help=f"In UTC, such as 2031-05-01T12:00:00Z.  [in {_DEFAULT_DAYS} days]")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the task file (.json).")
+@click.option("-o", "--output", type=PATH, required=True, help="Write the task file (.json).")
 def create(
     plan_file: Path,
     shuffler: str,
@@ -79,8 +81,8 @@ def create(
     console.print(f"wrote {output}", markup=False)
 
 
-@command.command("show", short_help="Check a task and say what it means.")
-@click.argument("task_file", type=click.Path(path_type=Path), metavar="TASK")
+@task_command.command("show", short_help="Check a task and say what it means.")
+@click.argument("task_file", type=PATH, metavar="TASK")
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def show(task_file: Path, as_json: bool) -> None:
     """Check a task file as every role does, its guarantee included, and say what it means."""
@@ -109,3 +111,35 @@ def card(task: Task, *, expired: bool = False) -> str:
         "collusion": f"if shuffler and analyzer collude: {fallback(plan)}",
     }
     return "\n".join([f"Task {task.name}", *(f"  {label:<12} {text}" for label, text in lines.items())])
+
+
+@click.command("keygen", cls=Command)
+@click.option("-o", "--output", "name", type=PATH, required=True, metavar="NAME", help="Names both files.")
+def keygen_command(name: Path) -> None:
+    """Write NAME.key, which stays with the analyzer, and NAME.pub, which goes into tasks.
+
+    Files that exist are never overwritten. Keys are replaced by making a new task with a new key.
+
+    \b
+    Example: shufflesum keygen -o analyzer
+    """
+    private, public = write_key_pair(name, generate_private_key())
+    console.print(f"wrote {private} (secret: it stays with the analyzer) and {public}", markup=False)
+
+
+@click.command("tokens", cls=Command)
+@click.option("--count", type=int, required=True, metavar="N", help="How many: one for each person.")
+@click.option("-o", "--output", type=PATH, required=True, help="The tokens, to be handed out.")
+@click.option("--digests", type=PATH, required=True, help="What the shuffler needs of them.")
+def tokens_command(count: int, output: Path, digests: Path) -> None:
+    """Make upload tokens: hand one to each person, and give the digests to the shuffler.
+
+    A token works once in every round. Whoever hands them out knows whose they are, so that should be neither the
+    shuffler nor the analyzer. Files that exist are never overwritten.
+
+    \b
+    Example: shufflesum tokens --count 1000 -o tokens.txt --digests tokens.sha256
+             shufflesum serve shuffler --tokens tokens.sha256 ...
+    """
+    write_tokens(count, output, digests)
+    console.print(f"wrote {output} (hand out, one each) and {digests} (for serve shuffler --tokens)", markup=False)

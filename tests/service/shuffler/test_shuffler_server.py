@@ -25,7 +25,7 @@ from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
-from shufflesum.cli.serve import command
+from shufflesum.cli.serve import serve_command as command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.service.http.access import Limits, valid_secrets
 from shufflesum.service.shuffler import server as shuffler_module

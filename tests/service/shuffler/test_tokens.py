@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from tests.refusals import refusal
 
-from shufflesum.cli.tokens import command
+from shufflesum.cli.task import tokens_command as command
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.service.http.messages import Refusal
 from shufflesum.service.shuffler.tokens import Tokens, token_digest, write_tokens

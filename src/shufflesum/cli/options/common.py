@@ -7,7 +7,6 @@ import inspect
 import shutil
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -25,25 +24,6 @@ from shufflesum.tables import TEXT, PathOrUrl, place, suffix_of
 from shufflesum.tables.delimited import suffix_by
 
 _F = TypeVar("_F", bound=Callable[..., object])
-
-
-class Command(click.Command):
-    """A command that refuses an option given twice where one value counts; click lets the last one win in silence."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line."""
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        for option, times in Counter(given).items():
-            if times > 1 and isinstance(option, click.Option) and not (option.multiple or option.count):
-                name = max(option.opts, key=len)
-                raise ParameterError("conflicting-arguments", f"{name} is given {times} times; give it once")
-        return super().parse_args(ctx, args)
-
-
-class Group(click.Group):
-    """A command with commands of its own."""
-
-    command_class = Command
 
 
 def option_group(
@@ -170,6 +150,7 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic only sin
 
 
 PLACE = _PlaceType()
+PATH = click.Path(path_type=Path)
 
 
 def plan_options(function: _F) -> _F:

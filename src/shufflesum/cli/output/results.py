@@ -37,7 +37,7 @@ REPORT_HELP = "Write one page with question, guarantee, result, statement and th
 class Results:
     """The options of `result_options`, checked, words that are asked about, and whether the command draws noise."""
 
-    as_json: bool
+    json: bool
     output: Path | None
     plot: Path | None
     report: Path | None
@@ -112,7 +112,7 @@ class Results:
 
     def show(self, estimate: BaseEstimate, labels: _Names = None, names: _Names = None) -> None:
         """Print the estimate: for a program with labels, or for a person with names."""
-        if self.as_json:
+        if self.json:
             document: dict[str, Any] = {
                 "plan": estimate.plan.summary(),
                 "estimate": estimate_to_json(estimate, self.confidence, labels),
@@ -151,7 +151,7 @@ _PATH = click.Path(path_type=Path)
 result_options = option_group(
     "results",
     Results,
-    click.option("--json", "as_json", is_flag=True, help="Print plan and estimate as one JSON object."),
+    click.option("--json", is_flag=True, help="Print plan and estimate as one JSON object."),
     click.option("-o", "--output", type=_PATH, help=f"Write the estimate: {', '.join(WRITABLE)}."),
     click.option("--plot", type=_PATH, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
     click.option("--report", type=_PATH, help=REPORT_HELP),

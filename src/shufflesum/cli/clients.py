@@ -1,0 +1,455 @@
+"""`shufflesum send`, `status` and `estimate`: what is asked of the servers of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shufflesum._format import upwards
+from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.cli.commands import DEPLOYED, Command
+from shufflesum.cli.options.common import PATH, file_argument, note_assumed_columns, task_option
+from shufflesum.cli.options.table import TableOptions, table_options
+from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options
+from shufflesum.cli.output.printed import command_line, console, fallback, guarantee_of, print_rows, progress_bar
+from shufflesum.cli.output.results import REPORT_HELP
+from shufflesum.domains import Domain
+from shufflesum.domains.options import read_words
+from shufflesum.errors import FileError, ParameterError, ShufflesumError
+from shufflesum.estimate import AnyEstimate, BaseEstimate
+from shufflesum.pages import report_page, require_pages
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, rounds_chart, save_chart
+from shufflesum.service import require_service
+from shufflesum.service.client import (
+    Client,
+    ContributedError,
+    RefusedError,
+    UnreachableError,
+    estimates_in,
+    fetch_estimate,
+)
+from shufflesum.service.client.web import fetch_status
+from shufflesum.tables import (
+    WRITABLE,
+    DataSource,
+    StagedOutputs,
+    check_shape,
+    estimate_to_json,
+    rows_of,
+    write_estimate,
+)
+from shufflesum.wire import Task
+
+
+@click.command("send", cls=Command, context_settings=DEPLOYED)
+@file_argument("file")
+@task_option
+@click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
+@click.option("--user", help="With --row: whose row it is, among the contributions.  [row N]")
+@click.option("--round", type=int, help="The round to contribute to.  [the open one]")
+@planned_column_options
+@table_options
+@click.option("--clip", is_flag=True, help="Always so here: values are moved to the nearest bound.")
+@click.option(
+    "--tokens",
+    type=PATH,
+    help="Upload tokens, one line for each row; with --row also one alone.",
+)
+@click.option(
+    "--contributions",
+    type=PATH,
+    help="Where contributions are remembered.  [SHUFFLESUM_CONTRIBUTIONS, or a file in the user's data folder]",
+)
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to try before giving up.")
+@click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's.")
+@click.option("--allow-plain-http", is_flag=True, help="Send over plain HTTP to another machine.")
+@click.option(
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Compute the task's guarantee again before anything is sent, or believe whoever gave you the task.",
+)
+def send_command(
+    file: Path,
+    task_file: Path,
+    row: int | None,
+    user: str | None,
+    round: int | None,
+    chosen: Chosen | None,
+    reading: TableOptions,
+    clip: bool,
+    tokens: Path | None,
+    contributions: Path | None,
+    timeout: float,
+    ca: Path | None,
+    allow_plain_http: bool,
+    verify: bool,
+) -> None:
+    """Randomize each row of FILE on this machine, seal it and send it; one row is one user.
+
+    Values out of bounds are moved to the nearest bound and missing ones to the middle, because taking part must not
+    depend on the data; vectors longer than the clipping norm are scaled down to it. A file of contributions remembers
+    who has contributed to which round, by --user-column or else by row number: a second run sends only what is missing,
+    and what was under way goes out again with the same bytes. Without a user column, another file of other people needs
+    another --contributions.
+
+    The task's guarantee is computed again first, which takes seconds. --no-verify leaves that to others, such as
+    shufflesum task show and both servers, and all else is checked as always: one row is then sent in about a second.
+
+    \b
+    Example: shufflesum send --task task.json beats.csv
+    """
+    if user is not None and row is None:
+        raise ParameterError("missing-argument", "--user names one person; give --row N with it")
+    if clip:
+        click.echo("note: --clip is not needed: send always moves values to the nearest bound", err=True)
+    task = Task.load(task_file, verify=verify)
+    domain = task.plan.domain
+    table = reading.open(file, domain, column_for(domain, chosen))
+    check_shape(file, table.shape, domain)
+    reading.note_missing_header(table, file)
+    note_assumed_columns(table.names, file, domain)
+    codes = None if tokens is None else _read_tokens(tokens, table.rows, row)
+    labels = [label for users in table.users() for label in users.to_pylist()]
+    if reading.user_column is None:
+        labels = [f"row {i}" for i in range(table.rows)]
+    with Client(
+        task, contributions=contributions, timeout=timeout, allow_plain_http=allow_plain_http, ca_file=ca
+    ) as client:
+        round_number = client.open_round() if round is None else round
+        if row is None:
+            try:
+                _send_all(client, table, labels, codes, round_number)
+            except (RefusedError, UnreachableError):
+                if count := client.acknowledged(labels, round_number):
+                    click.echo(f"note: {count:,} of the {table.rows:,} rows count in round {round_number}", err=True)
+                raise
+            return
+        value = _row(table, domain, row)  # first, because it refuses a row that is not there
+        token = None if codes is None else codes[-1]
+        client.upload(value, user=user or labels[row], round_number=round_number, token=token)
+    console.print(f"row {row} was accepted for round {round_number}")
+
+
+def _send_all(
+    client: Client, table: DataSource, labels: Sequence[str], tokens: Sequence[str] | None, round_number: int
+) -> None:
+    task = client.task
+    sent = earlier = done = 0
+    with progress_bar("rows", table.rows) as progress:
+        for rows in rows_of(table, task.plan.domain):
+            here = slice(done, done + len(rows))
+            receipts = client.upload_many(
+                rows,
+                labels[here],
+                round_number=round_number,
+                tokens=None if tokens is None else tokens[here],
+                progress=lambda count, before=done: progress(before + count),  # type: ignore[misc]
+            )
+            done += len(rows)
+            earlier += sum(receipt.contribution == "earlier" for receipt in receipts)
+            sent = done - earlier
+    if not sent:
+        raise ContributedError(
+            "duplicate-contribution",
+            f"all {earlier:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
+            f"counts once in a round: give another {'--round, or another ' * (task.rounds > 1)}--contributions if "
+            "these are other people",
+        )
+    passed_over = f"; {earlier:,} had contributed before and were passed over" if earlier else ""
+    console.print(f"{sent:,} rows were accepted for round {round_number}{passed_over}")
+
+
+def _row(table: DataSource, domain: Domain, row: int) -> Any:
+    """What one user holds: an array, a label, a list of labels, or a group and an array."""
+    if row >= table.rows:
+        raise ParameterError("out-of-range", f"--row is {row}; the file has rows 0 to {table.rows - 1}")
+    first = 0
+    for rows in rows_of(table, domain):
+        if row < first + len(rows):
+            return domain.value_at(rows, row - first)
+        first += len(rows)
+    raise FileError("changed-meanwhile", f"row {row} is gone; the file must not change while it is read")
+
+
+def _read_tokens(path: Path, rows: int, row: int | None) -> list[str]:
+    """A token for each row; for a single row those up to its own, or the only one there is."""
+    try:
+        tokens = path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeError) as error:
+        raise FileError(
+            "unreadable", f"cannot read the tokens {path}: {error}; give a file from shufflesum tokens"
+        ) from error
+    if row is not None and len(tokens) == 1:
+        return tokens
+    needed = rows if row is None else row + 1
+    if len(tokens) < needed:
+        raise ParameterError(
+            "too-few-tokens", f"{path} holds {len(tokens)} tokens for {needed} rows; every row spends one of its own"
+        )
+    return tokens[:needed]
+
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+@click.command("status", cls=Command, context_settings=DEPLOYED)
+@task_option
+@click.option("--shuffler", metavar="URL", help="Where to ask it.  [the task's address]")
+@click.option("--analyzer", metavar="URL", help="The analyzer, to be asked as well.")
+@click.option(
+    "--operator-secret-file",
+    type=PATH,
+    help="The secret of the shuffler's operator: without it, it says no more than to everybody.",
+)
+@click.option("--json", is_flag=True, help="Print what the servers say as one JSON object.")
+@click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's.")
+@click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
+def status_command(
+    task_file: Path,
+    shuffler: str | None,
+    analyzer: str | None,
+    operator_secret_file: Path | None,
+    json: bool,
+    ca: Path | None,
+    allow_plain_http: bool,
+) -> None:
+    """Print the open round, its users, a batch that waits, spent rounds, the expiry and the room that stores have.
+
+    Ends with code 1 where a server that was asked has not answered.
+
+    \b
+    Example: shufflesum status --task task.json --operator-secret-file operator-secret
+    """
+    require_service()
+    from shufflesum.service.http.access import SecretFile
+
+    task = Task.load(task_file)
+    secret = None if operator_secret_file is None else SecretFile(operator_secret_file).valid()[0]
+    asked = {"shuffler": (shuffler or task.shuffler, secret)}
+    if analyzer is not None:
+        asked["analyzer"] = (analyzer, None)
+    said: dict[str, dict[str, Any]] = {}
+    for role, (url, bearer) in asked.items():
+        try:
+            found = fetch_status(task, url, role, secret=bearer, allow_plain_http=allow_plain_http, ca_file=ca)
+        except ShufflesumError as error:
+            found = {"problem": error.problem, "detail": str(error)}
+        said[role] = {"url": url, **found}
+    if json:
+        expires = task.expires.isoformat()
+        click.echo(dumps({"task": task.id, "name": task.name, "expires": expires, **said}))
+    else:
+        _print_status(task, said)
+    if any("problem" in found for found in said.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _print_status(task: Task, said: dict[str, dict[str, Any]]) -> None:
+    click.echo(f"Task {task.name}, {task.id[:12]}")
+    click.echo(f"  expires        {task.expires:%Y-%m-%d %H:%M:%S} UTC, {_until(task.expires)}")
+    for role, found in said.items():
+        click.echo(f"  {role:14} {found['url']}")
+        lines = {"problem": found["detail"]} if "problem" in found else _LINES[role](task, found)
+        for name, value in lines.items():
+            click.echo(f"    {name:13} {value}")
+
+
+def _shuffler_lines(task: Task, found: dict[str, Any]) -> dict[str, str]:
+    number = found["open_round"]
+    lines = {"open round": f"{number} of {task.rounds:,}" if number else f"none: all {task.rounds:,} are over"}
+    if "users" not in found:
+        shown = found.get("users_at_least")
+        hint = "everything else is the operator's to see: --operator-secret-file"
+        return lines | {
+            "users": "not shown" if shown is None else f"at least {shown:,} of {task.smallest_batch:,}",
+            "": f"({hint})",
+        }
+    waits = found["waiting_round"]
+    until = f", released at {found['release_at']:,}" if found["release_at"] > task.smallest_batch else ""
+    return lines | {
+        "users": f"{found['users']:,}; the smallest batch is {task.smallest_batch:,}{until}",
+        "waiting batch": f"round {waits}, {found['waiting_users']:,} users: the analyzer has not taken it"
+        if waits
+        else "none",
+        "spent rounds": f"{found['released_rounds']:,} released of {task.rounds:,}",
+        "store": _room(found),
+    }
+
+
+def _analyzer_lines(task: Task, found: dict[str, Any]) -> dict[str, str]:
+    return {"spent rounds": f"{found['counted_rounds']:,} counted of {task.rounds:,}", "store": _room(found)}
+
+
+_LINES = {"shuffler": _shuffler_lines, "analyzer": _analyzer_lines}
+
+
+def _room(found: dict[str, Any]) -> str:
+    free = found["free_bytes"]
+    return f"{_size(found['store_bytes'])}, " + ("free room unknown" if free is None else f"{_size(free)} free")
+
+
+def _size(number: int) -> str:
+    value, unit = float(number), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{number:,} bytes" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
+
+
+def _until(expires: datetime) -> str:
+    left = expires - SYSTEM_CLOCK.now()
+    if left.total_seconds() <= 0:
+        return "EXPIRED"
+    return f"in {left.days} days" if left.days > 1 else f"in {left.total_seconds() / 3600:.1f} hours"
+
+
+_LEVEL = 0.95
+_HINT = " --json has all."
+_PROMPT = "any words can be counted now, as often as you like: give --candidates FILE, one on each line"
+
+
+@click.command("estimate", cls=Command, context_settings=DEPLOYED)
+@click.argument("url")
+@task_option
+@candidates_option
+@click.option("--json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    help=f"Write the analyzer's answer (.json), or the newest round ({', '.join(WRITABLE[1:])}).",
+)
+@click.option("--plot", type=PATH, help=f"Draw it, several rounds over time: {', '.join(DRAWABLE)}.")
+@click.option("--report", type=PATH, help=REPORT_HELP)
+@click.option("--round", type=int, metavar="R", help="Ask for this round alone.  [all released]")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Ask again for so long where nothing is released yet.  [ask once]",
+)
+@click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's.")
+@click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
+def estimate_command(
+    url: str,
+    task_file: Path,
+    candidates: Path | None,
+    json: bool,
+    output: Path | None,
+    plot: Path | None,
+    report: Path | None,
+    round: int | None,
+    wait: float,
+    ca: Path | None,
+    allow_plain_http: bool,
+) -> None:
+    """Print the estimate of every released round, with its error bars and whether the guarantee holds.
+
+    Under a plan for words, any list of them can be asked for, as often as one likes (--candidates). The longer it is,
+    the better: frequent words that are not on it disturb the others.
+
+    \b
+    Example: shufflesum estimate --task task.json https://analyzer.example.org
+    """
+    task = Task.load(task_file)
+    words = _words(task, candidates, plot or report)
+    with StagedOutputs() as outputs:
+        staged = outputs.stage(output, WRITABLE) if output else None
+        if plot or report:
+            require_plots()
+        if report:
+            require_pages()
+        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
+        staged_report = outputs.stage(report, (".html",)) if report else None
+        document = fetch_estimate(
+            task, url, round_number=round, wait=wait, allow_plain_http=allow_plain_http, ca_file=ca
+        )
+        estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
+        for found, estimate in zip(document["rounds"], estimates, strict=True):
+            if estimate.words is not None:
+                found["candidates"] = estimate_to_json(estimate, _LEVEL)
+        level = document["rounds"][-1]["confidence_level"]
+        text = dumps(document, allow_nan=False)
+        if staged and staged.suffix.lower() == ".json":
+            outputs.write(staged, text + "\n")
+        elif staged:
+            write_estimate(staged, estimates[-1], _LEVEL)
+        if staged_plot:
+            save_chart(_chart(task, estimates, level), staged_plot)
+        if staged_report:
+            page = report_page(
+                estimates,
+                title=f"Private estimates of task {task.name}",
+                made=SYSTEM_CLOCK.now(),
+                command=command_line(),
+                level=level,
+            )
+            outputs.write(staged_report, page)
+    if json:
+        click.echo(text)
+        return
+    for found, estimate in zip(document["rounds"], estimates, strict=True):
+        _print_round(task, found, estimate)
+    for path in filter(None, (output, plot, report)):
+        console.print(f"wrote {path}", markup=False)
+
+
+def _words(task: Task, candidates: Path | None, drawn: Path | None) -> list[str] | None:
+    """The words asked for; refuses them where there are none to ask for, and pictures of none."""
+    hashed = task.plan.domain.needs_candidates
+    if candidates is not None and not hashed:
+        raise ParameterError(
+            "conflicting-arguments", "--candidates are for plans for words; this task's labels are in its plan"
+        )
+    if drawn is not None and hashed and candidates is None:
+        raise ParameterError("missing-argument", "of words only those asked for can be drawn: give --candidates FILE")
+    return None if candidates is None else read_words(candidates, "candidates")
+
+
+def _asked(estimate: AnyEstimate, words: Sequence[str] | None) -> AnyEstimate:
+    return estimate if words is None else estimate.counts_of(words)
+
+
+def _print_round(task: Task, found: dict[str, Any], estimate: BaseEstimate) -> None:
+    """A round of the analyzer's answer for a person."""
+    uploads = found.get("uploads", found["users"])
+    of_uploads = f" (of {uploads:,} uploads)" if uploads != found["users"] else ""
+    console.print(
+        f"Task {task.name}, round {found['round']}: {found['users']:,} users{of_uploads}, "
+        f"{found['rejected_reports']:,} reports rejected",
+        style="bold",
+        markup=False,
+    )
+    console.print(_promise(task, found["guarantee"]["holds"], estimate.broken), markup=False)
+    for warning in estimate.warnings:
+        click.echo(f"note: {warning}", err=True)
+    level = found["confidence_level"]
+    print_rows(estimate, level, hint=_HINT, prompt=_PROMPT)
+
+
+def _chart(task: Task, estimates: Sequence[BaseEstimate], level: float) -> Any:
+    newest = estimates[-1]
+    promise = guarantee_of(task.plan) if newest.guarantee_holds else "the guarantee no longer holds"
+    if len(estimates) > 1:
+        return rounds_chart(
+            estimates, title=f"Private estimates of {task.name} by round", subtitle=promise, level=level
+        )
+    title = f"{newest.what} of {task.name}, round {newest.round_number}"
+    return estimate_chart(newest, title=title, subtitle=f"{newest.users:,} users, {promise}", level=level)
+
+
+def _promise(task: Task, holds: bool, broken: str | None) -> str:
+    if not holds:
+        why = broken or "another round of the task broke it"
+        return f"THE GUARANTEE NO LONGER HOLDS: {why}; the operator released this anyway"
+    plan = task.plan
+    return (
+        f"guarantee for one user in all rounds: epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} "
+        f"({plan.accountant} accountant); if shuffler and analyzer collude: {fallback(plan)}"
+    )
