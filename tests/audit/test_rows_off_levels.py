@@ -10,7 +10,7 @@ from tests.audit.audited_plans import SETTINGS, planned
 
 import shufflesum as ss
 from shufflesum.audit.findings import Sums, Watch, judged
-from shufflesum.mechanisms.watched import BETWEEN, SINGLE, off_levels, positions_of
+from shufflesum.mechanisms.auditing import BETWEEN, SINGLE, off_levels, positions_of
 
 USERS = 40_000
 NAMES = (

@@ -11,7 +11,7 @@ independent, of the same law for all users with the same data and for all blocks
 that batches are independent, and like each other where their data are. This sees gross defects of any kind.
 
 *Findings* are counts of events that the plan makes independent and gives chances: every cell of every crowd's table;
-what single users report beyond the truth, in each place and in all; the same of two neighbours, and two places of one
+what single users report beyond the truth, in each set of cells and in all; the same of two neighbours, and two sets of one
 user together; how far counts over 8, 64, n users and a whole call lie from their means, and how often they are odd; how
 often two batches have the same count; the same rows in two calls, and in forked processes; and users who hold something
 else: each value, random values between levels, or a single entry. Of many places 1,024 are looked at, of many values
@@ -44,7 +44,7 @@ from shufflesum._checks import check_size
 from shufflesum.audit.findings import Judged, Tested, chances, judged
 from shufflesum.audit.paths import LIGHT, ONE_ROW, Count, Crowd, Drawn, Paths, Randomize
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.mechanisms import Attack, Enclosure
+from shufflesum.mechanisms.auditing import Attack
 from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import Randomizer, Tally
 from shufflesum.reports import Counts
@@ -266,7 +266,7 @@ def _attack_reports(attack: Attack, crowds: Sequence[Crowd], chance_of_error: fl
     each = chance_of_error / (2 * counts.size)
     ends = [chances(int(seen), int(total), each) for seen, total in zip(counts.flat, totals.flat, strict=True)]
     lower, upper = (np.array(side).reshape(counts.shape) for side in zip(*ends, strict=True))
-    revealed = attack.reveals(Enclosure(lower, upper))
+    revealed = attack.reveals(lower, upper)
     return ReportAttack(sum(crowd.counts.accepted for crowd in crowds), revealed.noise, revealed.epsilon)
 
 

@@ -5,8 +5,8 @@ are odd, equal, above their usual number, or far from their mean. Then which cou
 at an error that is shared out among all of them; how much less noise shows among so many users; and the one event that
 shows a user in a thousand who adds no noise.
 
-Everything is counted in places, sets of cells whose counts the plan makes independent binomials (`CellGroup`), and in
-the events that a mechanism adds (`Events`). An event of two users, or of two places, has the product of their chances.
+Everything is counted in sets of cells whose counts the plan makes independent binomials (`CellGroup`), and in
+the events that a mechanism adds (`Events`). An event of two users, or of two sets, has the product of their chances.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._search import bisect
-from shufflesum.mechanisms import Attack, CellGroup, Events, ExpectedCounts
+from shufflesum.mechanisms.auditing import Attack, CellGroup, Events, ExpectedCounts
 from shufflesum.privacy.engine.laws import binomial_window
 
 
@@ -77,11 +77,11 @@ def judged(kinds: Sequence[tuple[str, Sequence[ExpectedCounts]]], chance_of_erro
         worst, text = math.log(2 * size * len(present) / chance_of_error), None
         for name, observed, trials, chances in counts:
             deviations = deviation(observed, trials, chances)
-            place = np.unravel_index(int(np.argmax(deviations)), deviations.shape)
-            if deviations[place] > worst:
-                expected = f"{trials * chances[place]:,.0f} of {trials:,}"
-                text = f"{name.format(*place)} {observed[place]:,} times; the plan expects {expected}"
-                worst = deviations[place]
+            index = np.unravel_index(int(np.argmax(deviations)), deviations.shape)
+            if deviations[index] > worst:
+                expected = f"{trials * chances[index]:,.0f} of {trials:,}"
+                text = f"{name.format(*index)} {observed[index]:,} times; the plan expects {expected}"
+                worst = deviations[index]
         found += [text] if text else []
         before = tested.get(kind, Tested(kind, 0, 0))
         events = sum(each.observed.size * each.trials for each in counts)
@@ -193,26 +193,26 @@ def _band(law: Law, deviations: float) -> tuple[float, float, float]:
 EVIDENCE = 50.0  # deviation of the mean, beside some 25 that the confidence asks for: missed hardly ever
 
 
-def less_noise_shown(places: CellGroup, silent: Floats | None, users: int) -> float | None:
+def less_noise_shown(group: CellGroup, silent: Floats | None, users: int) -> float | None:
     """The least part of their noise that so many users cannot lack unseen; None where they may lack all of it.
 
     A user lacks a part x of it whose counts have the chances (1 - x) p + x s, with s those of who adds none: `silent`,
     or 0 where noise is beside what is held.
     """
-    found = bisect(lambda part: _evidence(places, silent, part) * users >= EVIDENCE, 0.0, 1.0, tolerance=1e-3)[1]
+    found = bisect(lambda part: _evidence(group, silent, part) * users >= EVIDENCE, 0.0, 1.0, tolerance=1e-3)[1]
     return found if math.isfinite(found) else None
 
 
-def users_to_show(places: CellGroup, silent: Floats | None, part: float) -> float:
+def users_to_show(group: CellGroup, silent: Floats | None, part: float) -> float:
     """How many users are enough for such a part; infinitely many where it makes no difference."""
-    evidence = _evidence(places, silent, part)
+    evidence = _evidence(group, silent, part)
     return EVIDENCE / evidence if evidence > 0 else math.inf
 
 
-def _evidence(places: CellGroup, silent: Floats | None, part: float) -> float:
+def _evidence(group: CellGroup, silent: Floats | None, part: float) -> float:
     """What one user adds to the deviation of the number of all counts."""
-    trials = places.trials.astype(np.float64)
-    planned, quiet = float(trials @ places.chances), 0.0 if silent is None else float(trials @ silent)
+    trials = group.trials.astype(np.float64)
+    planned, quiet = float(trials @ group.chances), 0.0 if silent is None else float(trials @ silent)
     return float(deviation((1 - part) * planned + part * quiet, trials.sum(), planned / trials.sum()))
 
 
@@ -220,10 +220,10 @@ _SILENT = 1e-3  # the part of all users
 
 
 class RareEventTest(NamedTuple):
-    """That a user's reports in all places together are so few, or so many: its chance, and who is enough to see it."""
+    """That a user's reports in all cells together are so few, or so many: its chance, and who is enough to see it."""
 
     name: str
-    counted: NDArray[np.float32]  # of each cell, and of one more for all that are none: 1 where it has a place
+    counted: NDArray[np.float32]  # of each cell, and of one more for all that are none: 1 where a set holds it
     edge: int
     few: bool
     chance: float
@@ -236,15 +236,15 @@ class RareEventTest(NamedTuple):
         return int(np.count_nonzero(totals <= self.edge if self.few else totals >= self.edge))
 
 
-def rare_event(places: CellGroup, silent: Floats) -> RareEventTest | None:
+def rare_event(group: CellGroup, silent: Floats) -> RareEventTest | None:
     """The event that tells users whose counts have the chances `silent` from the others soonest; None where none does.
 
-    Counts of places are added up: of two laws of a sum, the ratio is largest at an end.
+    Counts of sets of cells are added up: of two laws of a sum, the ratio is largest at an end.
     """
-    usual, quiet = law_of_sum(places.trials, places.chances), law_of_sum(places.trials, silent)
-    if usual is None or quiet is None or places.true.any():
+    usual, quiet = law_of_sum(group.trials, group.chances), law_of_sum(group.trials, silent)
+    if usual is None or quiet is None or group.true.any():
         return None
-    size = int(places.trials.sum()) + 1
+    size = int(group.trials.sum()) + 1
     terms = np.zeros((2, size))
     for row, law in zip(terms, (usual, quiet), strict=True):
         row[law.lowest : law.lowest + len(law.terms)] = law.terms
@@ -258,8 +258,8 @@ def rare_event(places: CellGroup, silent: Floats) -> RareEventTest | None:
     if not evidence[best] > 0:
         return None
     edge = best if few else size - 1 - best
-    name = f"{places.name}, by one user, {'at most' if few else 'at least'} {edge} times,"
-    counted = np.append(places.place >= 0, False).astype(np.float32)
+    name = f"{group.name}, by one user, {'at most' if few else 'at least'} {edge} times,"
+    counted = np.append(group.set_of_cell >= 0, False).astype(np.float32)
     users = max(EVIDENCE / float(evidence[best]), EVIDENCE / _SILENT)
     return RareEventTest(name, counted, edge, few, float(chances[best]), users)
 
@@ -277,8 +277,8 @@ class Sums:
         """Add independent events: `expected` is the sum of their chances."""
         if trials:
             sums = self._sums[kind][name]
-            for place, more in enumerate((int(happened), int(trials), float(expected))):
-                sums[place] += more
+            for index, more in enumerate((int(happened), int(trials), float(expected))):
+                sums[index] += more
 
     def counts(self) -> dict[str, list[ExpectedCounts]]:
         """By kind, all counts beside their mean chances."""
@@ -293,7 +293,7 @@ class Sums:
         }
 
 
-_MOST_COUNTS = 1 << 21  # users x places that are counted at once
+_MOST_COUNTS = 1 << 21  # users x sets that are counted at once
 _FAR, _VERY_FAR = 1.0, 6.0  # deviations: how much counts vary; single users who are unlike all others
 _SMALL_BATCHES = (8, 64)
 
@@ -309,7 +309,7 @@ class Watch:
     def users(self, number: int, cells: NDArray[np.uint32]) -> None:
         """See reports of neighbours who all hold what crowd `number` does, (users, reports) in their order."""
         for law in self._laws(number):
-            size = max(2, _MOST_COUNTS // len(law.places.true))
+            size = max(2, _MOST_COUNTS // len(law.group.true))
             for start in range(0, len(cells), size):
                 counts = law.counted(cells[start : start + size])
                 self._total("noise of all users", self._of_like(number, law), law, counts, 1)
@@ -335,7 +335,7 @@ class Watch:
     def tables(self, number: int, tables: Sequence[NDArray[np.int64]], users: int) -> None:
         """See tables of counts of whole batches of so many users, where single users' reports are not to be had."""
         for law in self._laws(number):
-            counts = law.summed(tables) - users * law.places.true
+            counts = law.summed(tables) - users * law.group.true
             self._total("noise in whole batches", self._of_like(number, law), law, counts, users)
             self._batch(law, counts, users)
             self._neighbours(law.exceeding(counts, users), "neighbouring batches")
@@ -349,7 +349,7 @@ class Watch:
     def held_by_all(self, variant: int, tables: Sequence[NDArray[np.int64]], users: int) -> None:
         """The same of whole batches of so many users, who all hold it."""
         for name, law in self._of_variant(variant):
-            self._total("what is held", name, law, law.summed(tables) - users * law.places.true, users)
+            self._total("what is held", name, law, law.summed(tables) - users * law.group.true, users)
 
     def like_first(self, number: int) -> bool:
         """Whether noise beside what this crowd holds has the first crowd's law: then they are added up."""
@@ -371,23 +371,23 @@ class Watch:
         return [(f"{law.name}, {name}", law) for law in laws for name in names]
 
     def _total(self, kind: str, name: str, law: _Law, counts: NDArray[np.int64], users: int) -> None:
-        """All counts of all places, over so many users each, as one number."""
-        trials = len(counts) * users * law.places.trials
+        """All counts of all sets, over so many users each, as one number."""
+        trials = len(counts) * users * law.group.trials
         happened = int(np.clip(counts, 0, None).sum())
-        self._sums.add(kind, self._named(name), happened, int(trials.sum()), float(trials @ law.places.chances))
+        self._sums.add(kind, self._named(name), happened, int(trials.sum()), float(trials @ law.group.chances))
 
     def _batch(self, law: _Law, counts: NDArray[np.int64], users: int) -> None:
-        """Counts of places, (batches, places), over so many users each: their spread, and whether they are odd."""
+        """Counts of sets of cells, (batches, sets), over so many users each: their spread, and whether they are odd."""
         name = f"{law.name}, over {users:,} users,"
         band, odd = law.band(users), law.odd(users)
         far = (counts < band.low) | (counts > band.high)
         self._add("variance across batches", f"{name} a deviation or more from the mean", far, band.outside)
         self._add("parity", f"{name} an odd number", counts % 2 == 1, odd)
-        if len(law.places.true) > 1:
+        if len(law.group.true) > 1:
             chance = (1 - np.prod(1 - 2 * odd, keepdims=True)) / 2
             odd_total = counts.sum(axis=1, keepdims=True) % 2 == 1
-            self._add("parity", f"{name} an odd number in all places together", odd_total, chance)
-            self._far("variance across batches", f"{name} in all places together", law, counts, users)
+            self._add("parity", f"{name} an odd number in all cells together", odd_total, chance)
+            self._far("variance across batches", f"{name} in all cells together", law, counts, users)
 
     def _far(
         self,
@@ -398,7 +398,7 @@ class Watch:
         users: int,
         deviations: Sequence[float] = (_FAR,),
     ) -> None:
-        """How much users, or batches, report beyond what is true, in all places together."""
+        """How much users, or batches, report beyond what is true, in all cells together."""
         total = counts.sum(axis=1, keepdims=True)
         for far in deviations:
             band = law.band_of_sum(users, far)
@@ -422,17 +422,17 @@ class Watch:
             self._add("neighbouring batches", name, one == other, law.equal(users))
 
     def _within(self, events: Events) -> None:
-        """Two places of one user."""
+        """Two sets of cells of one user."""
         name, happened, chances = events
         for start, which in enumerate(("even", "odd")):
             one, other = _paired(happened.T, start)
             first, second = _paired(chances, start)
             kind = "pairs of one user's reports"
-            self._add(kind, f"{name}, in both of two places ({which}),", (one & other).T, first * second)
+            self._add(kind, f"{name}, in both of two sets of cells ({which}),", (one & other).T, first * second)
 
     def _laws(self, number: int) -> list[_Law]:
         if number not in self._known:
-            self._known[number] = [_Law(places) for places in self._attack.cell_groups(number)]
+            self._known[number] = [_Law(group) for group in self._attack.cell_groups(number)]
         return self._known[number]
 
     def _add(self, kind: str, name: str, happened: NDArray[np.bool_], chances: Floats) -> None:
@@ -447,38 +447,38 @@ class Watch:
 class _Law:
     """Places, and the laws of their counts over so many users, each worked out once."""
 
-    def __init__(self, places: CellGroup) -> None:
-        self.places, self.name = places, places.name
-        self.band = cache(lambda users: band_of_each(users * places.trials, places.chances, _FAR))
-        self.band_of_sum = cache(lambda users, far: band_of_sum(users * places.trials, places.chances, far))
-        self.odd = cache(lambda users: chance_odd(users * places.trials, places.chances))
-        self.equal = cache(lambda users: chance_equal(users * places.trials, places.chances))
-        self._above = cache(lambda users: chance_above(users * places.trials, places.chances))
+    def __init__(self, group: CellGroup) -> None:
+        self.group, self.name = group, group.name
+        self.band = cache(lambda users: band_of_each(users * group.trials, group.chances, _FAR))
+        self.band_of_sum = cache(lambda users, far: band_of_sum(users * group.trials, group.chances, far))
+        self.odd = cache(lambda users: chance_odd(users * group.trials, group.chances))
+        self.equal = cache(lambda users: chance_equal(users * group.trials, group.chances))
+        self._above = cache(lambda users: chance_above(users * group.trials, group.chances))
 
     def same_noise(self, other: _Law) -> bool:
         """Whether the same may be counted as often, and as likely."""
-        mine, its = self.places, other.places
+        mine, its = self.group, other.group
         return self.name == other.name and all(
             map(np.array_equal, (mine.trials, mine.chances), (its.trials, its.chances))
         )
 
     def exceeding(self, counts: NDArray[np.int64], users: int = 1) -> Events:
         """Which counts are above their usual number."""
-        limit = usual(users * self.places.trials, self.places.chances)
+        limit = usual(users * self.group.trials, self.group.chances)
         return Events(self.name, counts > limit, self._above(users))
 
     def counted(self, cells: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """(users, places): how often each user reported each place beyond what is true."""
-        users, size, place = len(cells), len(self.places.true), self.places.place
-        known = cells < len(place)
-        found = np.where(known, place[np.where(known, cells, 0)], -1)
+        """(users, sets): how often each user reported each set beyond what is true."""
+        users, size, sets = len(cells), len(self.group.true), self.group.set_of_cell
+        known = cells < len(sets)
+        found = np.where(known, sets[np.where(known, cells, 0)], -1)
         flat = (np.arange(users)[:, None] * size + found)[found >= 0]
-        return np.bincount(flat, minlength=users * size).reshape(users, size) - self.places.true
+        return np.bincount(flat, minlength=users * size).reshape(users, size) - self.group.true
 
     def summed(self, tables: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """(tables, places): the counts of places."""
-        seen, size = self.places.place >= 0, len(self.places.true)
-        sums = [np.bincount(self.places.place[seen], weights=table[seen], minlength=size) for table in tables]
+        """(tables, sets): the counts of sets."""
+        seen, size = self.group.set_of_cell >= 0, len(self.group.true)
+        sums = [np.bincount(self.group.set_of_cell[seen], weights=table[seen], minlength=size) for table in tables]
         return np.array(sums).astype(np.int64)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.audit.findings import Sums, Watch, less_noise_shown, rare_event, users_to_show
-from shufflesum.mechanisms import Attack, ExpectedCounts
+from shufflesum.mechanisms.auditing import Attack, ExpectedCounts
 from shufflesum.plans import Plan
 from shufflesum.reports import Counts, Reports
 

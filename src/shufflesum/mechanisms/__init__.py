@@ -11,24 +11,16 @@ from typing import Any
 import msgspec
 
 from shufflesum.errors import PlanError
+from shufflesum.mechanisms.auditing import Attack
 from shufflesum.mechanisms.mechanism import (
-    Attack,
     Candidate,
-    CellGroup,
-    Enclosure,
-    Encoder,
-    Events,
-    ExpectedCounts,
     ExpectedError,
     GroupSums,
     Means,
     Mechanism,
     NoiseBy,
-    Revealed,
     Search,
-    Tally,
     Target,
-    Variant,
 )
 from shufflesum.mechanisms.noisy_counts import NoisyCounts
 from shufflesum.mechanisms.noisy_slots import NoisySlots
@@ -39,11 +31,6 @@ __all__ = [
     "MECHANISMS",
     "Attack",
     "Candidate",
-    "CellGroup",
-    "Enclosure",
-    "Encoder",
-    "Events",
-    "ExpectedCounts",
     "ExpectedError",
     "GroupSums",
     "Means",
@@ -53,11 +40,8 @@ __all__ = [
     "NoisySlots",
     "OneBit",
     "RandomizedResponse",
-    "Revealed",
     "Search",
-    "Tally",
     "Target",
-    "Variant",
     "mechanism_from_json",
     "mechanism_to_json",
     "register",

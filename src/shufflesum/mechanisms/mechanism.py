@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from shufflesum.encodings import Encoding
 from shufflesum.errors import ParameterError
 from shufflesum.privacy import Guarantee, PrivacyAccountant
 from shufflesum.randomness import RandomSource
+
+if TYPE_CHECKING:
+    from shufflesum.mechanisms.auditing import Attack, Held
 
 Floats = NDArray[np.float64]
 CountTable = NDArray[np.int64]
@@ -67,7 +70,6 @@ class Encoder(Protocol):
 
         A value outside the domain is refused.
         """
-        ...
 
 
 class Tally(Protocol):
@@ -75,11 +77,9 @@ class Tally(Protocol):
 
     def add(self, block: Any, table: CountTable) -> None:
         """Add what these users bring to the table of all cells; a value outside the domain is refused."""
-        ...
 
     def noise(self, users: int) -> CountTable:
         """What must be added to the table once, for all of so many users."""
-        ...
 
 
 class Means(Protocol):
@@ -88,24 +88,19 @@ class Means(Protocol):
     @property
     def mean(self) -> Floats:
         """Unbiased estimates; NaN where nothing was reported."""
-        ...
 
     @property
     def report_counts(self) -> CountTable:
         """How many reports say something about each coordinate."""
-        ...
 
     def variance(self, target: Target) -> Floats:
         """The squared standard errors."""
-        ...
 
     def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
         """Ends that the true mean lies beyond with probability at most `tail`, each."""
-        ...
 
     def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
         """The sum of weights times means, with what their errors have to do with each other."""
-        ...
 
 
 class GroupSums(Protocol):
@@ -114,180 +109,25 @@ class GroupSums(Protocol):
     @property
     def counts(self) -> Floats:
         """(G,): unbiased numbers of users."""
-        ...
 
     @property
     def sums(self) -> Floats:
         """(G, d): unbiased sums over the group's users."""
-        ...
 
     @property
     def count_variance(self) -> float:
         """What noise brings to each count."""
-        ...
 
     @property
     def sum_variance(self) -> float:
         """What noise brings to each sum."""
-        ...
 
     @property
     def rounding(self) -> float:
         """What rounding one user's value brings to a sum, at the worst."""
-        ...
 
     def count_interval(self, tail: float) -> tuple[Floats, Floats]:
         """Ends that the true count lies beyond with probability at most `tail`, each."""
-        ...
-
-
-class Enclosure(NamedTuple):
-    """Chances that observations enclose, of each kind of report that an attack counts."""
-
-    lower: Floats
-    upper: Floats
-
-
-class Revealed(NamedTuple):
-    """What enclosed chances prove: there is at most so many times the plan's noise, which reveals such an epsilon."""
-
-    noise: float
-    epsilon: float
-
-
-class ExpectedCounts(NamedTuple):
-    """Counts beside the chances that the plan prescribes for them; `name` has a place for each index."""
-
-    name: str
-    observed: CountTable
-    trials: int
-    chances: Floats
-
-
-class CellGroup(NamedTuple):
-    """Sets of cells whose counts are independent binomials under the plan.
-
-    So many users who hold the same report place i `true[i]` times each, and Binomial(users x trials[i], chances[i])
-    times in all beyond that, independently of all other places and users.
-    """
-
-    name: str
-    place: NDArray[np.int64]  # of each cell; -1 for none
-    true: NDArray[np.int64]
-    trials: NDArray[np.int64]
-    chances: Floats
-
-
-class Events(NamedTuple):
-    """What happened in the reports of each of some users, (users, events), beside the chances that the plan gives it.
-
-    Users are independent, and so are several events of one user.
-    """
-
-    name: str
-    happened: NDArray[np.bool_]
-    chances: Floats
-
-
-class Held(Protocol):
-    """What users can hold: an audit makes rows of known contents."""
-
-    def example(self, *, cells: Any = (), values: Any = None) -> Any:
-        """A row that is encoded as these cells, or numbers in the user's units."""
-        ...
-
-    def rows(self, values: Any) -> Any:
-        """Rows that can be counted and sliced."""
-        ...
-
-    def block(self, rows: Any, first_row: int = 0) -> Any:
-        """Rows as encodings take them."""
-        ...
-
-
-class Variant(NamedTuple):
-    """A row that users can hold beside those of crowds, and what kind of row it is, for findings."""
-
-    kind: str
-    row: Any
-
-
-class Attack(Protocol):
-    """What an audit attacks: the worst pair of neighbours, and the law that reports must follow.
-
-    What users hold is a row as the domain takes it. All users of a crowd hold the same. `victims` are the two rows to
-    tell apart, `others` what everybody else holds meanwhile. Crowds are numbered, and variants after them.
-    """
-
-    @property
-    def crowds(self) -> tuple[Any, ...]:
-        """What the crowds hold whose reports are looked at."""
-        ...
-
-    @property
-    def variants(self) -> tuple[Variant, ...]:
-        """What else users can hold.
-
-        Every value or label, or as many as fit, spread evenly; of numbers also values between levels, and rows with a
-        single entry, chosen at random.
-        """
-        ...
-
-    @property
-    def victims(self) -> tuple[Any, Any]:
-        """What the victim holds in one world and in the other."""
-        ...
-
-    @property
-    def others(self) -> Any:
-        """What all others hold in both."""
-        ...
-
-    @property
-    def samples(self) -> int:
-        """How many reports are enough to know their noise within one per cent."""
-        ...
-
-    @property
-    def silent(self) -> Floats | None:
-        """The chances of the first places of crowd 0 for a user without noise; None where others' noise hides it all.
-
-        Where one user in a thousand is so, that user has lost something.
-        """
-        ...
-
-    @property
-    def lower_bound_known(self) -> bool:
-        """Whether any epsilon can be proved from reports; where not, only their law is tested."""
-        ...
-
-    def kinds(self, tables: Sequence[CountTable], users: Sequence[int]) -> tuple[CountTable, CountTable]:
-        """How often each kind of report came from these crowds, and out of how many chances each."""
-        ...
-
-    def reveals(self, chances: Enclosure) -> Revealed:
-        """What any law in the enclosure of the kinds' chances reveals at least."""
-        ...
-
-    def score(self, table: CountTable) -> float:
-        """How much likelier a batch is with the victim at its one array than at its other one, as a logarithm."""
-        ...
-
-    def expected(self, tables: Sequence[CountTable], users: Sequence[int]) -> list[list[ExpectedCounts]]:
-        """What the plan prescribes for the crowds' tables, by kind of count."""
-        ...
-
-    def cell_groups(self, number: int) -> list[CellGroup]:
-        """Counts that the plan makes independent, where users hold what the crowd or variant of this number does.
-
-        Of a variant only the sum over all places is looked at. Where rounding, or which coordinates are sampled, makes
-        its terms unequal, chances are means: the sum strays no more than one of equal terms (docs/privacy.md).
-        """
-        ...
-
-    def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
-        """What else the plan says of single users' reports, (users, reports) cells of users who hold the same."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,27 +19,15 @@ from numpy.typing import NDArray
 
 from shufflesum.cells import BLANK
 from shufflesum.encodings import MultiHot, Scale
-from shufflesum.mechanisms.mechanism import (
-    CellGroup,
-    CountTable,
-    Enclosure,
-    Events,
-    ExpectedCounts,
-    Floats,
-    Held,
-    Revealed,
-    Variant,
-)
-from shufflesum.mechanisms.watched import numbered, off_levels, places_of, positions_of, variants_of
-from shufflesum.privacy import Guarantee
-from shufflesum.privacy.engine.composition import LEAST_DELTA
+from shufflesum.mechanisms import auditing
+from shufflesum.mechanisms.auditing import CellGroup, Events, ExpectedCounts, Revealed, Variant
+from shufflesum.mechanisms.mechanism import CountTable, Floats
 from shufflesum.randomness import PROBABILITY_BITS
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.noisy_counts.mechanism import NoisyCounts
 
 
-_NOISY_REPORTS = 400_000  # of each class; then chances are known within one per cent
 _POINTS = 5  # of an enclosure, at which epsilon is looked at: it falls with more noise but for single counts' steps
 
 _Held = tuple[Any, NDArray[np.int64]]
@@ -47,21 +35,19 @@ _Held = tuple[Any, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class NoisyCountsAttack:
+class NoisyCountsAttack(auditing.Attack):
     """The victim's two rows, and one whose coordinates or groups differ, so that these are told apart."""
 
     mechanism: NoisyCounts
     encoding: MultiHot
-    held: Held
-    guarantee: Guarantee
 
     @cached_property
     def _held(self) -> list[_Held]:
         """x, x', and a mixture."""
         encoding = self.encoding
         if encoding.scale is None:
-            codes, most = np.arange(encoding.coordinates), encoding.most_true
-            return [self._choice(codes[first : first + most]) for first in (0, most, most // 2)]
+            codes, size = np.arange(encoding.coordinates), encoding.most_true
+            return [self._choice(codes[first : first + size]) for first in (0, size, size // 2)]
         if encoding.counted:
             last = encoding.groups - 1
             return [self._numbers(0, 1.0), self._numbers(last, 1.0), self._numbers(last // 2, None)]
@@ -75,16 +61,15 @@ class NoisyCountsAttack:
         """
         encoding, top = self.encoding, self.mechanism.levels
         if encoding.scale is None:
-            kind, held = "one label", [self._choice(np.array([c])) for c in variants_of(encoding.coordinates, 1)]
-            off: list[tuple[str, Floats]] = []
+            tried = auditing.variants_of(encoding.coordinates, 1)
+            kind, held = "one label", [self._choice(np.array([label])) for label in tried]
         elif encoding.counted:
-            tried = variants_of(encoding.groups, encoding.coordinates)
+            tried = auditing.variants_of(encoding.groups, encoding.coordinates)
             kind, held = "one group", [self._numbers(int(group), None) for group in tried]
-            off = off_levels(encoding.scale, top)
         else:
-            tried = variants_of(top + 1, encoding.coordinates)
+            tried = auditing.variants_of(top + 1, encoding.coordinates)
             kind, held = "one value everywhere", [self._numbers(0, level / top) for level in tried]
-            off = off_levels(encoding.scale, top)
+        off = [] if encoding.scale is None else auditing.off_levels(encoding.scale, top)
         return [
             *((Variant(kind, row), true.astype(np.float64)) for row, true in held),
             *(self._off(*row) for row in off),
@@ -92,7 +77,7 @@ class NoisyCountsAttack:
 
     def _off(self, kind: str, values: Floats) -> tuple[Variant, Floats]:
         """A row off the levels, in the last group where there are some."""
-        positions = positions_of(self._scale, values, self.mechanism.levels)
+        positions = auditing.positions_of(self._scale, values, self.mechanism.levels)
         below = np.floor(positions).astype(np.int64)
         part = (positions - below)[:, None]
         low, high = (self._digits(levels) for levels in (below, np.minimum(below + 1, self.mechanism.levels)))
@@ -126,10 +111,9 @@ class NoisyCountsAttack:
     def _numbers(self, group: int, part: float | None) -> _Held:
         """All at this part of the scale, or all over it; and their digits."""
         top, dimension = self.mechanism.levels, self.encoding.coordinates
-        mixed = places_of(top + 1, dimension)
-        levels = mixed[np.arange(dimension) % len(mixed)] if part is None else np.full(dimension, round(part * top))
-        lower, upper = self._scale.lower, self._scale.upper
-        values = np.clip(lower + (upper - lower) * (levels / top), lower, upper)
+        alike = None if part is None else np.full(dimension, round(part * top))
+        levels = auditing.mixed_levels(top, dimension) if alike is None else alike
+        values = auditing.values_at(self._scale, levels, top)
         return self._row(group, values), self._in_group(group, self._digits(levels))
 
     @property
@@ -143,11 +127,6 @@ class NoisyCountsAttack:
         return tuple(variant for variant, _ in self._varied)
 
     @property
-    def victims(self) -> tuple[Any, Any]:
-        """x, and x'."""
-        return self.crowds[0], self.crowds[1]
-
-    @property
     def others(self) -> Any:
         """x' for all."""
         return self.crowds[1]
@@ -157,17 +136,7 @@ class NoisyCountsAttack:
         """Enough users to see the noise of each class often, times what they send."""
         sizes = np.array(self.mechanism.layout(self.encoding).sizes)
         rarest = float(np.min(sizes * self.mechanism.noise_means))
-        return int(3 * _NOISY_REPORTS / rarest + 1) * self.mechanism.reports(self.encoding)
-
-    @property
-    def silent(self) -> None:
-        """Nobody needs noise of their own, and what all others lose with it is one part in as many as they are."""
-        return None
-
-    @property
-    def lower_bound_known(self) -> bool:
-        """Always: whatever noise was seen, the table of a batch is a product over cells."""
-        return True
+        return int(3 * auditing.NOISY_REPORTS / rarest + 1) * self.mechanism.reports(self.encoding)
 
     def kinds(self, tables: Sequence[CountTable], users: Sequence[int]) -> tuple[CountTable, CountTable]:
         """The dummy reports of each class, of all crowds together, and the trials behind them."""
@@ -176,10 +145,10 @@ class NoisyCountsAttack:
         trials = [sum(users) * len(c) * q for c, q in zip(self._classes, self.mechanism.trials, strict=True)]
         return np.maximum(np.array([seen]), 0), np.array([trials])
 
-    def reveals(self, chances: Enclosure) -> Revealed:
+    def reveals(self, lower: Floats, upper: Floats) -> Revealed:
         """What a batch shows at least at any chances in the enclosure: all of them low, all high, or between."""
-        lows, highs = chances.lower[0], chances.upper[0]
-        delta = max(self.guarantee.delta, LEAST_DELTA)
+        lows, highs = lower[0], upper[0]
+        delta = self.delta
         found = []
         for part in np.linspace(0.0, 1.0, _POINTS):
             at = np.clip((1 - part) * lows + part * highs, 1e-12, 1 - 2.0**-53)
@@ -216,7 +185,7 @@ class NoisyCountsAttack:
                 what = "the count" if number == layout.digits else f"digit {number}"
                 law = np.full(len(cells), p[number])
                 every.append(
-                    ExpectedCounts(f"noise in {what} of place {{}}", noise[cells], count * int(q[number]), law)
+                    ExpectedCounts(f"noise in {what} of coordinate {{}}", noise[cells], count * int(q[number]), law)
                 )
                 total, trials = np.array([noise[cells].sum()]), count * len(cells) * int(q[number])
                 classes.append(ExpectedCounts(f"noise in {what}", total, trials, p[number : number + 1]))
@@ -239,18 +208,20 @@ class NoisyCountsAttack:
         trials, chances = np.zeros(size, dtype=np.int64), np.zeros(size)
         for cells, q, p in zip(self._classes, self.mechanism.trials, self.mechanism.probabilities, strict=True):
             trials[cells], chances[cells] = q, p
-        certain = places_of(size)
+        certain = auditing.evenly_spaced(size)
         certain = certain[held[certain] == true[certain]]
         found = [
-            CellGroup("noise in a cell", numbered(size, certain), true[certain], trials[certain], chances[certain])
+            CellGroup(
+                "noise in a cell", auditing.index_among(size, certain), true[certain], trials[certain], chances[certain]
+            )
         ]
         lowest = self._classes[0][held[self._classes[0]] > true[self._classes[0]]]
         if lowest.size:
-            chosen = lowest[places_of(len(lowest))].astype(np.int64)
+            chosen = lowest[auditing.evenly_spaced(len(lowest))].astype(np.int64)
             more = trials[chosen] + 1
             means = (trials[chosen] * chances[chosen] + held[chosen]) / more
             name = "the lowest digit of a value between levels, or noise there"
-            found.append(CellGroup(name, numbered(size, chosen), true[chosen], more, means))
+            found.append(CellGroup(name, auditing.index_among(size, chosen), true[chosen], more, means))
         return found
 
     def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:

@@ -20,6 +20,7 @@ from shufflesum._search import GRID, bracket
 from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, MultiHot
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
+from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.frequencies import Frequencies
 from shufflesum.mechanisms.mechanism import (
     Candidate,
@@ -27,7 +28,6 @@ from shufflesum.mechanisms.mechanism import (
     ExpectedError,
     Floats,
     GroupSums,
-    Held,
     Means,
     Mechanism,
     NoiseBy,
@@ -260,7 +260,7 @@ class NoisyCounts(Mechanism):
         return share if self.cap is None else share * self.reports(encoding) * float(self.weights[-1])
 
     def attack(
-        self, encoding: MultiHot, held: Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
+        self, encoding: MultiHot, held: auditing.Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
     ) -> NoisyCountsAttack:
         """The victim with as much as can be 1, or 0, elsewhere."""
         return NoisyCountsAttack(self, encoding, held, guarantee)

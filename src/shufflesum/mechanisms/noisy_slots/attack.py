@@ -17,45 +17,32 @@ from numpy.typing import NDArray
 
 from shufflesum.cells import BLANK
 from shufflesum.encodings import OneHot
-from shufflesum.mechanisms.mechanism import (
-    CellGroup,
-    CountTable,
-    Enclosure,
-    Events,
-    ExpectedCounts,
-    Held,
-    Revealed,
-    Variant,
-)
-from shufflesum.mechanisms.watched import places_of, variants_of
-from shufflesum.privacy import Guarantee
-from shufflesum.privacy.engine.composition import LEAST_DELTA
+from shufflesum.mechanisms import auditing
+from shufflesum.mechanisms.auditing import CellGroup, Events, ExpectedCounts, Revealed, Variant
+from shufflesum.mechanisms.mechanism import CountTable, Floats
 from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.noisy_slots.mechanism import NoisySlots
 
 
-_NOISY_REPORTS = 400_000  # then the chance is known within one per cent
 _MOST_CROWDS = 6  # a label of each; in all of them every cell's noise is looked at
 _EASY_USERS = 50_000_000
 _WORDS = 4096  # among which words are looked for that share few buckets
 
 
 @dataclass(frozen=True)
-class NoisySlotsAttack:
+class NoisySlotsAttack(auditing.Attack):
     """Crowds that hold one label each."""
 
     mechanism: NoisySlots
     encoding: OneHot
-    held: Held
-    guarantee: Guarantee
 
     @cached_property
     def _labels(self) -> list[Any]:
         """x, x', v, and a few others; of words, those that share the fewest buckets. Of two buckets there is no v."""
         if self.encoding.names_cells:
-            return self._examples(places_of(self.encoding.size, _MOST_CROWDS))
+            return self._examples(auditing.evenly_spaced(self.encoding.size, _MOST_CROWDS))
         words = self._examples(range(_WORDS))
         buckets, shared, found = self._tables(words), np.zeros(_WORDS, dtype=np.int64), [0]
         for _ in range(min(2, self.encoding.layout[1] - 1)):
@@ -75,8 +62,8 @@ class NoisySlotsAttack:
     def _varied(self) -> list[Any]:
         """Labels all over the domain, or words."""
         if self.encoding.names_cells:
-            return self._examples(variants_of(self.encoding.size, 1))
-        return self._examples(range(_WORDS, _WORDS + len(variants_of(1 << 20, 1))))
+            return self._examples(auditing.variants_of(self.encoding.size, 1))
+        return self._examples(range(_WORDS, _WORDS + len(auditing.variants_of(1 << 20, 1))))
 
     def _examples(self, cells: Iterable[int]) -> list[Any]:
         return [self.held.example(cells=[int(cell)]) for cell in cells]
@@ -101,11 +88,6 @@ class NoisySlotsAttack:
         return tuple(Variant("one label", label) for label in self._varied)
 
     @property
-    def victims(self) -> tuple[Any, Any]:
-        """x, and x'."""
-        return self._labels[0], self._labels[1]
-
-    @property
     def others(self) -> Any:
         """v; of two labels, x."""
         return self._labels[2 % len(self._labels)]
@@ -113,30 +95,20 @@ class NoisySlotsAttack:
     @property
     def samples(self) -> int:
         """Enough users to see noise often, times what they send."""
-        users = min(_EASY_USERS, int(_NOISY_REPORTS / self.mechanism.noise) + 1)
+        users = min(_EASY_USERS, int(auditing.NOISY_REPORTS / self.mechanism.noise) + 1)
         return users * self.mechanism.reports(self.encoding)
-
-    @property
-    def silent(self) -> None:
-        """Nobody needs noise of their own, and what all others lose with it is one part in as many as they are."""
-        return None
-
-    @property
-    def lower_bound_known(self) -> bool:
-        """Always: noise is uniform, whatever there is of it."""
-        return True
 
     def kinds(self, tables: Sequence[CountTable], users: Sequence[int]) -> tuple[CountTable, CountTable]:
         """The dummy reports of all crowds together, and the slots behind them."""
         seen = sum(int(table.sum()) for table in tables) - sum(users)
         return np.array([[max(0, seen)]]), np.array([[sum(users) * self.mechanism.slots]])
 
-    def reveals(self, chances: Enclosure) -> Revealed:
+    def reveals(self, lower: Floats, upper: Floats) -> Revealed:
         """What a batch shows at least: at the largest chance, because noise hides the more the more there is."""
-        chance = min(float(chances.upper[0, 0]), 1.0)
+        chance = min(float(upper[0, 0]), 1.0)
         certified = self.mechanism.accountant(self.encoding, self.guarantee)
         shown = replace(certified, chance=max(chance, 2.0**-53))
-        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(max(self.guarantee.delta, LEAST_DELTA)))
+        return Revealed(chance / self.mechanism.chance, shown.epsilon_lower(self.delta))
 
     def score(self, table: CountTable) -> float:
         """How much likelier a table is with the victim at x: log of its reports there over those at x'."""

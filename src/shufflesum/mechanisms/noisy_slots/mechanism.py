@@ -11,8 +11,9 @@ from shufflesum._checks import check_number, check_size
 from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, OneHot
 from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.frequencies import Frequencies
-from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Held, Mechanism, Search
+from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Mechanism, Search
 from shufflesum.mechanisms.noisy_slots.attack import NoisySlotsAttack
 from shufflesum.mechanisms.noisy_slots.randomize import NoisySlotsEncoder, NoisySlotsTally
 from shufflesum.privacy import Guarantee, NoisySlotsAccountant
@@ -144,7 +145,7 @@ class NoisySlots(Mechanism):
         return malicious * self.reports(encoding) / users
 
     def attack(
-        self, encoding: OneHot, held: Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
+        self, encoding: OneHot, held: auditing.Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
     ) -> NoisySlotsAttack:
         """The victim with one label or another."""
         return NoisySlotsAttack(self, encoding, held, guarantee)

@@ -19,21 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.encodings import SignBits
-from shufflesum.mechanisms.mechanism import (
-    CellGroup,
-    CountTable,
-    Enclosure,
-    Events,
-    ExpectedCounts,
-    Floats,
-    Held,
-    Revealed,
-    Variant,
-)
+from shufflesum.mechanisms import auditing
+from shufflesum.mechanisms.auditing import CellGroup, Events, ExpectedCounts, Revealed, Variant
+from shufflesum.mechanisms.mechanism import CountTable, Floats
 from shufflesum.mechanisms.one_bit.randomize import AMPLITUDE_BITS, Rotation, chances_of
-from shufflesum.mechanisms.watched import SINGLE, few_of, numbered, places_of, variants_of
-from shufflesum.privacy import Guarantee, OneBitAccountant
-from shufflesum.privacy.engine.composition import LEAST_DELTA
+from shufflesum.privacy import OneBitAccountant
 from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:
@@ -45,13 +35,11 @@ _LEAST_AMPLITUDE = 2.0**-40
 
 
 @dataclass(frozen=True)
-class OneBitAttack:
+class OneBitAttack(auditing.Attack):
     """Crowds at both ends of an axis, at a vector with entries of all sizes, and at the centre."""
 
     mechanism: OneBit
     encoding: SignBits
-    held: Held
-    guarantee: Guarantee
 
     @cached_property
     def _vectors(self) -> list[Floats]:
@@ -69,8 +57,8 @@ class OneBitAttack:
         A short vector shows nothing: its bits are fair coins, with noise or without.
         """
         size, inside = self.encoding.dimension, self.encoding.clipping_norm * (1.0 - 2.0**-20)
-        waves = [np.cos(number * np.arange(1, size + 1)) for number in 2 + variants_of(1 << 20, size)]
-        random, few = np.random.default_rng(), few_of(size)
+        waves = [np.cos(number * np.arange(1, size + 1)) for number in 2 + auditing.variants_of(1 << 20, size)]
+        random, few = np.random.default_rng(), auditing.few_of(size)
         norms = inside * random.uniform(0.5, 1.0, (2, few))
         entries = np.zeros((few, size))
         entries[np.arange(few), np.resize(random.permutation(size), few)] = random.choice([-1.0, 1.0], few) * norms[0]
@@ -79,7 +67,7 @@ class OneBitAttack:
         return [
             *(("a wave", wave * (inside / float(np.linalg.norm(wave)))) for wave in waves),
             *(("a random vector", vector) for vector in vectors),
-            *((SINGLE, vector) for vector in entries),
+            *((auditing.SINGLE, vector) for vector in entries),
         ]
 
     def _rotated(self, vectors: list[Floats]) -> list[NDArray[np.int64]]:
@@ -110,11 +98,6 @@ class OneBitAttack:
         return tuple(map(Variant, kinds, self._rows(list(vectors))))
 
     @property
-    def victims(self) -> tuple[Any, Any]:
-        """Both ends of the axis."""
-        return self.crowds[0], self.crowds[1]
-
-    @property
     def others(self) -> Any:
         """The centre."""
         return self.crowds[3]
@@ -128,12 +111,7 @@ class OneBitAttack:
     def silent(self) -> Floats:
         """Bits that are never replaced: only rounded."""
         levels = self._levels[0]
-        return chances_of(np.abs(levels[places_of(len(levels))]), 1 << AMPLITUDE_BITS)
-
-    @property
-    def lower_bound_known(self) -> bool:
-        """Always."""
-        return True
+        return chances_of(np.abs(levels[auditing.evenly_spaced(len(levels))]), 1 << AMPLITUDE_BITS)
 
     def kinds(self, tables: Sequence[CountTable], users: Sequence[int]) -> tuple[CountTable, CountTable]:
         """How often bits agreed with what the crowds at both ends hold, and how many there were of each crowd."""
@@ -141,9 +119,9 @@ class OneBitAttack:
         totals = [int(table.sum()) for table in tables[:2]]
         return np.array([agreed]), np.array([totals])
 
-    def reveals(self, chances: Enclosure) -> Revealed:
+    def reveals(self, lower: Floats, upper: Floats) -> Revealed:
         """What neighbours at both ends show, with the others there as well, if bits agree as seldom as is possible."""
-        least = float(chances.lower.min())
+        least = float(lower.min())
         planned = float(chances_of(np.abs(self._levels[0][:1]), self.mechanism.numerator)[0])
         noise = (1.0 - least) / (1.0 - planned) if planned < 1 else math.inf
         excess = min(2.0 * least - 1.0, 1.0 - _LEAST_AMPLITUDE)
@@ -157,7 +135,7 @@ class OneBitAttack:
             rounds=self.guarantee.rounds,
             bits=self.mechanism.bits,
         )
-        return Revealed(noise, shown.epsilon_lower(max(self.guarantee.delta, LEAST_DELTA)))
+        return Revealed(noise, shown.epsilon_lower(self.delta))
 
     def score(self, table: CountTable) -> float:
         """How many more bits agree with the one end than with the other."""
@@ -186,9 +164,9 @@ class OneBitAttack:
     def cell_groups(self, number: int) -> list[CellGroup]:
         """In every coordinate, bits that agree with the sign of what is held."""
         levels = self._levels_of_all[number]
-        chosen = places_of(len(levels))
+        chosen = auditing.evenly_spaced(len(levels))
         place = np.full((len(levels), 2), -1, dtype=np.int64)
-        place[np.arange(len(levels)), (levels >= 0).astype(np.int64)] = numbered(len(levels), chosen)
+        place[np.arange(len(levels)), (levels >= 0).astype(np.int64)] = auditing.index_among(len(levels), chosen)
         chances = chances_of(np.abs(levels[chosen]), self.mechanism.numerator)
         trials, nothing = np.full(len(chosen), self.mechanism.bits), np.zeros(len(chosen), dtype=np.int64)
         return [CellGroup("a bit that agrees with what is held", place.reshape(-1), nothing, trials, chances)]

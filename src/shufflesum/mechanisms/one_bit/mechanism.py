@@ -17,7 +17,8 @@ from shufflesum._format import downwards
 from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, SignBits
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Held, Mechanism, Search
+from shufflesum.mechanisms import auditing
+from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Mechanism, Search
 from shufflesum.mechanisms.one_bit.attack import OneBitAttack
 from shufflesum.mechanisms.one_bit.decode import OneBitMeans, ball_error
 from shufflesum.mechanisms.one_bit.randomize import AMPLITUDE_BITS, OneBitEncoder, OneBitTally
@@ -131,7 +132,7 @@ class OneBit(Mechanism):
         return malicious / users * 2.0 * self.tau / self.amplitude
 
     def attack(
-        self, encoding: SignBits, held: Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
+        self, encoding: SignBits, held: auditing.Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
     ) -> OneBitAttack:
         """The victim at one end of an axis or at the other, which is everywhere after the rotation."""
         return OneBitAttack(self, encoding, held, guarantee)

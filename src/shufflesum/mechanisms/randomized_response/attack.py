@@ -20,20 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._search import bisect
 from shufflesum.encodings import Levels
-from shufflesum.mechanisms.mechanism import (
-    CellGroup,
-    CountTable,
-    Enclosure,
-    Events,
-    ExpectedCounts,
-    Floats,
-    Held,
-    Revealed,
-    Variant,
-)
-from shufflesum.mechanisms.watched import numbered, off_levels, places_of, positions_of, variants_of
+from shufflesum.mechanisms import auditing
+from shufflesum.mechanisms.auditing import CellGroup, Events, ExpectedCounts, Revealed, Variant
+from shufflesum.mechanisms.mechanism import CountTable, Floats
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.engine.composition import LEAST_DELTA
 from shufflesum.privacy.randomized_response.schemes import Blocks, Subsets
 
 if TYPE_CHECKING:
@@ -41,25 +31,22 @@ if TYPE_CHECKING:
 
 
 _Levels = NDArray[np.int64]
-_NOISY_REPORTS = 400_000  # of each kind; then chances are known within one per cent
 _MARGIN = 1e-14  # for rounding in determinants of numbers below 1
 
 
 @dataclass(frozen=True)
-class RandomizedResponseAttack:
+class RandomizedResponseAttack(auditing.Attack):
     """Crowds at x, at x', at v (unless K = 2), and one whose coordinates differ, so that these can be told apart."""
 
     mechanism: RandomizedResponse
     encoding: Levels
-    held: Held
-    guarantee: Guarantee
     values: tuple[int, int, int]  # x, x' and v
 
     @staticmethod
     def of(
         mechanism: RandomizedResponse,
         encoding: Levels,
-        held: Held,
+        held: auditing.Held,
         guarantee: Guarantee,
         sample_table: Callable[[Any], CountTable],
     ) -> RandomizedResponseAttack:
@@ -79,10 +66,9 @@ class RandomizedResponseAttack:
     @cached_property
     def _held(self) -> list[_Levels]:
         """The level that each crowd holds in each coordinate."""
-        top, dimension = self.mechanism.levels, self.encoding.dimension
-        mixed = places_of(top + 1, dimension)
+        dimension = self.encoding.dimension
         alike = [np.full(dimension, value) for value in dict.fromkeys(self.values)]
-        return [*alike, mixed[np.arange(dimension) % len(mixed)]]
+        return [*alike, auditing.mixed_levels(self.mechanism.levels, dimension)]
 
     @property
     def crowds(self) -> tuple[Any, ...]:
@@ -95,24 +81,19 @@ class RandomizedResponseAttack:
         encoding, held, top = self.encoding, self.held, self.mechanism.levels
         everywhere = [
             np.full(encoding.dimension, float(value))
-            for value in variants_of(self.mechanism.values, encoding.dimension)
+            for value in auditing.variants_of(self.mechanism.values, encoding.dimension)
         ]
         found = [(Variant("one value everywhere", _row(encoding, held, levels, top)), levels) for levels in everywhere]
         if encoding.scale is not None:
-            for kind, values in off_levels(encoding.scale, top):
+            for kind, values in auditing.off_levels(encoding.scale, top):
                 row = Variant(kind, held.example(values=values))
-                found.append((row, positions_of(encoding.scale, values, top)))
+                found.append((row, auditing.positions_of(encoding.scale, values, top)))
         return found
 
     @property
     def variants(self) -> tuple[Variant, ...]:
         """Each value everywhere, and of numbers rows off the levels."""
         return tuple(variant for variant, _ in self._varied)
-
-    @property
-    def victims(self) -> tuple[Any, Any]:
-        """x everywhere, and x' everywhere."""
-        return self.crowds[0], self.crowds[1]
 
     @property
     def others(self) -> Any:
@@ -122,7 +103,7 @@ class RandomizedResponseAttack:
     @property
     def samples(self) -> int:
         """Enough to see each kind of noise often."""
-        return math.ceil(4 * _NOISY_REPORTS * self.mechanism.values / self.mechanism.noise_probability)
+        return math.ceil(4 * auditing.NOISY_REPORTS * self.mechanism.values / self.mechanism.noise_probability)
 
     @property
     def silent(self) -> Floats:
@@ -151,17 +132,17 @@ class RandomizedResponseAttack:
                 counts[row, 2] = totals[row] - counts[row, :2].sum()
         return counts, np.repeat(totals[:, None], len(held), axis=1)
 
-    def reveals(self, chances: Enclosure) -> Revealed:
+    def reveals(self, lower: Floats, upper: Floats) -> Revealed:
         """The least noise that a channel can turn every enclosed law into, and what x against x' shows of it.
 
         The bound looks only at how many reports of a block are x, x' or neither, as the channel does.
         """
-        gamma = noise_simulated(self.mechanism.values, *chances)
+        gamma = noise_simulated(self.mechanism.values, lower, upper)
         scheme = self._scheme
         noise = gamma / self.mechanism.noise_probability
         if gamma == 1 or not isinstance(scheme, Blocks):
             return Revealed(noise, 0.0)
-        return Revealed(noise, scheme.lower(gamma).epsilon(max(self.guarantee.delta, LEAST_DELTA)))
+        return Revealed(noise, scheme.lower(gamma).epsilon(self.delta))
 
     def score(self, table: CountTable) -> float:
         """How much likelier the table is with a victim at x than at x', summed over blocks (docs/privacy.md).
@@ -208,8 +189,8 @@ class RandomizedResponseAttack:
         sampled = mechanism.coordinates
         subsets = mechanism.sampling == "uniform" and sampled < dimension
         starts = np.zeros(1, dtype=np.int64) if subsets else mechanism.block_starts(self.encoding)
-        chosen, sizes = places_of(len(starts)), np.diff(starts, append=dimension)
-        block = np.repeat(numbered(len(starts), chosen), sizes)
+        chosen, sizes = auditing.evenly_spaced(len(starts)), np.diff(starts, append=dimension)
+        block = np.repeat(auditing.index_among(len(starts), chosen), sizes)
         trials = np.full(len(chosen), sampled if subsets else 1)
         nothing = np.zeros(len(chosen), dtype=np.int64)
 
@@ -274,12 +255,11 @@ class RandomizedResponseAttack:
         return np.asarray(table.reshape(-1, self.mechanism.values)[held == level].sum(axis=0))
 
 
-def _row(encoding: Levels, held: Held, levels: ArrayLike, most: int) -> Any:
+def _row(encoding: Levels, held: auditing.Held, levels: ArrayLike, highest: int) -> Any:
     """What a user holds whose coordinates lie on these whole levels."""
     if encoding.scale is None:
         return held.example(cells=[int(np.ravel(levels)[0])])
-    lower, upper = encoding.scale.lower, encoding.scale.upper
-    return held.example(values=np.clip(lower + (upper - lower) * (np.asarray(levels) / most), lower, upper))
+    return held.example(values=auditing.values_at(encoding.scale, levels, highest))
 
 
 def noise_simulated(values: int, lower: Floats, upper: Floats) -> float:

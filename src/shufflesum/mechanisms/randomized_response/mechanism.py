@@ -20,7 +20,8 @@ from shufflesum._format import downwards
 from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, Levels
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Floats, Held, Mechanism, Search
+from shufflesum.mechanisms import auditing
+from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Floats, Mechanism, Search
 from shufflesum.mechanisms.randomized_response.attack import RandomizedResponseAttack
 from shufflesum.mechanisms.randomized_response.decode import (
     RandomizedResponseFrequencies,
@@ -221,7 +222,7 @@ class RandomizedResponse(Mechanism):
         return sent / (sent + others) / (1 - self.noise_probability)
 
     def attack(
-        self, encoding: Levels, held: Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
+        self, encoding: Levels, held: auditing.Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
     ) -> RandomizedResponseAttack:
         """The victim at one value or another in every coordinate, all others at a third."""
         return RandomizedResponseAttack.of(self, encoding, held, guarantee, sample_table)
