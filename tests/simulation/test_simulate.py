@@ -13,7 +13,7 @@ from tests.slow_params import slow_among
 import shufflesum as ss
 from shufflesum import simulation
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.domains.simulate import NUMBER_DISTRIBUTIONS
+from shufflesum.domains.base import NUMBER_DISTRIBUTIONS
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.simulation import Simulation, found, made_up, simulate
 

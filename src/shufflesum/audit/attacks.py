@@ -11,11 +11,11 @@ independent, of the same law for all users with the same data and for all blocks
 that batches are independent, and like each other where their data are. This sees gross defects of any kind.
 
 *Findings* are counts of events that the plan makes independent and gives chances: every cell of every crowd's table;
-what single users report beyond the truth, in each set of cells and in all; the same of two neighbours, and two sets of one
-user together; how far counts over 8, 64, n users and a whole call lie from their means, and how often they are odd; how
-often two batches have the same count; the same rows in two calls, and in forked processes; and users who hold something
-else: each value, random values between levels, or a single entry. Of many places 1,024 are looked at, of many values
-64. Last, where users need noise of their own, one in a thousand without any is looked for among as many
+what single users report beyond the truth, in each set of cells and in all; the same of two neighbours, and two sets
+of one user together; how far counts over 8, 64, n users and a whole call lie from their means, and how often they are
+odd; how often two batches have the same count; the same rows in two calls, and in forked processes; and users who hold
+something else: each value, random values between levels, or a single entry. Of many sets of cells 1,024 are looked at,
+of many values 64. Last, where users need noise of their own, one in a thousand without any is looked for among as many
 as that takes, if they can be had in time.
 
 Both attacks, and the search for one in a thousand, are for many rows in one call. The findings are for every path: many

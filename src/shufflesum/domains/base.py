@@ -6,18 +6,23 @@ place that knows its type: estimates, sentences, made-up data, options and audit
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.domains.labels import DictionaryColumn, value_at
+from shufflesum._checks import shown
+from shufflesum.cells import MOST_CELLS
+from shufflesum.domains.labels import DictionaryColumn, Label, Labels, value_at
 from shufflesum.domains.options import Option
-from shufflesum.encodings import Block, Encoding
-from shufflesum.errors import ParameterError
+from shufflesum.encodings import Block, Cells, ChosenCells, Encoding, Values
+from shufflesum.errors import DataError, ParameterError, PlanError
 
 if TYPE_CHECKING:
     from shufflesum.domains.wording import Wording
@@ -94,9 +99,9 @@ class Domain(ABC):
     # ---- what is estimated
 
     @property
-    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """The shape of what is estimated: of one user's array, or one number for each label."""
+        return (self.dimension,)
 
     @property
     @abstractmethod
@@ -104,9 +109,9 @@ class Domain(ABC):
         """How many numbers are estimated."""
 
     @property
-    @abstractmethod
     def entries(self) -> int:
         """How many numbers a user holds."""
+        return 1
 
     @property
     def unit(self) -> float:
@@ -153,15 +158,18 @@ class Domain(ABC):
         """The edges of bins that a user's one number is counted in, which has quantiles then; None elsewhere."""
         return None
 
-    @property
-    @abstractmethod
-    def estimate_type(self) -> type[BaseEstimate]:
-        """The kind of estimate: what can be asked of a released table."""
+    parts: ClassVar[tuple[str, str]]
+    """Its estimate and its wording, "module:class" below `domains`: clients on devices load neither."""
 
     @property
-    @abstractmethod
+    def estimate_type(self) -> type[BaseEstimate]:
+        """The kind of estimate: what can be asked of a released table."""
+        return cast("type[BaseEstimate]", resolve_name(f"shufflesum.domains.{self.parts[0]}"))
+
+    @property
     def wording(self) -> Wording[Any]:
         """Nouns and sentences for cards, statements and pages."""
+        return cast("Wording[Any]", resolve_name(f"shufflesum.domains.{self.parts[1]}")(self))
 
     def better_domain(self, plan: Any) -> str | None:
         """What to plan for instead, where another domain would have the smaller error; None where none is known."""
@@ -304,9 +312,26 @@ class Domain(ABC):
         """Plain values that `from_json` turns back into an equal domain."""
 
     @classmethod
-    @abstractmethod
     def from_json(cls, value: object) -> Self:
         """Undo `to_json`; raises `PlanError` for anything else."""
+        try:
+            match value:
+                case {"kind": cls.kind, **fields} if (found := cls._from_fields(fields)) is not None:
+                    return found
+        except (ParameterError, DataError) as error:
+            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
+        raise PlanError("malformed", f"a domain of kind {cls.kind!r} has {cls._fields}, not {shown(value)}")
+
+    _fields: ClassVar[str]
+    """What `to_json` writes beside the kind, for messages."""
+
+    @classmethod
+    def _from_fields(cls, fields: dict[Any, Any]) -> Self | None:
+        """The domain that these fields of a plan file describe; None where they are not those of `to_json`."""
+        raise NotImplementedError
+
+    def _column_field(self) -> dict[str, Any]:
+        return {} if self.column is None else {"column": self.column}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -337,3 +362,142 @@ class Prepared:
         """All rows, so many at a time."""
         for start in range(0, len(self.rows), size):
             yield self.block(start, start + size)
+
+
+# ---- what several domains share --------------------------------------------------------------------------------------
+
+NUMBER_DISTRIBUTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "normal": "around 40 % of the way through the bounds, give or take 15 %",
+        "uniform": "anywhere within the bounds",
+        "skewed": "mostly near the lower bound, a few far above it",
+        "constant": "the same for everybody",
+    }
+)
+"""How numbers of made-up users are distributed, in words, as parts of the width of the bounds."""
+
+LABEL_DISTRIBUTIONS = ("zipf", "uniform")
+
+
+def made_up_codes(random: np.random.Generator, labels: int, users: int, distribution: str) -> NDArray[np.int64]:
+    """The number of each made-up user's label; under Zipf's law label number i is held in proportion to 1 / i."""
+    if distribution == "uniform":
+        return random.integers(0, labels, users)
+    ends = np.cumsum(1 / np.arange(1, labels + 1))
+    found: NDArray[np.int64] = np.searchsorted(ends, random.random(users) * ends[-1], side="right")
+    return found.clip(max=labels - 1)
+
+
+class ArrayDomain(Domain):
+    """Users hold arrays of numbers, and their mean array is estimated."""
+
+    __slots__ = ()
+
+    entry_noun: ClassVar[str] = "each mean"
+    counts_users: ClassVar[bool] = False
+    takes_numbers: ClassVar[bool] = True
+    distributions: ClassVar[tuple[str, ...]] = tuple(NUMBER_DISTRIBUTIONS)
+
+    @property
+    def entries(self) -> int:
+        """As many numbers as are estimated."""
+        return self.dimension
+
+    def repeated(self, row: Any, size: int, first: Any = None) -> NDArray[Any]:
+        """One array."""
+        rows = np.repeat(np.asarray(row)[None], size, axis=0)
+        rows[0] = row if first is None else first
+        return rows
+
+    def in_turn(self, rows: Sequence[Any], size: int) -> NDArray[Any]:
+        """One array."""
+        return np.stack([np.asarray(row) for row in rows])[np.arange(size) % len(rows)]
+
+    def true_values(self, blocks: Iterable[Block], candidates: Sequence[str] = ()) -> NDArray[np.float64]:
+        """The mean array."""
+        total, users = np.zeros(self.dimension), 0
+        for block in blocks:
+            assert isinstance(block, Values)
+            total += block.values.sum(axis=0, dtype=np.float64)
+            users += len(block)
+        found: NDArray[np.float64] = self.example(values=total / users)
+        return found
+
+
+class LabelDomain(Domain):
+    """Users hold labels out of a public list, and how many hold each is estimated."""
+
+    __slots__ = ()
+
+    distributions: ClassVar[tuple[str, ...]] = LABEL_DISTRIBUTIONS
+    one_each: ClassVar[bool]
+    """Whether each user holds exactly one label."""
+    labels: Labels
+
+    @property
+    def cells(self) -> int:
+        """How many labels are counted."""
+        return len(self.labels)
+
+    @property
+    def dimension(self) -> int:
+        """One frequency for each label."""
+        return self.cells
+
+    @property
+    def cell_labels(self) -> tuple[Label, ...]:
+        """The labels as they were given."""
+        return tuple(self.labels.values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as text."""
+        return self.labels.texts
+
+    def true_values(self, blocks: Iterable[Block], candidates: Sequence[str] = ()) -> NDArray[np.float64]:
+        """How many users have each label."""
+        counts = np.zeros(self.cells)
+        for block in blocks:
+            assert isinstance(block, Cells | ChosenCells)
+            cells = block.cells if isinstance(block, Cells) else block.cells[block.cells < self.cells]  # no blanks
+            counts += np.bincount(cells, minlength=self.cells)
+        return counts
+
+
+def listed_for(domain: str, labels: int | Iterable[Label] | Labels, further_cells: int = 0) -> Labels:
+    """The labels of a domain; a histogram that says nothing is refused, and one that reports cannot number."""
+    listed = labels if isinstance(labels, Labels) else Labels(labels)
+    cells = len(listed) + further_cells
+    if cells < 2:
+        raise ParameterError(
+            "out-of-range", f"{domain}: {cells} labels are given, but there must be at least 2: one alone says nothing"
+        )
+    if cells > MOST_CELLS:
+        raise ParameterError("too-many-cells", f"{domain}: {cells} cells; reports can number at most {MOST_CELLS}")
+    return listed
+
+
+def refuse_midpoint(missing: Missing, why: str) -> None:
+    """Refuse anything to be done about missing values but to refuse them."""
+    if missing not in ("refuse", "midpoint"):
+        raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' (--missing)")
+    if missing == "midpoint":
+        raise ParameterError("impossible-combination", f"missing='midpoint' is not possible {why}")
+
+
+def refuse_for_labels(*, clip: bool, missing: Missing, remedy: str = "") -> None:
+    """Refuse what cannot be done about labels that are missing, or not among those of the plan."""
+    refuse_midpoint(
+        missing,
+        "with labels, which have no middle; use missing='refuse' (--missing refuse) and leave incomplete rows "
+        f"out{remedy}",
+    )
+    if clip:
+        raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one (--clip)")
+
+
+def key_from_hex(text: str) -> bytes:
+    """A public key or seed of a plan file: it has one spelling, or plans that are the same would have different ids."""
+    if not re.fullmatch(r"(?:[0-9a-f]{2})*", text):
+        raise ParameterError("malformed-key", "a public key or seed is written in small hexadecimal digits")
+    return bytes.fromhex(text)

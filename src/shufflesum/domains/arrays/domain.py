@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from shufflesum._checks import shown
-from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, Missing
+from shufflesum.domains.base import NUMBER_DISTRIBUTIONS, ArrayDomain, ColumnLayout, InputCoercion, Missing
 from shufflesum.domains.bounds import Bounds, BoundsLike
 from shufflesum.domains.frames import FrameRows, entry_names
-from shufflesum.domains.simulate import NUMBER_DISTRIBUTIONS, made_up_units
 from shufflesum.domains.structure import (
     LEFT_OUT,
     ROUNDING,
@@ -26,26 +25,19 @@ from shufflesum.domains.structure import (
     structure_of,
     users_rows,
 )
-from shufflesum.encodings import Block, Encoding, Levels, MultiHot, Values
+from shufflesum.encodings import Encoding, Levels, MultiHot, Values
 from shufflesum.errors import DataError, ParameterError, PlanError
-
-if TYPE_CHECKING:
-    from shufflesum.domains.arrays.estimate import Estimate
-    from shufflesum.domains.arrays.wording import ArraysWording
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Arrays(Domain):
+class Arrays(ArrayDomain):
     """Arrays of one shape or structure with public bounds on every coordinate.
 
     `bounds` are a pair for all coordinates, one for each, ([lo, ...], [hi, ...]), or one for each of `columns`.
     """
 
     kind: ClassVar[str] = "arrays"
-    entry_noun: ClassVar[str] = "each mean"
-    counts_users: ClassVar[bool] = False
-    takes_numbers: ClassVar[bool] = True
-    distributions: ClassVar[tuple[str, ...]] = tuple(NUMBER_DISTRIBUTIONS)
+    parts: ClassVar[tuple[str, str]] = ("arrays.estimate:Estimate", "arrays.wording:ArraysWording")
 
     structure: Structure
     bounds: Bounds
@@ -113,11 +105,6 @@ class Arrays(Domain):
         return np.full(self.dimension, lower), np.full(self.dimension, upper)
 
     @property
-    def entries(self) -> int:
-        """How many numbers a user holds."""
-        return self.dimension
-
-    @property
     def unit(self) -> float:
         """The widest of the bounds."""
         return float(np.max(self.width))
@@ -132,7 +119,7 @@ class Arrays(Domain):
 
         Nor is a table of pandas, Polars or PyArrow: columns of numbers, or one column of lists. A row with as many
         numbers as the shape has entries is taken in the order of the entries, the last index changing fastest.
-        A box with `columns` refuses tables of others; what has no names passes.
+        Arrays with `columns` refuse tables of others; what has no names passes.
         """
         stacked = users_rows(arrays, self.shape)
         if isinstance(stacked, FrameRows):
@@ -256,16 +243,6 @@ class Arrays(Domain):
         missing: Missing = "refuse" if self.structure.mixes else "midpoint"
         return InputCoercion(wrap_one, lambda _: None, clamp, clip=True, missing=missing)
 
-    def repeated(self, row: Any, size: int, first: Any = None) -> NDArray[Any]:
-        """One array."""
-        rows = np.repeat(np.asarray(row)[None], size, axis=0)
-        rows[0] = row if first is None else first
-        return rows
-
-    def in_turn(self, rows: Sequence[Any], size: int) -> NDArray[Any]:
-        """One array."""
-        return np.stack([np.asarray(row) for row in rows])[np.arange(size) % len(rows)]
-
     def describe_distribution(self, distribution: str) -> str:
         """Where in the bounds numbers are."""
         return f"numbers {distribution} ({NUMBER_DISTRIBUTIONS[distribution]})"
@@ -275,22 +252,13 @@ class Arrays(Domain):
         lower, width = self.lower, self.width
 
         def sample(users: int) -> NDArray[np.float64]:
-            coordinates = lower + width * made_up_units(random, distribution, (users, self.dimension))
-            coordinates = np.clip(coordinates, lower, lower + width)
+            units = _made_up_units(random, distribution, (users, self.dimension))
+            coordinates = np.clip(lower + width * units, lower, lower + width)
             if len(self.shape) <= 1 and not self.structure.mixes:
                 return coordinates.reshape(users, *self.shape)
             return np.stack([self.structure.restore(row) for row in coordinates])
 
         return sample
-
-    def true_values(self, blocks: Iterable[Block], candidates: Sequence[str] = ()) -> NDArray[np.float64]:
-        """The mean array."""
-        total, users = np.zeros(self.dimension), 0
-        for block in blocks:
-            assert isinstance(block, Values)
-            total += block.values.sum(axis=0, dtype=np.float64)
-            users += len(block)
-        return self.structure.restore(total / users)
 
     def encodings(self) -> tuple[Encoding, ...]:
         """Values in levels, for randomized response; their binary digits, for noisy counts."""
@@ -335,37 +303,19 @@ class Arrays(Domain):
         """Variances of independent unit coordinates, (d,), to the user's squared units and shape."""
         return self.structure.restore_variance(self.width**2 * unit_variance)
 
-    @property
-    def estimate_type(self) -> type[Estimate]:
-        """The kind of its estimates."""
-        from shufflesum.domains.arrays.estimate import Estimate
-
-        return Estimate
-
-    @property
-    def wording(self) -> ArraysWording:
-        """Its nouns and sentences."""
-        from shufflesum.domains.arrays.wording import ArraysWording
-
-        return ArraysWording(self)
-
     def to_json(self) -> dict[str, Any]:
-        """Plain values that `from_json` turns back into an equal box."""
+        """Plain values that `from_json` turns back into equal arrays."""
         named = {} if self.columns is None else {"columns": list(self.columns)}
         return {"kind": "arrays", "structure": self.structure.to_json(), "bounds": self.bounds.to_json(), **named}
 
+    _fields: ClassVar[str] = '"structure", "bounds" and perhaps "columns"'
+
     @classmethod
-    def from_json(cls, value: object) -> Arrays:
-        """Undo `to_json`; raises `PlanError` for anything else."""
-        match value:
-            case {"kind": "arrays", "structure": structure, "bounds": bounds, **rest} if not rest.keys() - {"columns"}:
-                try:
-                    return cls(structure_from_json(structure), Bounds.from_json(bounds), _names_from_json(rest))
-                except ParameterError as error:
-                    raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
-        raise PlanError(
-            "malformed", f'a domain must be {{"kind": "arrays", "structure", "bounds"}}, not {str(value)[:80]}'
-        )
+    def _from_fields(cls, fields: dict[Any, Any]) -> Arrays | None:
+        match fields:
+            case {"structure": structure, "bounds": bounds, **rest} if not rest.keys() - {"columns"}:
+                return cls(structure_from_json(structure), Bounds.from_json(bounds), _names_from_json(rest))
+        return None
 
     def _limits(self, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
         # Bounds beyond the data type's range stop at its largest number, or infinity would pass.
@@ -397,3 +347,15 @@ def _column_names(columns: Sequence[str], structure: Structure) -> tuple[str, ..
     if len(set(names)) < len(names):
         raise ParameterError("ambiguous-column", f"columns names one twice: {shown(list(names))}")
     return tuple(map(str, names))  # not NumPy's: what a plan's file gives back is Python's own
+
+
+def _made_up_units(random: np.random.Generator, distribution: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Numbers between 0 and 1."""
+    match distribution:
+        case "uniform":
+            return random.random(shape)
+        case "normal":
+            return np.clip(random.normal(0.4, 0.15, shape), 0, 1)
+        case "skewed":
+            return random.random(shape) ** 8
+    return np.full(shape, 0.4)

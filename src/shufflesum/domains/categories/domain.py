@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._checks import shown
-from shufflesum.cells import MOST_CELLS
-from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, Missing
+from shufflesum.domains import base
+from shufflesum.domains.base import ColumnLayout, InputCoercion, LabelDomain, Missing
 from shufflesum.domains.labels import (
     MISSING,
     UNKNOWN,
@@ -26,14 +26,9 @@ from shufflesum.domains.labels import (
     value_at,
 )
 from shufflesum.domains.options import LABELS, Option, bin_edges, listed_labels
-from shufflesum.domains.simulate import LABEL_DISTRIBUTIONS, made_up_codes
 from shufflesum.domains.structure import LEFT_OUT, Rows, real_array, users_rows
-from shufflesum.encodings import Block, Cells, Encoding, Levels, OneHot
-from shufflesum.errors import DataError, ParameterError, PlanError
-
-if TYPE_CHECKING:
-    from shufflesum.domains.categories.wording import CategoriesWording
-    from shufflesum.domains.counts import CountEstimate
+from shufflesum.encodings import Cells, Encoding, Levels, OneHot
+from shufflesum.errors import DataError, ParameterError
 
 OTHER = "other"
 """The last cell of a plan that has one for everything outside its labels or bins."""
@@ -42,32 +37,8 @@ _REMEDY = ", or count everything else as one more label (other=True, --other)"
 _BINS_REMEDY = ", or, where no quantiles are asked for, count everything else as one more label (other=True, --other)"
 
 
-def check_cells(what: str, cells: int) -> None:
-    """Refuse a histogram that says nothing, and one that reports cannot number."""
-    if cells < 2:
-        raise ParameterError(
-            "out-of-range", f"{what}: {cells} labels are given, but there must be at least 2: one alone says nothing"
-        )
-    if cells > MOST_CELLS:
-        raise ParameterError("too-many-cells", f"{what}: {cells} cells; reports can number at most {MOST_CELLS}")
-
-
-def refuse_for_labels(*, clip: bool, missing: Missing, remedy: str = "") -> None:
-    """Refuse what cannot be done about labels that are missing, or not among those of the plan."""
-    if missing not in ("refuse", "midpoint"):
-        raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' (--missing)")
-    if missing == "midpoint":
-        raise ParameterError(
-            "impossible-combination",
-            "missing='midpoint' is not possible with labels, which have no middle; use missing='refuse' "
-            f"(--missing refuse) and leave incomplete rows out{remedy}",
-        )
-    if clip:
-        raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one (--clip)")
-
-
 @dataclass(frozen=True, slots=True, init=False)
-class Categories(Domain):
+class Categories(LabelDomain):
     """One label each. `labels` is a list or a number D for 0 to D - 1; or `bins` are the rising edges of intervals.
 
     Bins [0, 18, 65] are the labels "0 to 18" (18 itself not in it) and "18 to 65" (65 in it). With `other` there is
@@ -76,9 +47,9 @@ class Categories(Domain):
     """
 
     kind: ClassVar[str] = "categories"
+    parts: ClassVar[tuple[str, str]] = ("counts:CountEstimate", "categories.wording:CategoriesWording")
     trivial_guess: ClassVar[str] = "that all labels are equally frequent"
     one_each: ClassVar[bool] = True
-    distributions: ClassVar[tuple[str, ...]] = LABEL_DISTRIBUTIONS
     column_help: ClassVar[tuple[str, str]] = (
         "Count the labels, or numbers in bins, of this column.",
         "The column of each user's label, or number in bins, under a plan for categories.",
@@ -114,12 +85,11 @@ class Categories(Domain):
         edges = None if bins is None else _edges(bins)
         if edges is not None:
             labels = [f"{_number(low)} to {_number(high)}" for low, high in pairwise(edges)]
-        listed = labels if isinstance(labels, Labels) else Labels(0 if labels is None else labels)
+        listed = base.listed_for("Categories", 0 if labels is None else labels, bool(other))
         if other and listed.code(OTHER) >= 0:
             raise ParameterError(
                 "conflicting-arguments", f"{OTHER!r} is one of the labels already; leave it out, or other=True"
             )
-        check_cells("Categories", len(listed) + bool(other))
         object.__setattr__(self, "labels", listed)
         object.__setattr__(self, "bins", edges)
         object.__setattr__(self, "other", bool(other))
@@ -129,16 +99,6 @@ class Categories(Domain):
     def cells(self) -> int:
         """How many labels are counted, `other` among them."""
         return len(self.labels) + self.other
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the estimate: one frequency for each label."""
-        return (self.cells,)
-
-    @property
-    def dimension(self) -> int:
-        """How many numbers are estimated."""
-        return self.cells
 
     @property
     def cell_labels(self) -> tuple[Label, ...]:
@@ -157,11 +117,6 @@ class Categories(Domain):
         return 2.0 * self.cells, 4.0 * self.cells
 
     @property
-    def entries(self) -> int:
-        """How many numbers a user holds."""
-        return 1
-
-    @property
     def trivial_mse(self) -> float:
         """Squared error of guessing that all labels are equally frequent, at the worst."""
         return 1.0 - 1.0 / self.cells
@@ -172,7 +127,7 @@ class Categories(Domain):
 
     def check_options(self, *, clip: bool, missing: Missing) -> None:
         """Refuse what cannot be done here about values beyond the bins and missing ones; `other` takes them in."""
-        refuse_for_labels(clip=clip and self.bins is None, missing=missing, remedy=_REMEDY)
+        base.refuse_for_labels(clip=clip and self.bins is None, missing=missing, remedy=_REMEDY)
 
     def block(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Cells:
         """The cell of each user, (m,): integers of any type; never changes `rows`.
@@ -222,15 +177,7 @@ class Categories(Domain):
     def sampler(self, distribution: str, random: np.random.Generator) -> Callable[[int], list[Any]]:
         """Something of each label."""
         held = [self.example(cells=[cell]) for cell in range(self.cells)]
-        return lambda users: [held[code] for code in made_up_codes(random, self.cells, users, distribution)]
-
-    def true_values(self, blocks: Iterable[Block], candidates: Sequence[str] = ()) -> NDArray[np.float64]:
-        """How many users have each label."""
-        counts = np.zeros(self.cells)
-        for block in blocks:
-            assert isinstance(block, Cells)
-            counts += np.bincount(block.cells, minlength=self.cells)
-        return counts
+        return lambda users: [held[code] for code in base.made_up_codes(random, self.cells, users, distribution)]
 
     @classmethod
     def from_options(cls, given: Mapping[str, Any], column: str | None, numbers: Any) -> Categories:
@@ -257,20 +204,6 @@ class Categories(Domain):
         return self.labels.values[cell]
 
     @property
-    def estimate_type(self) -> type[CountEstimate]:
-        """The kind of its estimates."""
-        from shufflesum.domains.counts import CountEstimate
-
-        return CountEstimate
-
-    @property
-    def wording(self) -> CategoriesWording:
-        """Its nouns and sentences."""
-        from shufflesum.domains.categories.wording import CategoriesWording
-
-        return CategoriesWording(self)
-
-    @property
     def bin_edges(self) -> tuple[float, ...] | None:
         """Those of the bins, unless numbers beyond them are counted, nobody knows on which side."""
         return None if self.other else self.bins
@@ -278,23 +211,18 @@ class Categories(Domain):
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal categories."""
         what = {"labels": self.labels.to_json()} if self.bins is None else {"bins": list(self.bins)}
-        named = {} if self.column is None else {"column": self.column}
-        return {"kind": "categories", **what, "other": self.other, **named}
+        return {"kind": "categories", **what, "other": self.other} | self._column_field()
+
+    _fields: ClassVar[str] = '"labels" or "bins", "other" and perhaps "column"'
 
     @classmethod
-    def from_json(cls, value: object) -> Categories:
-        """Undo `to_json`; raises `PlanError` for anything else."""
-        try:
-            match value:
-                case {"kind": "categories", "labels": labels, "other": bool(other), **rest}:
-                    return cls(Labels.from_json(labels), other=other, column=column_from_json(rest))
-                case {"kind": "categories", "bins": list(bins), "other": bool(other), **rest}:
-                    return cls(bins=bins, other=other, column=column_from_json(rest))
-        except ParameterError as error:
-            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
-        raise PlanError(
-            "malformed", f'categories must be {{"kind": "categories", "labels" or "bins", "other"}}, not {shown(value)}'
-        )
+    def _from_fields(cls, fields: dict[Any, Any]) -> Categories | None:
+        match fields:
+            case {"labels": labels, "other": bool(other), **rest}:
+                return cls(Labels.from_json(labels), other=other, column=column_from_json(rest))
+            case {"bins": list(bins), "other": bool(other), **rest}:
+                return cls(bins=bins, other=other, column=column_from_json(rest))
+        return None
 
     def _with_other(self, numbers: NDArray[Any]) -> NDArray[Any]:
         other = len(self.labels)

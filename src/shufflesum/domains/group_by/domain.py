@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import shown
+from shufflesum.domains import base
 from shufflesum.domains.arrays import Arrays
-from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, Missing
+from shufflesum.domains.base import LABEL_DISTRIBUTIONS, ColumnLayout, Domain, InputCoercion, Missing
 from shufflesum.domains.bounds import BoundsLike
-from shufflesum.domains.categories.domain import check_cells
 from shufflesum.domains.labels import Label, LabelRows, Labels, checked_column, column_from_json, label_rows
 from shufflesum.domains.options import LABELS, Option, listed_labels
-from shufflesum.domains.simulate import LABEL_DISTRIBUTIONS, made_up_codes
 from shufflesum.domains.structure import Rows, Structure
 from shufflesum.encodings import Block, Encoding, GroupedValues, MultiHot
-from shufflesum.errors import DataError, ParameterError, PlanError
-
-if TYPE_CHECKING:
-    from shufflesum.domains.group_by.estimate import GroupEstimate
-    from shufflesum.domains.group_by.wording import GroupByWording
+from shufflesum.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +43,7 @@ class GroupBy(Domain):
     """
 
     kind: ClassVar[str] = "group-by"
+    parts: ClassVar[tuple[str, str]] = ("group_by.estimate:GroupEstimate", "group_by.wording:GroupByWording")
     counts_users: ClassVar[bool] = False
     takes_numbers: ClassVar[bool] = True
     distributions: ClassVar[tuple[str, ...]] = Arrays.distributions
@@ -69,9 +65,7 @@ class GroupBy(Domain):
         *,
         column: str | None = None,
     ) -> None:
-        listed = labels if isinstance(labels, Labels) else Labels(labels)
-        check_cells("GroupBy", len(listed))
-        object.__setattr__(self, "labels", listed)
+        object.__setattr__(self, "labels", base.listed_for("GroupBy", labels))
         object.__setattr__(self, "values", values if isinstance(values, Arrays) else Arrays(values))
         object.__setattr__(self, "column", checked_column(column))
 
@@ -203,7 +197,7 @@ class GroupBy(Domain):
         labels, numbers = self.cell_labels, self.values.sampler(distribution, random)
 
         def sample(users: int) -> Any:
-            codes = made_up_codes(random, len(labels), users, LABEL_DISTRIBUTIONS[0])
+            codes = base.made_up_codes(random, len(labels), users, LABEL_DISTRIBUTIONS[0])
             return [labels[code] for code in codes], numbers(users)
 
         return sample
@@ -226,16 +220,9 @@ class GroupBy(Domain):
 
     def encodings(self) -> tuple[Encoding, ...]:
         """The digits of all numbers in the cells of the user's group, and one cell that counts its users."""
-        numbers = self.values
-        return (
-            MultiHot(
-                numbers.dimension,
-                groups=len(self.labels),
-                counted=True,
-                scale=numbers,
-                mixes=numbers.structure.mixes,
-            ),
-        )
+        numbers, groups = self.values, len(self.labels)
+        mixes = numbers.structure.mixes
+        return (MultiHot(numbers.dimension, groups=groups, counted=True, scale=numbers, mixes=mixes),)
 
     def example(self, *, cells: Any = (), values: Any = None) -> tuple[Label, NDArray[np.float64]]:
         """A user of this group with these numbers."""
@@ -263,32 +250,19 @@ class GroupBy(Domain):
         """Values between 0 and 1."""
         return self.with_bounds((0.0, 1.0))
 
-    @property
-    def estimate_type(self) -> type[GroupEstimate]:
-        """The kind of its estimates."""
-        from shufflesum.domains.group_by.estimate import GroupEstimate
-
-        return GroupEstimate
-
-    @property
-    def wording(self) -> GroupByWording:
-        """Its nouns and sentences."""
-        from shufflesum.domains.group_by.wording import GroupByWording
-
-        return GroupByWording(self)
-
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal groups."""
-        named = {} if self.column is None else {"column": self.column}
-        return {"kind": "group-by", "labels": self.labels.to_json(), "values": self.values.to_json(), **named}
+        return {
+            "kind": "group-by",
+            "labels": self.labels.to_json(),
+            "values": self.values.to_json(),
+        } | self._column_field()
+
+    _fields: ClassVar[str] = '"labels", "values" and perhaps "column"'
 
     @classmethod
-    def from_json(cls, value: object) -> GroupBy:
-        """Undo `to_json`; raises `PlanError` for anything else."""
-        try:
-            match value:
-                case {"kind": "group-by", "labels": labels, "values": arrays, **rest}:
-                    return cls(Labels.from_json(labels), Arrays.from_json(arrays), column=column_from_json(rest))
-        except ParameterError as error:
-            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
-        raise PlanError("malformed", f'groups must be {{"kind": "group-by", "labels", "values"}}, not {shown(value)}')
+    def _from_fields(cls, fields: dict[Any, Any]) -> GroupBy | None:
+        match fields:
+            case {"labels": labels, "values": arrays, **rest}:
+                return cls(Labels.from_json(labels), Arrays.from_json(arrays), column=column_from_json(rest))
+        return None

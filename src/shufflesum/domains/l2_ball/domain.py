@@ -7,29 +7,31 @@ depends on the norm alone, which the mechanism enforces once more in whole numbe
 from __future__ import annotations
 
 import math
-import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size, shown
 from shufflesum._compiled import kernel
-from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, Missing
+from shufflesum.domains.base import (
+    ArrayDomain,
+    ColumnLayout,
+    Domain,
+    InputCoercion,
+    Missing,
+    key_from_hex,
+    refuse_midpoint,
+)
 from shufflesum.domains.l2_ball.layers import SEED_BYTES, Layers, Update, as_numpy, padded_size, signs
 from shufflesum.domains.options import Option, read_array
-from shufflesum.domains.simulate import NUMBER_DISTRIBUTIONS
 from shufflesum.domains.structure import LEFT_OUT, ROUNDING, Floats, Rows, check_stack, real_array, users_rows
-from shufflesum.encodings import Block, Encoding, SignBits, Values
-from shufflesum.errors import DataError, ParameterError, PlanError
-
-if TYPE_CHECKING:
-    from shufflesum.domains.l2_ball.estimate import L2BallEstimate
-    from shufflesum.domains.l2_ball.wording import L2BallWording
+from shufflesum.encodings import Encoding, SignBits, Values
+from shufflesum.errors import DataError, ParameterError
 from shufflesum.privacy.engine.gaussian import curator_error
 
 _MAGNITUDES = (1e-100, 1e100)  # of a radius: squares stay within double precision
@@ -54,7 +56,7 @@ class UpdateRows:
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class L2Ball(Domain):
+class L2Ball(ArrayDomain):
     """Arrays of a `shape`, all within `clipping_norm` of a `center` (zero unless given), in Euclidean norm.
 
     `shape` may also be a list of shapes, or a dictionary from names to shapes: layers, flattened one after another in
@@ -63,10 +65,7 @@ class L2Ball(Domain):
     """
 
     kind: ClassVar[str] = "l2-ball"
-    entry_noun: ClassVar[str] = "each mean"
-    counts_users: ClassVar[bool] = False
-    takes_numbers: ClassVar[bool] = True
-    distributions: ClassVar[tuple[str, ...]] = tuple(NUMBER_DISTRIBUTIONS)
+    parts: ClassVar[tuple[str, str]] = ("l2_ball.estimate:L2BallEstimate", "l2_ball.wording:L2BallWording")
     excludes: ClassVar[tuple[str, ...]] = (
         "bounds",
         "columns",
@@ -152,11 +151,6 @@ class L2Ball(Domain):
         return self.structure.dimension
 
     @property
-    def entries(self) -> int:
-        """The same."""
-        return self.dimension
-
-    @property
     def padded(self) -> int:
         """How many coordinates there are after the rotation: a power of two."""
         return padded_size(self.dimension)
@@ -225,14 +219,10 @@ class L2Ball(Domain):
 
     def check_options(self, *, clip: bool, missing: Missing) -> None:
         """Refuse what cannot be done here about missing values; any row can be clipped."""
-        if missing not in ("refuse", "midpoint"):
-            raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' (--missing)")
-        if missing == "midpoint":
-            raise ParameterError(
-                "impossible-combination",
-                "missing='midpoint' is not possible for updates with a bounded norm; use missing='refuse' "
-                "(--missing refuse) and leave incomplete ones out",
-            )
+        refuse_midpoint(
+            missing,
+            "for updates with a bounded norm; use missing='refuse' (--missing refuse) and leave incomplete ones out",
+        )
 
     def block(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Values:
         """(m, d) differences to the centre, each within the clipping norm but for rounding; never changes `rows`.
@@ -282,16 +272,6 @@ class L2Ball(Domain):
 
         return InputCoercion(wrap_one, validate, clip=True)
 
-    def repeated(self, row: Any, size: int, first: Any = None) -> NDArray[Any]:
-        """One array."""
-        rows = np.repeat(np.asarray(row)[None], size, axis=0)
-        rows[0] = row if first is None else first
-        return rows
-
-    def in_turn(self, rows: Sequence[Any], size: int) -> NDArray[Any]:
-        """One array."""
-        return np.stack([np.asarray(row) for row in rows])[np.arange(size) % len(rows)]
-
     def describe_distribution(self, distribution: str) -> str:
         """Of vectors."""
         return f"vectors {distribution}"
@@ -319,15 +299,6 @@ class L2Ball(Domain):
             return (vectors if self.center is None else vectors + self.center).reshape(users, *self.shape)
 
         return sample
-
-    def true_values(self, blocks: Iterable[Block], candidates: Sequence[str] = ()) -> NDArray[np.float64]:
-        """The mean array."""
-        total, users = np.zeros(self.dimension), 0
-        for block in blocks:
-            assert isinstance(block, Values)
-            total += block.values.sum(axis=0, dtype=np.float64)
-            users += len(block)
-        return self.example(values=total / users)
 
     @classmethod
     def from_options(cls, given: Mapping[str, Any], column: str | None, numbers: Any) -> L2Ball:
@@ -372,20 +343,6 @@ class L2Ball(Domain):
         vector: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
         return (vector if self.center is None else vector + self.center).reshape(self.shape)
 
-    @property
-    def estimate_type(self) -> type[L2BallEstimate]:
-        """The kind of its estimates."""
-        from shufflesum.domains.l2_ball.estimate import L2BallEstimate
-
-        return L2BallEstimate
-
-    @property
-    def wording(self) -> L2BallWording:
-        """Its nouns and sentences."""
-        from shufflesum.domains.l2_ball.wording import L2BallWording
-
-        return L2BallWording(self)
-
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal ball, in its first round; the seed in hexadecimal."""
         return {
@@ -396,33 +353,20 @@ class L2Ball(Domain):
             "seed": None if self.seed is None else self.seed.hex(),
         }
 
-    @classmethod
-    def from_json(cls, value: object) -> L2Ball:
-        """Undo `to_json`; raises `PlanError` for anything else."""
-        try:
-            match value:
-                case {
-                    "kind": "l2-ball",
-                    "clipping_norm": float() | int() as clipping_norm,
-                    "center": list() | None as center,
-                    "seed": str() | None as seed,
-                    **shape,
-                }:
-                    return cls._of_parts(Layers.from_json(shape), clipping_norm, center, seed)
-        except (ParameterError, DataError) as error:
-            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
-        raise PlanError(
-            "malformed",
-            'an L2Ball must be {"kind": "l2-ball", "shape" or "layers", "clipping_norm", "center", "seed"}, '
-            f"not {shown(value)}",
-        )
+    _fields: ClassVar[str] = '"shape" or "layers", "clipping_norm", "center" and "seed"'
 
     @classmethod
-    def _of_parts(cls, structure: Layers, clipping_norm: float, center: list[Any] | None, seed: str | None) -> L2Ball:
-        if seed is not None and not re.fullmatch(r"(?:[0-9a-f]{2})*", seed):
-            raise ParameterError("malformed-key", "the seed of a rotation is written in small hexadecimal digits")
-        flat = None if center is None else real_array(center, ParameterError, "the centre")
-        return cls(structure, clipping_norm, flat, None if seed is None else bytes.fromhex(seed))
+    def _from_fields(cls, fields: dict[Any, Any]) -> L2Ball | None:
+        match fields:
+            case {
+                "clipping_norm": float() | int() as norm,
+                "center": list() | None as center,
+                "seed": str() | None as seed,
+                **shape,
+            }:
+                flat = None if center is None else real_array(center, ParameterError, "the centre")
+                return cls(Layers.from_json(shape), norm, flat, None if seed is None else key_from_hex(seed))
+        return None
 
     def _flat(self, rows: Any, first_row: int) -> Floats:
         if isinstance(rows, UpdateRows):

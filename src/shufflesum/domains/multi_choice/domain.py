@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_size, shown
 from shufflesum.cells import BLANK
-from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, Missing
-from shufflesum.domains.categories.domain import check_cells, refuse_for_labels
+from shufflesum.domains import base
+from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, LabelDomain, Missing
 from shufflesum.domains.frames import library_of, table_columns
 from shufflesum.domains.labels import (
     DictionaryColumn,
@@ -31,14 +31,9 @@ from shufflesum.domains.labels import (
     value_at,
 )
 from shufflesum.domains.options import LABELS, Option, listed_labels
-from shufflesum.domains.simulate import LABEL_DISTRIBUTIONS, made_up_codes
 from shufflesum.domains.structure import LEFT_OUT
-from shufflesum.encodings import Block, ChosenCells, Encoding, MultiHot
-from shufflesum.errors import DataError, ParameterError, PlanError
-
-if TYPE_CHECKING:
-    from shufflesum.domains.counts import CountEstimate
-    from shufflesum.domains.multi_choice.wording import MultiChoiceWording
+from shufflesum.encodings import ChosenCells, Encoding, MultiHot
+from shufflesum.errors import DataError, ParameterError
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +58,13 @@ ChoiceRows: TypeAlias = NDArray[np.bool_] | ListRows
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class MultiChoice(Domain):
+class MultiChoice(LabelDomain):
     """Up to `max_choices` different labels each, out of a list, or of 0 to D - 1 for a number D."""
 
     kind: ClassVar[str] = "multi-choice"
+    parts: ClassVar[tuple[str, str]] = ("counts:CountEstimate", "multi_choice.wording:MultiChoiceWording")
     trivial_guess: ClassVar[str] = "that half of the users hold each label"
     one_each: ClassVar[bool] = False
-    distributions: ClassVar[tuple[str, ...]] = LABEL_DISTRIBUTIONS
     column_help: ClassVar[tuple[str, str]] = (
         "Count the lists of labels of this column, or text with ; between.",
         "The column of lists of labels, or of text with ; between, under a plan for MultiChoice.",
@@ -85,37 +80,11 @@ class MultiChoice(Domain):
     """What the column of lists is called, for tables that must have it."""
 
     def __init__(self, labels: int | Iterable[Label] | Labels, *, max_choices: int, column: str | None = None) -> None:
-        listed = labels if isinstance(labels, Labels) else Labels(labels)
-        check_cells("MultiChoice", len(listed))
+        listed = base.listed_for("MultiChoice", labels)
         check_size("max_choices", max_choices, 1, len(listed))
         object.__setattr__(self, "labels", listed)
         object.__setattr__(self, "max_choices", int(max_choices))
         object.__setattr__(self, "column", checked_column(column))
-
-    @property
-    def cells(self) -> int:
-        """How many labels are counted."""
-        return len(self.labels)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the estimate: one frequency for each label."""
-        return (self.cells,)
-
-    @property
-    def dimension(self) -> int:
-        """How many numbers are estimated."""
-        return self.cells
-
-    @property
-    def cell_labels(self) -> tuple[Label, ...]:
-        """The labels as they were given."""
-        return tuple(self.labels.values)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The labels as text."""
-        return self.labels.texts
 
     @property
     def central_sensitivity(self) -> tuple[float, float]:
@@ -147,7 +116,7 @@ class MultiChoice(Domain):
 
     def check_options(self, *, clip: bool, missing: Missing) -> None:
         """Refuse what cannot be done here about missing labels, and about others."""
-        refuse_for_labels(clip=clip, missing=missing)
+        base.refuse_for_labels(clip=clip, missing=missing)
 
     def block(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> ChosenCells:
         """(m, max_choices) cells, rising in each row; blanks fill up; a label named twice counts once."""
@@ -201,19 +170,11 @@ class MultiChoice(Domain):
         labels = self.cell_labels
 
         def sample(users: int) -> list[list[Label]]:
-            codes = made_up_codes(random, self.cells, users * self.max_choices, distribution).reshape(users, -1)
+            codes = base.made_up_codes(random, self.cells, users * self.max_choices, distribution).reshape(users, -1)
             sizes = random.integers(1, self.max_choices, users, endpoint=True).tolist()
             return [list({labels[code] for code in row[:size]}) for row, size in zip(codes, sizes, strict=True)]
 
         return sample
-
-    def true_values(self, blocks: Iterable[Block], candidates: Sequence[str] = ()) -> NDArray[np.float64]:
-        """How many users have each label."""
-        counts = np.zeros(self.cells)
-        for block in blocks:
-            assert isinstance(block, ChosenCells)
-            counts += np.bincount(block.cells[block.cells < self.cells], minlength=self.cells)  # blanks are beyond
-        return counts
 
     @classmethod
     def from_options(cls, given: Mapping[str, Any], column: str | None, numbers: Any) -> MultiChoice:
@@ -233,37 +194,22 @@ class MultiChoice(Domain):
         """The labels of these cells."""
         return [self.labels.values[cell] for cell in cells]
 
-    @property
-    def estimate_type(self) -> type[CountEstimate]:
-        """The kind of its estimates."""
-        from shufflesum.domains.counts import CountEstimate
-
-        return CountEstimate
-
-    @property
-    def wording(self) -> MultiChoiceWording:
-        """Its nouns and sentences."""
-        from shufflesum.domains.multi_choice.wording import MultiChoiceWording
-
-        return MultiChoiceWording(self)
-
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal choices."""
-        named = {} if self.column is None else {"column": self.column}
-        return {"kind": "multi-choice", "labels": self.labels.to_json(), "max_choices": self.max_choices, **named}
+        return {
+            "kind": "multi-choice",
+            "labels": self.labels.to_json(),
+            "max_choices": self.max_choices,
+        } | self._column_field()
+
+    _fields: ClassVar[str] = '"labels", "max_choices" and perhaps "column"'
 
     @classmethod
-    def from_json(cls, value: object) -> MultiChoice:
-        """Undo `to_json`; raises `PlanError` for anything else."""
-        try:
-            match value:
-                case {"kind": "multi-choice", "labels": labels, "max_choices": int(max_choices), **rest}:
-                    return cls(Labels.from_json(labels), max_choices=max_choices, column=column_from_json(rest))
-        except ParameterError as error:
-            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
-        raise PlanError(
-            "malformed", f'choices must be {{"kind": "multi-choice", "labels", "max_choices"}}, not {shown(value)}'
-        )
+    def _from_fields(cls, fields: dict[Any, Any]) -> MultiChoice | None:
+        match fields:
+            case {"labels": labels, "max_choices": int(max_choices), **rest}:
+                return cls(Labels.from_json(labels), max_choices=max_choices, column=column_from_json(rest))
+        return None
 
     def _all_codes(self, rows: Any, first_row: int = 0) -> NDArray[Any]:
         """All labels of these users, row after row; refuses the first that is not in the plan."""

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_size, shown
 from shufflesum.cells import MOST_CELLS
+from shufflesum.domains import base
 from shufflesum.domains.base import ColumnLayout, Domain, Missing
-from shufflesum.domains.categories.domain import refuse_for_labels
 from shufflesum.domains.labels import (
     DictionaryColumn,
     LabelRows,
@@ -34,15 +33,10 @@ from shufflesum.domains.labels import (
     value_at,
 )
 from shufflesum.domains.options import Option
-from shufflesum.domains.simulate import LABEL_DISTRIBUTIONS, made_up_codes
 from shufflesum.domains.structure import LEFT_OUT
 from shufflesum.encodings import Block, Encoding, OneHot, OwnCells
-from shufflesum.errors import DataError, ParameterError, PlanError
+from shufflesum.errors import DataError, ParameterError
 from shufflesum.randomness import SPARE_WORDS, RandomSource, UInts, random_uints, stratified_coordinates
-
-if TYPE_CHECKING:
-    from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
-    from shufflesum.domains.open_vocabulary.wording import OpenVocabularyWording
 
 MAX_WIDTH = 2**24
 MAX_DEPTH = 4096
@@ -63,10 +57,14 @@ class OpenVocabulary(Domain):
     """
 
     kind: ClassVar[str] = "open-vocabulary"
+    parts: ClassVar[tuple[str, str]] = (
+        "open_vocabulary.estimate:VocabularyEstimate",
+        "open_vocabulary.wording:OpenVocabularyWording",
+    )
     trivial_guess: ClassVar[str] = "that nobody holds a word"
     needs_candidates: ClassVar[bool] = True
     made_up_words: ClassVar[tuple[str, ...]] = tuple(f"word {number}" for number in range(1, 1001))
-    distributions: ClassVar[tuple[str, ...]] = LABEL_DISTRIBUTIONS
+    distributions: ClassVar[tuple[str, ...]] = base.LABEL_DISTRIBUTIONS
     column_help: ClassVar[tuple[str, str]] = (
         "Count any words in this column, without a list of them.",
         "The column of each user's word, under a plan for words.",
@@ -139,11 +137,6 @@ class OpenVocabulary(Domain):
         return 2.0, 4.0
 
     @property
-    def entries(self) -> int:
-        """How many numbers a user holds."""
-        return 1
-
-    @property
     def trivial_mse(self) -> float:
         """Squared error of guessing that nobody holds a word, at the worst."""
         return 1.0
@@ -154,7 +147,7 @@ class OpenVocabulary(Domain):
 
     def check_options(self, *, clip: bool, missing: Missing) -> None:
         """Refuse what cannot be done here about missing labels, and about others."""
-        refuse_for_labels(clip=clip, missing=missing)
+        base.refuse_for_labels(clip=clip, missing=missing)
 
     def block(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> HashedWords:
         """The words in UTF-8, and their buckets under functions that are drawn when they are encoded."""
@@ -199,7 +192,7 @@ class OpenVocabulary(Domain):
     def sampler(self, distribution: str, random: np.random.Generator) -> Callable[[int], list[str]]:
         """A thousand words."""
         words = self.made_up_words
-        return lambda users: [words[code] for code in made_up_codes(random, len(words), users, distribution)]
+        return lambda users: [words[code] for code in base.made_up_codes(random, len(words), users, distribution)]
 
     def true_values(self, blocks: Iterable[Block], candidates: Sequence[str] = ()) -> NDArray[np.float64]:
         """How many users have each of the candidates."""
@@ -242,45 +235,19 @@ class OpenVocabulary(Domain):
         """The same domain with the functions of another round."""
         return replace(self, round_number=number)
 
-    @property
-    def estimate_type(self) -> type[VocabularyEstimate]:
-        """The kind of its estimates."""
-        from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
-
-        return VocabularyEstimate
-
-    @property
-    def wording(self) -> OpenVocabularyWording:
-        """Its nouns and sentences."""
-        from shufflesum.domains.open_vocabulary.wording import OpenVocabularyWording
-
-        return OpenVocabularyWording(self)
-
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into an equal domain; the key in hexadecimal."""
         key = None if self.key is None else self.key.hex()
-        named = {} if self.column is None else {"column": self.column}
-        return {"kind": "open-vocabulary", "width": self.width, "depth": self.depth, "key": key, **named}
+        return {"kind": "open-vocabulary", "width": self.width, "depth": self.depth, "key": key} | self._column_field()
+
+    _fields: ClassVar[str] = '"width", "depth", "key" and perhaps "column"'
 
     @classmethod
-    def from_json(cls, value: object) -> OpenVocabulary:
-        """Undo `to_json`; raises `PlanError` for anything else."""
-        try:
-            match value:
-                case {
-                    "kind": "open-vocabulary",
-                    "width": int() | None as width,
-                    "depth": int() | None as depth,
-                    "key": str() | None as key,
-                    **rest,
-                }:
-                    return cls(width, depth, None if key is None else _key_from_hex(key), column_from_json(rest))
-        except ParameterError as error:
-            raise PlanError(error.problem, f"the plan's domain is not valid: {error}") from error
-        raise PlanError(
-            "malformed",
-            f'a hashed domain must be {{"kind": "open-vocabulary", "width", "depth", "key"}}, not {shown(value)}',
-        )
+    def _from_fields(cls, fields: dict[Any, Any]) -> OpenVocabulary | None:
+        match fields:
+            case {"width": int() | None as width, "depth": int() | None as depth, "key": str() | None as key, **rest}:
+                return cls(width, depth, None if key is None else base.key_from_hex(key), column_from_json(rest))
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -323,13 +290,6 @@ def _chosen(part: _Part | None) -> _Part:
             "missing-argument", "width, depth and key are chosen when a plan is made; take plan.domain"
         )
     return part
-
-
-def _key_from_hex(text: str) -> bytes:
-    """One key has one spelling, or plans that are the same would have different ids."""
-    if not re.fullmatch(r"(?:[0-9a-f]{2})*", text):
-        raise ParameterError("malformed-key", "the key of a hash is written in small hexadecimal digits")
-    return bytes.fromhex(text)
 
 
 class _Keyed:
