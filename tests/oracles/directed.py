@@ -41,7 +41,7 @@ def worst_choices_delta(
     noise = independent_noise(users, labels * rounds, (trials,), (probability,))
     single = choice_rows(labels, max_choices)
     listed = [sum(parts, ()) for parts in itertools.product(single, repeat=rounds)]
-    return worst_over_rows(noise, users, listed, weights)
+    return worst_over_rows(noise, listed, weights)
 
 
 def worst_groups_delta(
@@ -57,4 +57,4 @@ def worst_groups_delta(
     count, *digits = zip(trials, probabilities, strict=True)
     cells = [count, *digits * dimension]
     noise = independent_noise(users, groups, [q for q, _ in cells], [p for _, p in cells])
-    return worst_over_rows(noise, users, group_rows(groups, dimension, len(digits)), weights)
+    return worst_over_rows(noise, group_rows(groups, dimension, len(digits)), weights)

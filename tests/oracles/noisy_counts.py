@@ -27,6 +27,7 @@ __all__ = [
     "weights_of",
     "worst_delta",
     "worst_move",
+    "worst_over_data_sets",
     "worst_over_rows",
 ]
 
@@ -91,7 +92,7 @@ def worst_delta(
 ) -> list[Fraction]:
     """Exact delta at each weight: the largest divergence over all data sets and neighbours, in both orders."""
     noise = independent_noise(users, dimension, trials, probabilities)
-    return worst_over_rows(noise, users, rows(dimension, len(trials)), weights)
+    return worst_over_rows(noise, rows(dimension, len(trials)), weights)
 
 
 def capped_worst_delta(
@@ -112,7 +113,7 @@ def capped_worst_delta(
     noise = single
     for _ in range(rounds - 1):
         noise = {table + more: p * q for table, p in noise.items() for more, q in single.items()}
-    return worst_over_rows(noise, users, rows(dimension * rounds, len(trials)), weights)
+    return worst_over_rows(noise, rows(dimension * rounds, len(trials)), weights)
 
 
 def one_direction_delta(
@@ -177,8 +178,23 @@ def _divergence(first: _Whole, second: _Whole, weights: Sequence[Fraction]) -> l
     return found
 
 
-def worst_over_rows(noise: Law, users: int, listed: Sequence[Table], weights: Sequence[Fraction]) -> list[Fraction]:
-    """The largest divergence where every user adds one of the listed rows to the table."""
+def worst_over_rows(noise: Law, listed: Sequence[Table], weights: Sequence[Fraction]) -> list[Fraction]:
+    """The largest divergence where every user adds one of the listed rows to the table.
+
+    The others move both tables alike, so that each change from one row to another is looked at once.
+    """
+    still = _Whole(noise)
+    worst = [Fraction(0)] * len(weights)
+    for move in {_plus(row, tuple(-count for count in other)) for row, other in itertools.permutations(listed, 2)}:
+        moved = _Whole({_plus(table, move): probability for table, probability in noise.items()})
+        worst = [max(pair) for pair in zip(worst, _divergence(moved, still, weights), strict=True)]
+    return worst
+
+
+def worst_over_data_sets(
+    noise: Law, users: int, listed: Sequence[Table], weights: Sequence[Fraction]
+) -> list[Fraction]:
+    """The same over all that the others may hold, too."""
     worst = [Fraction(0)] * len(weights)
     for others in _sums(users - 1, listed):
         laws = [_Whole({_plus(table, _plus(others, row)): p for table, p in noise.items()}) for row in listed]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate, repeat
 
 import numpy as np
@@ -26,6 +27,7 @@ NODES = [0, 1, 4, 10, 20, 35, 60]  # of the grid with that step
 WEIGHTS = [Fraction(math.exp(STEP * node)) * (1 + Fraction(1, 2**48)) for node in NODES]  # certainly not below
 
 
+@cache
 def exact(trials: int, probability: Fraction, move: Table) -> list[Fraction]:
     """The profile, at the weights, of counts that move so, against counts that do not."""
     noise = independent_noise(1, len(move), (trials,), (probability,))

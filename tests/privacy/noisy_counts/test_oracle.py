@@ -21,6 +21,7 @@ from tests.oracles.noisy_counts import (
     weights_of,
     worst_delta,
     worst_move,
+    worst_over_data_sets,
 )
 from tests.privacy.noisy_counts.tiny import MIXED, TINY, Mixed, Setting, setting
 
@@ -77,7 +78,11 @@ def test_the_worst_delta_is_found_again_from_every_single_trial(cap: int) -> Non
 
 @pytest.mark.parametrize("numbers", TINY)
 def test_only_the_change_of_the_table_matters(numbers: Setting) -> None:
-    assert [worst_move(**numbers, weight=weight)[0] for weight in WEIGHTS] == worst_delta(**numbers, weights=WEIGHTS)
+    truth = worst_over_data_sets(
+        independent_noise(**numbers), numbers["users"], rows(numbers["dimension"], len(numbers["trials"])), WEIGHTS
+    )
+    assert worst_delta(**numbers, weights=WEIGHTS) == truth
+    assert [worst_move(**numbers, weight=weight)[0] for weight in WEIGHTS] == truth
 
 
 @pytest.mark.parametrize("numbers", TINY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ EPSILONS = [0.0, 0.1, 0.4, 1.0, 2.0]
 SETTINGS = [(6, "1/2", 3), (40, "1/4", 4), (40, "1", 10), (24, "1/2", 2)]
 
 
+@cache
 def exact_delta(trials: int, chance: Fraction, cells: int, weight: Fraction) -> Fraction:
     """sum over s of P[S = s - 1] (2/s) E (a - w b)+, as it is written."""
     total = Fraction(0)

@@ -148,10 +148,11 @@ def test_smallest_noise_probability_of_independent_computations(
     assert too_small < enough
 
 
-@pytest.mark.parametrize("users", [1_000, 50_000, 10**7, 10**10])
-@pytest.mark.parametrize("levels", [2, 3, 10, 100])
+@pytest.mark.parametrize(
+    ("users", "levels"), [(1_000, 2), (1_000, 10), (50_000, 3), (50_000, 100), (10**7, 10), (10**10, 2), (10**10, 100)]
+)
 def test_bounds_on_the_noise_meet_within_a_thousandth(users: int, levels: int) -> None:
-    for epsilon, delta in ((0.1, 1e-6), (0.5, 1e-6), (1.0, 1e-5)):
+    for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5)):
         enough = blanket.smallest_noise_probability(users, levels, epsilon, delta)
         too_small = blanket.noise_probability_lower_bound(users, levels, epsilon, delta)
         assert too_small < enough < too_small * 1.001

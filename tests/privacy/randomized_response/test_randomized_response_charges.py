@@ -6,6 +6,7 @@ import decimal
 import math
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -28,6 +29,9 @@ COARSE = [
 ]
 
 
+exact_blanket = cache(rational_blanket_delta)
+
+
 @pytest.mark.parametrize("constants", COARSE)
 @pytest.mark.parametrize(("users", "cells", "gamma"), [(11, 2, "1/2"), (12, 3, "1/2"), (10, 5, "3/4"), (12, 4, "1/8")])
 def test_a_coarse_and_cut_blanket_is_still_above(
@@ -36,7 +40,7 @@ def test_a_coarse_and_cut_blanket_is_still_above(
     uncompiled(monkeypatch, blanket, **constants)
     above = evaluate_upper(blanket.blanket_mixture(users, cells, float(Fraction(gamma))), np.array(EPSILONS))
     for most, weight in zip(above, weights_of(EPSILONS), strict=True):
-        exact = rational_blanket_delta(users, cells - 1, Fraction(gamma), weight)
+        exact = exact_blanket(users, cells - 1, Fraction(gamma), weight)
         assert exact <= Fraction(most) <= 2 * exact + 2
 
 
@@ -104,6 +108,7 @@ def test_beyond_all_exponentials_the_lower_bound_is_nothing() -> None:
     assert blanket.one_value_lower(5, 2, 2.0**-40, np.array([599.0, 601.0]))[1] == 0.0
 
 
+@cache
 def exact_binary(users: int, gamma: Fraction, weight: Fraction) -> Fraction:
     """The worst data set of others and the worse direction, for two values."""
     rho = gamma / 2
