@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,11 +47,12 @@ def headings(users: int = USERS) -> NDArray[np.float64]:
 def shufflesum(folder: Path, *arguments: str) -> str:
     """The command in a process of its own, with both registered."""
     root = Path(__file__).parents[2]
+    kept = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "PYTHONPYCACHEPREFIX") if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-m", "tests.extension", *arguments],
         check=False,
         cwd=folder,
-        env={"PATH": "", "PYTHONPATH": str(root), "HOME": str(folder)},
+        env={"PATH": "", "PYTHONPATH": str(root), "HOME": str(folder), **kept},
         capture_output=True,
         text=True,
         timeout=120,
@@ -80,6 +82,7 @@ def test_card_statement_and_simulation_speak_of_it() -> None:
     assert "angles" in str(ss.simulate(plan, repeats=3))
 
 
+@pytest.mark.processes
 def test_commands_have_its_options_and_files_carry_its_reports(tmp_path: Path) -> None:
     (tmp_path / "headings.csv").write_text("heading\n" + "\n".join(f"{angle:.2f}" for angle in headings()))
     run = shufflesum(
