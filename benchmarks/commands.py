@@ -10,7 +10,10 @@ import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.timing import Row, at_most, processor_times
+import numpy as np
+
+from benchmarks.timing import Row, at_most, best_times, processor_times
+from shufflesum.tables import open_table
 
 SCRIPT = Path(sys.executable).with_name("shufflesum")
 EXPERIMENTS = (sys.executable, "-m", "experiments", "paper")
@@ -47,9 +50,31 @@ def _run_first(*command: str | Path) -> None:
         subprocess.run(command, check=True, capture_output=True, env=os.environ | {"NUMBA_CACHE_DIR": kernels})
 
 
+def csv_row() -> Row:
+    """A file of text as `run` reads it, detection and rows of numbers included."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    users, columns = 1_000_000, 10
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "numbers.csv"
+        values = np.random.default_rng(0).random((columns, users))
+        csv.write_csv(pa.table({f"c{place}": column for place, column in enumerate(values)}), path)
+        ours, bare = best_times(
+            lambda: sum(len(batch) for batch in open_table(path).batches()), lambda: csv.read_csv(path), repeats=5
+        )
+    return at_most(
+        f"a CSV of {users:,} x {columns} numbers read, against `pyarrow.csv.read_csv`",
+        ours / bare,
+        1.5,
+        f" ({ours:.2f} s against {bare:.2f} s)",
+    )
+
+
 def rows() -> list[Row]:
     table = [
         *first_rows(),
+        csv_row(),
         _row("`shufflesum demo`", 30.0, SCRIPT, "demo"),
         _row("`python -m experiments paper --quick`", 20.0, *EXPERIMENTS, "--quick"),
     ]

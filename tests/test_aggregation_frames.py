@@ -192,7 +192,7 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 """
 ONE_ALONE = {
-    "pandas": "import pandas\ntable = pandas.DataFrame({'a': [[0.5, 0.5]] * 3000})",
+    "pandas": "import pandas\ntable = pandas.DataFrame({'a': [0.5, 0.5, None] * 1000, 'b': [0.5] * 3000})",
     "polars": "import polars\ntable = polars.DataFrame({'a': [0.5, 0.5, None] * 1000, 'b': [0.5] * 3000})",
     "pyarrow": "import pyarrow\ntable = pyarrow.table({'a': [[0.5, 0.5]] * 3000})",
 }
@@ -216,13 +216,22 @@ def test_arrays_are_aggregated_where_no_library_of_tables_is_installed() -> None
             python(f"{blocker}\nimport {library}")
 
 
-@pytest.mark.parametrize("library", slow_but_for(sorted(ONE_ALONE), ["pandas"]))
-def test_tables_of_each_library_need_no_other(library: str) -> None:
+@pytest.mark.parametrize("library", slow_but_for(["pandas", "pyarrow"], ["pandas"]))
+def test_arrow_is_needed_only_for_what_is_not_numpy(library: str) -> None:
     python(
         f"{BLOCKER.format(blocked={*ONE_ALONE} - {library})}\n{ONE_ALONE[library]}\nimport shufflesum as ss\n"
         "one = ss.RandomizedResponse.Options(coordinates=1, levels=1)\n"
         "estimate = ss.aggregate(table, epsilon=1.0, delta=1e-6, mechanism=one, missing='midpoint')\n"
         "assert (estimate.users, estimate.mean.shape) == (3000, (2,))"
+    )
+
+
+@pytest.mark.slow
+def test_a_table_that_needs_arrow_names_the_extra() -> None:
+    python(
+        f"{BLOCKER.format(blocked={'pyarrow'})}\n{ONE_ALONE['polars']}\nimport shufflesum as ss\n"
+        "try:\n    ss.aggregate(table, epsilon=1.0, delta=1e-6)\n"
+        "except ss.ShufflesumError as error:\n    assert 'shufflesum[files]' in str(error)\nelse:\n    assert False"
     )
 
 

@@ -54,9 +54,9 @@ def test_a_row_is_what_its_user_holds(survey: Path) -> None:
 
 
 def test_a_row_beyond_the_first_batch_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shufflesum.tables import parquet as parquet_tables
+    from shufflesum.tables import sources
 
-    monkeypatch.setattr(parquet_tables, "_LABELS_PER_BATCH", 2)
+    monkeypatch.setattr(sources, "_LABELS_PER_BATCH", 2)
     parquet.write_table(pa.table({"label": list("abcde")}), tmp_path / "x.parquet")
     domain = ss.Categories(list("abcde"))
     assert [held(tmp_path / "x.parquet", domain, None, row) for row in range(5)] == list("abcde")

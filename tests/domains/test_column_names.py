@@ -13,7 +13,7 @@ import pytest
 from tests.refusals import refusal
 
 from shufflesum.domains import Arrays, Span, Symmetric, domain_from_json
-from shufflesum.domains.frames import frame_rows, library_of, table_columns
+from shufflesum.domains.frames import columns_of, frame_rows, library_of
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 VALUES = np.array([[0.25, 0.5], [0.75, 1.0]])
@@ -146,19 +146,23 @@ def test_a_curators_weights_follow_the_widths() -> None:
 @pytest.mark.parametrize("kind", tables(["a", "b"]))
 def test_a_table_says_its_columns(kind: str) -> None:
     table = tables(["a", "b"])[kind]
-    found = table_columns(table)
+    found = columns_of(table)
     assert found is not None
-    names, columns = found
-    assert names == ("a", "b")
-    assert [np.asarray(column).tolist() for column in columns] == VALUES.T.tolist()
+    assert found.is_table
+    assert found.names == ("a", "b")
+    assert [np.asarray(column).tolist() for column in found.columns] == VALUES.T.tolist()
     rows = frame_rows(table)
     assert rows is not None
     assert rows.part(1, 2).names == ("a", "b")
 
 
 def test_what_is_no_table_has_no_columns() -> None:
-    for value in (VALUES, [1, 2], pd.Series([1]), pl.Series([1]), pa.array([1])):
-        assert table_columns(value) is None
+    assert columns_of(VALUES) is None
+    assert columns_of([1, 2]) is None
+    for value in (pd.Series([1]), pl.Series([1]), pa.array([1])):
+        found = columns_of(value)
+        assert found is not None
+        assert not found.is_table
     assert [library_of(value) for value in (VALUES, pd.Series([1]), pl.Series([1]), pa.array([1]))] == [
         None,
         "pandas",

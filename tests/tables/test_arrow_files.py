@@ -13,8 +13,9 @@ import pytest
 from pyarrow import feather, parquet
 from tests.refusals import refusal
 
+from shufflesum.domains import Categories, ColumnLayout
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables import LabelColumn, open_table
+from shufflesum.tables import open_table
 
 TABLE = pa.table({"id": ["x", "y", "z"], "a": [1, 2, None], "b": pa.array([0.5, 1.5, 2.5], pa.float32())})
 
@@ -47,7 +48,7 @@ def test_lists_and_labels_are_read_from_arrow_files_too(tmp_path: Path) -> None:
     path = write_ipc(both, tmp_path / "x.arrow")
     lists = np.concatenate(list(open_table(path, columns=["x"]).batches()))
     assert np.array_equal(lists, np.array([[1, 2], [3, 4], [np.nan, np.nan]]), equal_nan=True)
-    labels = open_table(path, labels=LabelColumn("--categories", "answer"))
+    labels = open_table(path, layout=Categories(["yes", "no"]).column_layout, column="answer")
     assert [label for batch in labels.batches() for label in batch.to_pylist()] == ["yes", "no", "yes"]
 
 
@@ -79,7 +80,9 @@ def test_opening_takes_time_in_proportion_to_the_columns(asked: str, tmp_path: P
         names = [f"c{number}" for number in range(width)]
         path = tmp_path / f"{width}.parquet"
         parquet.write_table(pa.table(dict.fromkeys(names, pa.array([0.5]))), path)
-        given: dict[str, Any] = {} if asked == "nothing" else {asked: names}
+        given: dict[str, Any] = {"columns": names} if asked == "columns" else {}
+        if asked == "planned":
+            given = {"layout": ColumnLayout(numbers=(width,), names=tuple(names))}
         times[width] = min(time_to_open(path, given) for _ in range(3))
     assert times[8000] < 9 * times[2000]
 

@@ -8,7 +8,8 @@ from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
 from shufflesum.tables import delimited
-from shufflesum.tables.delimited import DelimitedTable, open_csv
+from shufflesum.tables.delimited import open_csv
+from shufflesum.tables.sources import ArrowSource
 
 
 def opened(
@@ -17,13 +18,13 @@ def opened(
     columns: list[str] | None = None,
     header: bool | None = None,
     user_column: str | None = None,
-) -> DelimitedTable:
+) -> ArrowSource:
     path = folder / "x.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return open_csv(path, columns, header, user_column)
 
 
-def values(table: DelimitedTable) -> np.ndarray:
+def values(table: ArrowSource) -> np.ndarray:
     batches = list(table.batches())
     assert all(batch.dtype == np.float64 and batch.shape[1:] == table.shape for batch in batches)
     joined = np.concatenate(batches)
@@ -111,14 +112,17 @@ def test_each_spelling_of_a_number_is_read(tmp_path: Path, text: str, value: flo
 
 @pytest.mark.parametrize("text", ["abc", "NA ", "1_000", "0x10", "1 2", "1,5".replace(",", ";"), "--1", "٣", " "])
 def test_what_is_no_number_is_refused_with_line_column_and_text(tmp_path: Path, text: str) -> None:
-    table = opened(tmp_path, f"a,b\n1,2\n\n3,{text}\n5,6\n")
     with refusal("not-numbers", "line 4", "column 'b'", str(text), "--columns", error=FileError):
-        list(table.batches())
+        opened(tmp_path, f"a,b\n1,2\n\n3,{text}\n5,6\n")
 
 
 def test_a_bad_cell_late_in_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_BLOCK_BYTES", 64)
-    table = opened(tmp_path, "a,b\n" + "1,2\n" * 5000 + "1,fifth\n" + "1,2\n" * 50)
+    text = "a,b\n" + "1,2\n" * 5000 + "1,fifth\n" + "1,2\n" * 50
+    with refusal("not-numbers", "line 5002", "column 'b'", "'fifth'", error=FileError):
+        opened(tmp_path, text)
+    monkeypatch.setattr(delimited, "KEPT_BYTES", 0)
+    table = opened(tmp_path, text)
     batches = table.batches()
     next(batches)
     with refusal("not-numbers", "line 5002", "column 'b'", "'fifth'", error=FileError):
@@ -169,7 +173,16 @@ def test_a_line_longer_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.
     assert values(opened(tmp_path, f"{header}\n{row}\n{row}\n")).shape == (2, 300)
 
 
-def test_a_file_that_changes_between_opening_and_reading_is_refused(tmp_path: Path) -> None:
+def test_a_small_file_is_read_once(tmp_path: Path) -> None:
+    table = opened(tmp_path, "who,a\nann,1\nbob,2\n", user_column="who")
+    (tmp_path / "x.csv").unlink()
+    assert values(table).tolist() == values(table).tolist() == [[1], [2]]
+
+
+def test_a_large_file_that_changes_between_opening_and_reading_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delimited, "KEPT_BYTES", 0)
     table = opened(tmp_path, "a\n1\n2\n")
     (tmp_path / "x.csv").write_text("a\n1\n2\n3\n")
     with refusal("changed-meanwhile", "had 2", "has 3", error=FileError):

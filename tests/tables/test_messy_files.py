@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from tests.refusals import refusal
 
+from shufflesum.domains import Categories
 from shufflesum.errors import ParameterError
-from shufflesum.tables import Dialect, LabelColumn, open_table
+from shufflesum.tables import Dialect, open_table, table_selection
 
 NAN = float("nan")
 
@@ -173,12 +175,18 @@ def test_a_file_as_it_comes_is_read_or_refused(tmp_path: Path, name: str) -> Non
 
 
 def test_words_for_what_is_missing_can_be_labels_and_names(tmp_path: Path) -> None:
-    """NA is Namibia, and Null a family name."""
+    """NA is Namibia where a plan lists it, and otherwise missing, as pandas has it; Null is a family name."""
     path = tmp_path / "x.csv"
-    path.write_text("who,country\nNull,NA\nNone,\n")
-    table = open_table(path, labels=LabelColumn("--categories", "country"), user_column="who")
-    assert [label for batch in table.batches() for label in batch.to_pylist()] == ["NA", None]
-    assert [user for batch in table.users() for user in batch.to_pylist()] == ["Null", "None"]
+    path.write_text("who,country\nNull,NA\nNone,\nNA,N/A\n")
+    for labels, read in (["NA", "AT"], ["NA", None, None]), (["DE", "AT"], [None, None, None]):
+        selection = table_selection(Categories(labels), column="country")
+        for keep in (True, False):
+            table = open_table(path, **selection, user_column="who", keep=keep)
+            assert [label for batch in table.batches() for label in batch.to_pylist()] == read
+            assert [user for batch in table.users() for user in batch.to_pylist()] == ["Null", "None", "NA"]
+    by_pandas = pd.read_csv(path)["country"]
+    with refusal("missing-value", "row 0"):
+        Categories(["DE", "AT"]).block(by_pandas)
 
 
 @pytest.mark.parametrize("separator", ["", "ab", "1", "a", '"', ".", "-", "\n", "é"])

@@ -9,20 +9,17 @@ from pyarrow import parquet as arrow_parquet
 from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
-from shufflesum.tables import parquet
-from shufflesum.tables.parquet import ListTable, ParquetTable, open_parquet
+from shufflesum.tables import DataSource, open_table, sources
 
 
 def opened(
     folder: Path, columns: dict[str, Any], choose: list[str] | None = None, user_column: str | None = None
-) -> ParquetTable | ListTable:
+) -> DataSource:
     arrow_parquet.write_table(pa.table(columns), folder / "x.parquet")
-    table = open_parquet(folder / "x.parquet", choose, user_column)
-    assert isinstance(table, ParquetTable | ListTable)
-    return table
+    return open_table(folder / "x.parquet", columns=choose, user_column=user_column)
 
 
-def values(table: ParquetTable | ListTable) -> np.ndarray:
+def values(table: DataSource) -> np.ndarray:
     batches = list(table.batches())
     assert all(batch.shape[1:] == table.shape for batch in batches)
     joined = np.concatenate(batches)
@@ -75,14 +72,14 @@ def test_a_column_of_lists_is_one_array_per_user(tmp_path: Path, kind: pa.DataTy
 
 
 def test_ragged_lists_are_refused_with_their_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "_BATCH_BYTES", 8 * 2 * 4)
+    monkeypatch.setattr(sources, "_BATCH_BYTES", 8 * 2 * 4)
     table = opened(tmp_path, {"x": [[1, 2]] * 9 + [[1, 2, 3]] + [[1, 2]] * 5})
     with refusal("wrong-shape", "column 'x'", "row 9", "has 3", "have 2", error=FileError):
         list(table.batches())
 
 
 def test_batches_stay_small_and_join_to_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "_BATCH_BYTES", 800)
+    monkeypatch.setattr(sources, "_BATCH_BYTES", 800)
     table = opened(tmp_path, {"a": np.arange(1000.0), "b": -np.arange(1000.0)})
     assert max(batch.nbytes for batch in table.batches()) <= 800
     assert np.array_equal(values(table), np.stack([np.arange(1000.0), -np.arange(1000.0)], axis=1))
@@ -116,7 +113,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     arrow_parquet.write_table(table, tmp_path / "x.parquet")
     with refusal("ambiguous-column", "named 'a'", error=FileError):
-        open_parquet(tmp_path / "x.parquet", None, None)
+        open_table(tmp_path / "x.parquet")
 
 
 def test_the_user_column_is_checked_and_is_no_data(tmp_path: Path) -> None:
@@ -135,4 +132,4 @@ def test_a_file_cut_short_or_of_another_format_is_refused(tmp_path: Path, kept: 
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept * len(whole))] or b"a,b\n1,2\n")
     with refusal("damaged", error=FileError):
-        open_parquet(path, None, None)
+        open_table(path)

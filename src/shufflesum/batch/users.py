@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from shufflesum.batch.once import refuse_same_files
-from shufflesum.domains import Domain, Rows
+from shufflesum.domains import ColumnLayout, Domain, Rows
 from shufflesum.errors import DataError, FileError
 from shufflesum.tables import (
     READABLE,
     Address,
     DataSource,
     Dialect,
-    LabelColumn,
     PathOrUrl,
     column_names,
     open_table,
@@ -27,7 +26,7 @@ from shufflesum.tables import (
     unread,
     visible,
 )
-from shufflesum.tables.columns import refuse_repeated_users
+from shufflesum.tables.columns import PLAIN, refuse_repeated_users
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,8 +90,8 @@ def open_users(
     header: bool | None = None,
     user_column: str | None = None,
     array: str | None = None,
-    labels: LabelColumn | None = None,
-    planned: Sequence[str] | None = None,
+    layout: ColumnLayout = PLAIN,
+    column: str | None = None,
     dialect: Dialect | None = None,
 ) -> Users:
     """Open a file that `tables.open_table` reads, or a folder of such files of one kind, in the order of their names.
@@ -108,7 +107,7 @@ def open_users(
     asked: dict[str, Any] = {"columns": columns, "header": header, "user_column": user_column, "array": array}
 
     def opened(file: PathOrUrl) -> DataSource:
-        return open_table(file, labels=labels, planned=planned, dialect=dialect, **asked)
+        return open_table(file, layout=layout, column=column, dialect=dialect, keep=False, **asked)
 
     tables = _filled(path, opened) if path.is_dir() else ((path, opened(path)),)
     refuse_same_files(file for file, _ in tables)
@@ -127,7 +126,7 @@ def open_users(
     if user_column is not None and len(tables) > 1:
         refuse_repeated_users(str(path), user_column, (chunk for _, table in tables for chunk in table.users()))
     written = {} if dialect is None else {option: said for option, said in dialect.given.items() if said is not None}
-    return Users(path, tables, asked | written | {"labels": None if labels is None else labels.column})
+    return Users(path, tables, asked | written | {"labels": column if layout.labels else None})
 
 
 def _filled(folder: PathOrUrl, opened: Callable[[PathOrUrl], DataSource]) -> tuple[tuple[PathOrUrl, DataSource], ...]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import shown
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domains.labels import DictionaryColumn, Label, Labels, value_at
+from shufflesum.domains.labels import LABEL_GAPS, DictionaryColumn, Label, Labels, value_at
 from shufflesum.domains.options import Option
 from shufflesum.encodings import Block, Cells, ChosenCells, Encoding, Values
 from shufflesum.errors import DataError, ParameterError, PlanError
@@ -53,6 +53,8 @@ class ColumnLayout:
     """The command line option that names the one column of labels, or of numbers in bins."""
     column: str | None = None
     """What the plan calls that column."""
+    gaps: tuple[str, ...] = LABEL_GAPS
+    """What stands for a missing label in a file of text."""
 
     @property
     def grouped(self) -> bool:

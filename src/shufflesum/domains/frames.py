@@ -1,7 +1,9 @@
-"""Tables of pandas, Polars and PyArrow as rows of numbers, and their columns.
+"""Tables and columns of any library as Arrow, and rows of numbers read from them.
 
-None of the three is imported unless the table comes from it. Rows are converted as they are read, in blocks that stay
-in cache, so that a table is never held a second time.
+Whatever offers `__arrow_c_stream__` (Polars, PyArrow, DuckDB, pandas) becomes Arrow here and nowhere else, column by
+column and without a copy where its library allows that. Columns of pandas that are NumPy arrays stay such. PyArrow is
+imported when it is needed. Rows are converted as they are read, in blocks that stay in cache, so that a table is never
+held a second time.
 """
 
 from __future__ import annotations
@@ -9,239 +11,16 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.errors import DataError
-
-_OBJECTS_AT_ONCE = 1 << 12
-_NUMBERS = (Real, Decimal, np.bool_)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One number a row, or a list of `width` of them; `read(start, stop)` gives those rows, nulls as NaN."""
-
-    where: str
-    read: Callable[[int, int], NDArray[Any]]
-    single: bool
-    width: int | None = None
-
-
-def is_arrow_number(kind: Any) -> bool:
-    """Whether an Arrow type is read as numbers; all nulls are NaN."""
-    from pyarrow import types
-
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    return any(test(kind) for test in tests)
-
-
-def is_arrow_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list of numbers."""
-    from pyarrow import types
-
-    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(test(kind) for test in tests) and is_arrow_number(kind.value_type)
-
-
-def arrow_floats(values: Any) -> NDArray[Any]:
-    """An Arrow array of numbers in single precision where it comes so, double otherwise."""
-    import pyarrow as pa
-
-    if not pa.types.is_float32(values.type):
-        # Unsafe only in that integers beyond 2**53 are rounded to the nearest float.
-        values = values.cast(pa.float64(), safe=False)
-    return np.asarray(values.to_numpy(zero_copy_only=False))
-
-
-def arrow_lists(lists: Any, width: int) -> NDArray[Any]:
-    """An Arrow array of lists of `width` numbers as (rows, width); a null list is a row of NaN."""
-    if not lists.null_count:
-        return arrow_floats(lists.flatten()).reshape(-1, width)
-    present = arrow_floats(lists.drop_null().flatten()).reshape(-1, width)
-    return _spread(present, lists.is_valid().to_numpy(zero_copy_only=False))
-
-
-def arrow_column(column: Any, where: str) -> Column:
-    """A PyArrow Array or ChunkedArray."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    def is_single(kind: Any) -> bool:
-        return bool(pa.types.is_float32(kind) or pa.types.is_float16(kind))
-
-    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
-        column = column.chunk(0)
-    if is_arrow_number(column.type):
-        with contextlib.suppress(pa.ArrowException, ValueError):  # several chunks, nulls, or no numbers to NumPy
-            return held_column(column.to_numpy(zero_copy_only=True), where)
-        return Column(where, lambda a, b: arrow_floats(column.slice(a, b - a)), is_single(column.type))
-    if not is_arrow_list(column.type):
-        _refuse(where, column.type)
-    if pa.types.is_fixed_size_list(column.type):
-        lengths = np.array([column.type.list_size])
-    else:
-        lengths = compute.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
-    width = _common_length(where, lengths)
-
-    def read(start: int, stop: int) -> NDArray[Any]:
-        lists = column.slice(start, stop - start)
-        return arrow_lists(lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists, width)
-
-    return Column(where, read, is_single(column.type.value_type), width)
-
-
-def polars_column(column: Any, where: str) -> Column:
-    """A Polars Series."""
-    import polars
-
-    lists = isinstance(column.dtype, polars.List | polars.Array)
-    kind = column.dtype.inner if lists else column.dtype
-    if not (kind.is_numeric() or kind in (polars.Boolean, polars.Null)):
-        _refuse(where, column.dtype)
-    single = kind in (polars.Float32, getattr(polars, "Float16", polars.Float32))
-    floats = polars.Float32 if single else polars.Float64
-    width = None
-    if isinstance(column.dtype, polars.Array):
-        width = _common_length(where, np.array([column.dtype.size]))
-    elif lists:
-        width = _common_length(where, column.list.len().cast(polars.Int64).fill_null(-1).to_numpy())
-    with contextlib.suppress(RuntimeError):  # several chunks, nulls, or no array to NumPy
-        if not isinstance(column.dtype, polars.List):
-            return held_column(column.to_numpy(allow_copy=False), where)
-    if width is None:
-        return Column(where, lambda a, b: column.slice(a, b - a).cast(floats).to_numpy(), single)
-
-    def read(start: int, stop: int) -> NDArray[Any]:
-        part = column.slice(start, stop - start)
-        present = part.drop_nulls().explode().cast(floats).to_numpy().reshape(-1, width)
-        return present if not part.null_count() else _spread(present, part.is_not_null().to_numpy())
-
-    return Column(where, read, single, width)
-
-
-def pandas_column(column: Any, where: str) -> Column:
-    """A pandas Series."""
-    kind = column.dtype
-    if hasattr(kind, "pyarrow_dtype"):
-        return arrow_column(column.array.__arrow_array__(), where)
-    single = kind.kind == "f" and getattr(kind, "itemsize", 8) <= 4
-    if isinstance(kind, np.dtype) and kind.kind in "biufO":
-        return (_object_column if kind.kind == "O" else held_column)(column.to_numpy(), where)
-    if kind.kind not in "biuf":  # categories are O, dates M
-        _refuse(where, kind)
-    nullable = column.array
-    floats = np.float32 if single else np.float64
-    return Column(where, lambda a, b: nullable[a:b].to_numpy(dtype=floats, na_value=np.nan), single)
-
-
-def _object_column(values: NDArray[Any], where: str) -> Column:
-    """Any Python objects, looked at one by one: numbers, or lists, tuples or arrays of them."""
-    import pandas
-
-    rows = np.flatnonzero(~pandas.isna(values))
-    if not rows.size or not isinstance(values[rows[0]], list | tuple | np.ndarray):
-        return held_column(_object_numbers(values, where, np.arange(len(values))), where)
-    for row in rows:
-        if not isinstance(values[row], list | tuple | np.ndarray) or getattr(values[row], "ndim", 1) != 1:
-            _refuse(f"{where}, {_row(row)}", _kind_of(values[row]))
-    lengths = np.full(len(values), -1)
-    lengths[rows] = np.fromiter(map(len, values[rows]), np.int64, rows.size)
-    width = _common_length(where, lengths)
-    single = all(isinstance(item, np.ndarray) and item.dtype in (np.float16, np.float32) for item in values[rows])
-    held = np.full((len(values), width), np.nan, np.float32 if single else np.float64)
-    for start in range(0, rows.size, _OBJECTS_AT_ONCE):
-        here = rows[start : start + _OBJECTS_AT_ONCE]
-        block = _as_block(values[here].tolist(), 2)
-        if block is None:
-            row = next((row for row in here if _as_block(values[row], 1) is None), here[0])
-            _refuse(f"{where}, {_row(row)}", f"{_kind_of(values[row])} of other things than numbers")
-        if block.dtype.kind == "O":
-            block = _object_numbers(block.reshape(-1), where, here).reshape(block.shape)
-        held[here] = block
-    return held_column(held, where)
-
-
-def _as_block(items: Any, axes: int) -> NDArray[Any] | None:
-    """Numbers, or objects that may be numbers; None where there are more lists inside, text or dates."""
-    try:
-        block = np.array(items)
-    except (ValueError, TypeError):
-        return None
-    return block if block.ndim == axes and block.dtype.kind in "biufO" else None
-
-
-def _object_numbers(values: NDArray[Any], where: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Python's numbers as floats, what stands for missing as NaN; text that looks like a number is none."""
-    import pandas
-
-    present = np.flatnonzero(~pandas.isna(values))
-    if not all(issubclass(kind, _NUMBERS) for kind in set(map(type, values[present]))):
-        bad = next(i for i in present if not isinstance(values[i], _NUMBERS))
-        _refuse(f"{where}, {_row(rows[bad * len(rows) // len(values)])}", _kind_of(values[bad]))
-    floats = np.full(len(values), np.nan)
-    try:
-        floats[present] = values[present].astype(np.float64)
-    except (OverflowError, ValueError, TypeError) as problem:
-        raise DataError(
-            "not-numbers", f"arrays: {where} holds a number that no float can hold; scale it", value=str(problem)
-        ) from None
-    return floats
-
-
-def _kind_of(item: object) -> str:
-    return f"{item.ndim}-dimensional {item.dtype} array" if isinstance(item, np.ndarray) else type(item).__name__
-
-
-def _row(row: object) -> str:
-    return f"row {row} (counted from 0)"
-
-
-def held_column(values: NDArray[Any], where: str) -> Column:
-    """What is an array already."""
-    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-    return Column(where, lambda a, b: values[a:b], single, None if values.ndim == 1 else values.shape[1])
-
-
-def _spread(present: NDArray[Any], valid: NDArray[np.bool_]) -> NDArray[Any]:
-    block: NDArray[Any] = np.full((len(valid), present.shape[1]), np.nan, present.dtype)
-    block[valid] = present
-    return block
-
-
-def _common_length(where: str, lengths: NDArray[np.integer[Any]]) -> int:
-    """The length all lists share; -1 stands for a null."""
-    present = np.flatnonzero(lengths >= 0)
-    if not present.size:
-        raise DataError(
-            "missing-value", f"arrays: {where} holds nothing but nulls, so nobody can say how long its lists are"
-        )
-    length = int(lengths[present[0]])
-    wrong = present[lengths[present] != length]
-    if wrong.size:
-        raise DataError(
-            "wrong-shape",
-            f"arrays: {where}, {_row(wrong[0])} has {lengths[wrong[0]]} values, row {present[0]} has {length}; "
-            "all lists must be equally long",
-        )
-    if length == 0:
-        raise DataError("wrong-shape", f"arrays: {where} holds empty lists; each must hold one user's numbers")
-    return length
-
-
-def _refuse(where: str, kind: object) -> NoReturn:
-    raise DataError(
-        "not-numbers",
-        f"arrays: {where} has type {kind}; allowed are numbers and lists of numbers: convert it, "
-        "or pass only the columns that are to be aggregated",
-    )
-
+from shufflesum.errors import DataError, MissingExtraError
 
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """pandas keeps its row labels under such names in Arrow tables; they are no data."""
@@ -252,6 +31,236 @@ BATCH_VALUES = 1 << 22
 _BLOCK_VALUES = 1 << 17
 _FEW_COLUMNS = 64  # more are converted at once: small blocks of many columns cost more calls than copying
 _FEWEST_ROWS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table, or one by itself, each as its library has it or as Arrow; `names` where all have one."""
+
+    names: tuple[str, ...] | None
+    columns: list[Any]
+    is_table: bool
+    kind: str
+    """What it is called, for messages."""
+
+    def where(self, place: int) -> str:
+        """A column as messages name it."""
+        return f"column {self.names[place]!r}" if self.names else f"the {type(self.columns[place]).__name__}"
+
+
+def columns_of(values: object) -> Columns | None:
+    """The columns of a table or of a column of any library; None for anything else, such as arrays and lists."""
+    kind = type(values).__name__
+    library = library_of(values)
+    if library == "pandas":
+        table = hasattr(values, "columns")
+        if not table and not hasattr(values, "iloc"):
+            return None  # an index, or an array of pandas
+        given: Any = values
+        # By position, because names may be there twice.
+        columns = [given.iloc[:, place] for place in range(given.shape[1])] if table else [given]
+        numbered = table and hasattr(given.columns, "start")
+        return Columns(None if numbered else _names([each.name for each in columns]), columns, table, kind)
+    if hasattr(values, "collect") and library == "polars":
+        raise DataError("no-rows", "arrays: a LazyFrame has no rows yet; pass frame.collect()")
+    if not (hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")):
+        if library is None:
+            return None
+        raise DataError("wrong-type", f"arrays: a {kind} of {library} holds no rows; pass a table or a column")
+    pa = _pyarrow()
+    if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "dtype"):
+        return Columns(_names([getattr(values, "name", None)]), [values], False, kind)
+    frame: Any = values if library == "polars" else pa.table(values)
+    names = frame.columns if library == "polars" else frame.schema.names
+    data = [place for place, name in enumerate(names) if not PANDAS_INDEX.fullmatch(name)]
+    columns = frame.get_columns() if library == "polars" else frame.columns
+    return Columns(_names([names[place] for place in data]), [columns[place] for place in data], True, kind)
+
+
+def library_of(values: object) -> str | None:
+    """Which of pandas, Polars and PyArrow a value comes from, if any."""
+    names = (base.__module__.partition(".")[0] for base in type(values).__mro__)
+    return next((name for name in names if name in ("pandas", "polars", "pyarrow")), None)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(
+            "missing-extra", "tables are read with PyArrow: pip install 'shufflesum[files]', or pass NumPy arrays"
+        ) from None
+    return pyarrow
+
+
+def _names(names: Sequence[object]) -> tuple[str, ...] | None:
+    return None if any(name in (None, "") for name in names) else tuple(map(str, names))
+
+
+def plain(column: Any) -> Any:
+    """A column as an array of NumPy where it is one already, else as an Array or ChunkedArray of Arrow."""
+    if library_of(column) == "pandas":
+        kind, held = column.dtype, getattr(column, "array", column)
+        if getattr(kind, "kind", "O") in "biufcmM" and isinstance(getattr(kind, "subtype", kind), np.dtype):
+            return np.asarray(column)  # sparse columns have a subtype of NumPy's
+        return _pyarrow().array(held, from_pandas=True)
+    pa = _pyarrow()
+    arrow = column
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        arrow = column.to_arrow() if library_of(column) == "polars" else pa.chunked_array(column)
+    return arrow.chunk(0) if isinstance(arrow, pa.ChunkedArray) and arrow.num_chunks == 1 else arrow
+
+
+def is_arrow_number(kind: Any) -> bool:
+    """Whether an Arrow type is read as numbers; all nulls are NaN."""
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type is of lists."""
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _floats(values: Any) -> NDArray[Any]:
+    """An Arrow array of numbers in single precision where it comes so, double otherwise."""
+    import pyarrow as pa
+
+    if not pa.types.is_float32(values.type):
+        # Unsafe only in that integers beyond 2**53 are rounded to the nearest float.
+        values = values.cast(pa.float64(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number a row, or a list of `width` of them; `values` are NumPy's or Arrow's."""
+
+    where: str
+    values: Any
+    single: bool
+    width: int | None = None
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Some of the rows, nulls as NaN; a null list is a row of them."""
+        if isinstance(self.values, np.ndarray):
+            return self.values[start:stop]
+        part = self.values.slice(start, stop - start)
+        if self.width is None:
+            return _floats(part)
+        if hasattr(part, "combine_chunks"):
+            part = part.combine_chunks()
+        if not part.null_count:
+            return _floats(part.flatten()).reshape(-1, self.width)
+        present = _floats(part.drop_null().flatten()).reshape(-1, self.width)
+        block: NDArray[Any] = np.full((len(part), self.width), np.nan, present.dtype)
+        block[part.is_valid().to_numpy(zero_copy_only=False)] = present
+        return block
+
+
+def number_column(column: Any, where: str) -> Column:
+    """A column of numbers, or of equally long lists of them; anything else is refused."""
+    try:
+        values = plain(column)
+    except (ValueError, TypeError, OverflowError, NotImplementedError):  # Python objects that Arrow has no type for
+        values = _python_numbers(column, where)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind not in "biuf":
+            _refuse(column, where, values.dtype)
+        return _held(values, where)
+    from pyarrow import types
+
+    inner = values.type.value_type if is_list(values.type) else values.type
+    if not is_arrow_number(inner):
+        _refuse(column, where, getattr(column, "dtype", values.type))
+    width = _common_length(where, values) if is_list(values.type) else None
+    if width is None:
+        with contextlib.suppress(ValueError, TypeError):  # several chunks, nulls, or no numbers to NumPy
+            return _held(values.to_numpy(zero_copy_only=True), where)
+    return Column(where, values, bool(types.is_float32(inner) or types.is_float16(inner)), width)
+
+
+def _held(values: NDArray[Any], where: str) -> Column:
+    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    return Column(where, values, single, None if values.ndim == 1 else values.shape[1])
+
+
+def _common_length(where: str, lists: Any) -> int:
+    """The length all lists share; null ones have any."""
+    from pyarrow import compute, types
+
+    if types.is_fixed_size_list(lists.type):
+        lengths = np.array([lists.type.list_size])
+    else:
+        lengths = compute.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
+    present = np.flatnonzero(lengths >= 0)
+    if not present.size:
+        raise DataError(
+            "missing-value", f"arrays: {where} holds nothing but nulls, so nobody can say how long its lists are"
+        )
+    length = int(lengths[present[0]])
+    wrong = present[lengths[present] != length]
+    if wrong.size:
+        raise DataError(
+            "wrong-shape",
+            f"arrays: {where}, row {wrong[0]} (counted from 0) has {lengths[wrong[0]]} values, row {present[0]} has "
+            f"{length}; all lists must be equally long",
+            row=int(wrong[0]),
+        )
+    if length == 0:
+        raise DataError("wrong-shape", f"arrays: {where} holds empty lists; each must hold one user's numbers")
+    return length
+
+
+def _python_numbers(column: Any, where: str) -> NDArray[np.float64]:
+    """Python's numbers of several types, such as fractions among integers; text that looks like one is none."""
+    if str(getattr(column, "dtype", "")) != "object" or _odd_one(column) is not None:
+        _refuse(column, where, getattr(column, "dtype", ""))
+    try:
+        return np.array([np.nan if _is_gap(item) else float(item) for item in column])
+    except (ValueError, TypeError, OverflowError):
+        raise DataError("not-numbers", f"arrays: {where} holds a number that no float can hold; scale it") from None
+
+
+def _odd_one(column: Any) -> tuple[int, Any] | None:
+    """The first of Python's objects that is no number; where the first is a list, the first that is no list of them."""
+    filled = [(row, item) for row, item in enumerate(column) if not _is_gap(item)]
+    lists = bool(filled) and isinstance(filled[0][1], _LISTS)
+
+    def fits(item: Any) -> bool:
+        if not lists:
+            return isinstance(item, _NUMBERS)
+        if isinstance(item, np.ndarray):
+            return item.ndim == 1 and item.dtype.kind in "biuf"
+        return isinstance(item, _LISTS) and all(isinstance(each, _NUMBERS) or _is_gap(each) for each in item)
+
+    return next(((row, item) for row, item in filled if not fits(item)), None)
+
+
+_NUMBERS, _LISTS = (Real, Decimal, np.bool_), (list, tuple, np.ndarray)
+
+
+def _is_gap(item: object) -> bool:
+    return type(item).__name__ in ("NoneType", "NAType", "NaTType")
+
+
+def _refuse(column: Any, where: str, kind: object) -> NoReturn:
+    """Say what a column is that holds no numbers, and where, if it holds Python's objects."""
+    if str(kind) == "object" and (found := _odd_one(column)) is not None:
+        row, item = found
+        array = isinstance(item, np.ndarray)
+        where = f"{where}, row {row} (counted from 0)"
+        kind = f"{item.ndim}-dimensional {item.dtype} array" if array else type(item).__name__
+    raise DataError(
+        "not-numbers",
+        f"arrays: {where} has type {kind}, and is not all numbers or lists of numbers; leave it out "
+        "(columns=[...] names the columns of numbers), convert it, or count what it holds: pass it alone with "
+        "domain=shufflesum.Categories([...])",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,23 +330,21 @@ def batches_of(rows: Any, entries: int) -> Iterator[tuple[int, Any]]:
 
 
 def frame_rows(values: object) -> FrameRows | None:
-    """The rows of a table or column of pandas, Polars or PyArrow; None for anything else.
+    """The rows of a table or column of any library; None for anything else.
 
     A table holds columns of numbers, or one column of equally long lists. Nulls are NaN, a null list is a row of them.
     """
-    library = library_of(values)
-    opened = None if library is None else _LIBRARIES[library](values)
-    if opened is None:
+    found = columns_of(values)
+    if found is None:
         return None
-    named, as_column, is_table = opened
-    if not named or len(named[0][1]) == 0:
+    if not found.columns or len(found.columns[0]) == 0:
         raise DataError(
             "no-rows",
-            f"arrays: the {type(values).__name__} has no {'rows' if named else 'columns'}; one row of numbers for each "
+            f"arrays: the {found.kind} has no {'rows' if found.columns else 'columns'}; one row of numbers for each "
             "of at least one user is expected",
         )
-    rows = len(named[0][1])
-    columns = tuple(as_column(column, _described(name, column)) for name, column in named)
+    rows = len(found.columns[0])
+    columns = tuple(number_column(column, found.where(place)) for place, column in enumerate(found.columns))
     lists = [column for column in columns if column.width is not None]
     if lists and len(columns) > 1:
         raise DataError(
@@ -345,15 +352,9 @@ def frame_rows(values: object) -> FrameRows | None:
             f"arrays: {lists[0].where} holds lists and there are {len(columns) - 1} other columns; "
             "pass it alone, or leave it out",
         )
-    shape = (rows, lists[0].width or 0) if lists else (rows, len(columns)) if is_table else (rows,)
-    table = FrameRows(columns, shape, names=None if lists else _names(values, [name for name, _ in named]))
-    return table if len(columns) <= _FEW_COLUMNS else replace(table, columns=(held_column(table[:], "all columns"),))
-
-
-def library_of(values: object) -> Literal["pandas", "polars", "pyarrow"] | None:
-    """Which of the three libraries a value comes from, if any."""
-    names = (base.__module__.partition(".")[0] for base in type(values).__mro__)
-    return next((library for name in names for library in _LIBRARIES if library == name), None)
+    shape = (rows, lists[0].width or 0) if lists else (rows, len(columns)) if found.is_table else (rows,)
+    table = FrameRows(columns, shape, names=None if lists else found.names)
+    return table if len(columns) <= _FEW_COLUMNS else replace(table, columns=(_held(table[:], "all columns"),))
 
 
 def entry_names(row: object) -> tuple[str, ...] | None:
@@ -365,86 +366,20 @@ def entry_names(row: object) -> tuple[str, ...] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def table_columns(values: object) -> tuple[tuple[str, ...] | None, list[Any]] | None:
-    """The names and columns of a table of one of the three libraries, None for all else, single columns among it."""
-    library = library_of(values)
-    opened = None if library is None else _LIBRARIES[library](values)
-    if opened is None or not opened[2]:
-        return None
-    names, columns = [name for name, _ in opened[0]], [column for _, column in opened[0]]
-    return _names(values, names), columns
-
-
 def split_column(values: Any, name: str) -> tuple[Any, Any]:
     """One column of a table, and the table without it."""
-    library = library_of(values)
-    found = table_columns(values)
-    if library is None or found is None or found[0] is None or name not in found[0]:
+    found = columns_of(values)
+    if found is None or not found.is_table or found.names is None or name not in found.names:
         raise DataError(
             "unknown-column",
             f"arrays: there is no column {name!r} to group by; pass a table that has one, or one label for each row",
         )
-    column = values.column(name) if library == "pyarrow" else values[name]
-    if library == "pandas":
-        return column, values.drop(columns=[name])
-    return column, values.drop(name) if library == "polars" else values.drop_columns([name])
+    others = [each for each in found.names if each != name]
+    return found.columns[found.names.index(name)], select_columns(values, others)
 
 
-_Opened = tuple[list[tuple[object, Any]], Callable[[Any, str], Column], bool]
-"""Columns with their names, how to read one, and whether they are a table rather than a column by itself."""
-
-
-def _open_pandas(values: Any) -> _Opened | None:
-    import pandas
-
-    if isinstance(values, pandas.DataFrame):
-        # By position, because names may be there twice.
-        return [(name, values.iloc[:, j]) for j, name in enumerate(values.columns)], pandas_column, True
-    return ([(values.name, values)], pandas_column, False) if isinstance(values, pandas.Series) else None
-
-
-def _open_polars(values: Any) -> _Opened:
-    import polars
-
-    if isinstance(values, polars.LazyFrame):
-        raise DataError("no-rows", "arrays: a LazyFrame has no rows yet; pass frame.collect()")
-    if isinstance(values, polars.DataFrame):
-        return _data(zip(values.columns, values.get_columns(), strict=True)), polars_column, True
-    if isinstance(values, polars.Series):
-        return [(values.name, values)], polars_column, False
-    raise DataError("no-rows", f"arrays: a Polars {type(values).__name__} holds no rows; pass a DataFrame or a Series")
-
-
-def _open_arrow(values: Any) -> _Opened:
-    import pyarrow as pa
-
-    if isinstance(values, pa.Table | pa.RecordBatch):
-        return _data(zip(values.schema.names, values.columns, strict=True)), arrow_column, True
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return [(None, values)], arrow_column, False
-    raise DataError(
-        "wrong-type",
-        f"arrays: a PyArrow {type(values).__name__} is not read; pass a Table (reader.read_all(), dataset.to_table()), "
-        "a RecordBatch, an Array or a ChunkedArray",
-    )
-
-
-_LIBRARIES: dict[Literal["pandas", "polars", "pyarrow"], Callable[[Any], _Opened | None]] = {
-    "pandas": _open_pandas,
-    "polars": _open_polars,
-    "pyarrow": _open_arrow,
-}
-
-
-def _data(columns: Iterable[tuple[str, Any]]) -> list[tuple[object, Any]]:
-    return [(name, column) for name, column in columns if not PANDAS_INDEX.fullmatch(name)]
-
-
-def _described(name: object, column: Any) -> str:
-    return f"the {type(column).__name__}" if name in (None, "") else f"column {name!r}"
-
-
-def _names(values: Any, names: list[object]) -> tuple[str, ...] | None:
-    """As text; a column by itself may have none, and columns that pandas numbered have none."""
-    numbered = hasattr(getattr(values, "columns", None), "start")
-    return None if numbered or any(name in (None, "") for name in names) else tuple(map(str, names))
+def select_columns(values: Any, names: Sequence[str]) -> Any:
+    """A table with these of its columns, in this order."""
+    if library_of(values) == "pandas":
+        return values[list(names)]
+    return (values if library_of(values) == "polars" else _pyarrow().table(values)).select(list(names))

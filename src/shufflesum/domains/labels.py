@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, NoReturn, TypeAlias
@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import shown
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domains.frames import library_of, table_columns
+from shufflesum.domains.frames import columns_of, is_list, library_of, plain
 from shufflesum.domains.structure import LEFT_OUT
 from shufflesum.errors import DataError, ParameterError, PlanError
+
+LABEL_GAPS = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "null", "NULL", "None", "NaN", "nan")
+"""What stands for a missing label in files of text, as it does for pandas, unless a plan lists it as a label."""
 
 _AT_ONCE = 1 << 16
 
@@ -205,16 +208,6 @@ def label_rows(values: object, what: str = "labels") -> LabelRows:
     return rows
 
 
-def frame_lists(column: Any, what: str) -> Lists | None:
-    """The lists in a column of Polars or PyArrow, or of Arrow data in pandas; None for all else."""
-    library = library_of(column)
-    if library == "pandas" and hasattr(column.dtype, "pyarrow_dtype"):
-        return _arrow_lists(column.array.__arrow_array__(), what)
-    if library == "polars":
-        return _polars_lists(column, what)
-    return _arrow_lists(column, what) if library == "pyarrow" else None
-
-
 def _column(values: object, what: str) -> LabelRows:
     if isinstance(values, DictionaryColumn):
         return values
@@ -222,78 +215,53 @@ def _column(values: object, what: str) -> LabelRows:
         return array_rows(values, what)
     if isinstance(values, list | tuple | range):
         return list_rows(values, what)
-    table = table_columns(values)
-    if table is not None:
-        if len(table[1]) != 1:
-            raise DataError(
-                "wrong-shape", f"{what}: a table of {len(table[1])} columns; pass the one that holds labels"
-            )
-        return _column(table[1][0], what)
-    library = library_of(values)
-    if library is None:
+    if library_of(values) == "pandas" and hasattr(values, "dtype"):  # an index, or an array of pandas
+        return _column_labels(values, what)
+    found = columns_of(values)
+    if found is None:
         raise DataError(
             "wrong-type",
             f"{what}: {type(values).__name__} is no column of labels; pass a list, an array or a table's column",
             value=shown(values),
         )
-    return _LIBRARIES[library](values, what)
+    if len(found.columns) != 1:
+        raise DataError(
+            "wrong-shape", f"{what}: a table of {len(found.columns)} columns; pass the one that holds labels"
+        )
+    return _column_labels(found.columns[0], what)
 
 
-def _pandas_labels(column: Any, what: str) -> LabelRows:
-    import pandas
-
-    kind = column.dtype
-    if isinstance(kind, pandas.CategoricalDtype):
-        codes = column.cat.codes if isinstance(column, pandas.Series) else column.codes
-        return DictionaryColumn(np.asarray(codes), tuple(kind.categories.tolist()))
-    if isinstance(kind, np.dtype):
-        return array_rows(column.to_numpy(), what)
-    array = column if isinstance(column, pandas.api.extensions.ExtensionArray) else column.array
-    if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", "") == "pyarrow":
-        return _arrow_labels(array.__arrow_array__(), what)
-    if kind.kind in "biuf" and not array.isna().any():
-        return array_rows(array.to_numpy(dtype=kind.numpy_dtype), what)
-    if kind.kind not in "biufO":
+def _column_labels(column: Any, what: str) -> LabelRows:
+    """A column of some library; only what pandas keeps as Python objects does not become Arrow."""
+    kind: Any = getattr(column, "dtype", None)
+    if library_of(column) == "pandas":
+        if hasattr(kind, "categories"):
+            codes = column.cat.codes if hasattr(column, "cat") else column.codes
+            return DictionaryColumn(np.asarray(codes), tuple(kind.categories.tolist()))
+        if isinstance(kind, np.dtype):
+            return array_rows(column.to_numpy(), what)
+    try:
+        arrow = plain(column)
+    except (ValueError, TypeError, NotImplementedError):  # types of pandas that Arrow has none for
         _refuse(kind, what)
-    return array_rows(array.to_numpy(dtype=object), what)
+    return array_rows(arrow, what) if isinstance(arrow, np.ndarray) else _arrow_labels(arrow, what, kind)
 
 
-def _polars_labels(column: Any, what: str) -> LabelRows:
-    import polars
-
-    kind = column.dtype
-    if isinstance(kind, polars.Categorical | polars.Enum):
-        different = column.drop_nulls().unique()
-        physical = different.to_physical().to_numpy().astype(np.int64)
-        places = np.full(int(physical.max(initial=-1)) + 2, -1)  # the last is where -1 leads to
-        places[physical] = np.arange(len(physical))
-        codes = column.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-        return DictionaryColumn(places[codes], tuple(different.cast(polars.String).to_list()))
-    if kind.is_float() or ((kind.is_integer() or kind == polars.Boolean) and not column.null_count()):
-        return array_rows(column.to_numpy(), what)
-    if not (kind.is_integer() or kind.is_decimal() or kind in (polars.Boolean, polars.String, polars.Null)):
-        _refuse(kind, what)
-    return object_rows(object_blocks(len(column), lambda a, b: column.slice(a, b - a).to_list()), len(column))
-
-
-def _arrow_labels(column: Any, what: str) -> LabelRows:
+def _arrow_labels(column: Any, what: str, kind: object = None) -> LabelRows:
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_null(kind):
-        return DictionaryColumn(np.full(len(column), -1), ())
-    if pa.types.is_dictionary(kind):
+    types, held = pa.types, column.type
+    if types.is_dictionary(held):
         return _arrow_words(column)
-    if pa.types.is_floating(kind):
-        return array_rows(_to_numpy(column), what)
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    if whole and not column.null_count:
-        return array_rows(_to_numpy(column), what)
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        column = column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
-    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if not (whole or pa.types.is_decimal(kind) or any(test(column.type) for test in text)):
-        _refuse(kind, what)
+    whole = types.is_integer(held) or types.is_boolean(held)
+    if types.is_floating(held) or (whole and not column.null_count):
+        chunked = isinstance(column, pa.ChunkedArray)
+        return array_rows(np.asarray(column.to_numpy(**({} if chunked else {"zero_copy_only": False}))), what)
+    if types.is_string_view(held) or types.is_binary_view(held):
+        column = column.cast(pa.large_string() if types.is_string_view(held) else pa.large_binary())
+    text = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    if not (whole or types.is_decimal(held) or types.is_null(held) or any(test(column.type) for test in text)):
+        _refuse(kind or held, what)
     return _arrow_words(column.dictionary_encode())
 
 
@@ -307,54 +275,53 @@ def _arrow_words(column: Any) -> DictionaryColumn:
     indices = column.indices
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(-1)
-    values = column.dictionary.to_pylist()
-    return DictionaryColumn(indices.to_numpy(zero_copy_only=False), tuple(values))
+    return DictionaryColumn(indices.to_numpy(zero_copy_only=False), tuple(column.dictionary.to_pylist()))
 
 
-def _to_numpy(column: Any) -> NDArray[Any]:
-    import pyarrow as pa
+def present(rows: Any) -> NDArray[np.bool_]:
+    """Which rows lack nothing, whatever domain they are of: numbers, labels, lists of labels, or labels and numbers."""
+    if hasattr(rows, "arrays"):
+        return present(rows.labels) & present(rows.arrays)
+    if hasattr(rows, "starts"):
+        return np.ones(len(rows), np.bool_) if rows.missing is None else ~rows.missing
+    if isinstance(rows, DictionaryColumn):
+        there = np.array([*(not is_missing(value) for value in rows.values), False])  # place -1 leads to the last
+        return np.asarray(there[rows.places])
+    if rows.dtype.kind != "f":
+        return np.ones(len(rows), np.bool_)
+    parts = [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
+    return np.concatenate([~np.isnan(part.reshape(len(part), -1)).any(axis=1) for part in parts])
 
-    if isinstance(column, pa.ChunkedArray):
-        return np.asarray(
-            column.chunk(0).to_numpy(zero_copy_only=False) if column.num_chunks == 1 else column.to_numpy()
-        )
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+def taken(rows: Any, kept: NDArray[np.bool_]) -> Any:
+    """The rows of `present` that are kept; lists that are left out must be missing."""
+    if hasattr(rows, "arrays"):
+        return replace(rows, labels=taken(rows.labels, kept), arrays=taken(rows.arrays, kept))
+    if hasattr(rows, "starts"):  # missing lists are empty, so that none of the labels go
+        return replace(rows, starts=np.append(rows.starts[:-1][kept], rows.starts[-1]), missing=None)
+    if isinstance(rows, DictionaryColumn):
+        return DictionaryColumn(rows.places[kept], rows.values, rows.tables)
+    return np.asarray(rows)[kept]
 
 
-def _arrow_lists(column: Any, what: str) -> Lists | None:
-    import pyarrow as pa
+def frame_lists(column: Any, what: str) -> Lists | None:
+    """The lists in a column of some library; None for all else, Python's lists in pandas among it."""
+    if isinstance(getattr(column, "dtype", None), np.dtype):
+        return None
     from pyarrow import compute
 
-    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    if not any(test(column.type) for test in tests):
+    arrow = plain(column)
+    if isinstance(arrow, np.ndarray) or not is_list(arrow.type):
         return None
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    sizes = compute.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    flat = column.drop_null().flatten() if column.null_count else column.flatten()
-    return sizes, _arrow_labels(flat, what)
-
-
-def _polars_lists(column: Any, what: str) -> Lists | None:
-    import polars
-
-    if isinstance(column.dtype, polars.Array):
-        column = column.arr.to_list()
-    if not isinstance(column.dtype, polars.List):
-        return None
-    sizes = column.list.len().cast(polars.Int64).fill_null(-1)
-    return sizes.to_numpy(), _polars_labels(column.filter(sizes > 0).explode(), what)
+    if hasattr(arrow, "combine_chunks"):
+        arrow = arrow.combine_chunks()
+    sizes = compute.list_value_length(arrow).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = arrow.drop_null().flatten() if arrow.null_count else arrow.flatten()
+    return sizes, _arrow_labels(flat, what, getattr(column, "dtype", None))
 
 
 def _refuse(kind: object, what: str) -> NoReturn:
     raise DataError("wrong-type", f"{what}: {kind} values are no labels; convert them to text or whole numbers")
-
-
-_LIBRARIES: dict[str, Callable[[Any, str], LabelRows]] = {
-    "pandas": _pandas_labels,
-    "polars": _polars_labels,
-    "pyarrow": _arrow_labels,
-}
 
 
 Label: TypeAlias = str | int | bool

@@ -1,6 +1,5 @@
 """Reading users' data from files in batches, and writing estimates whole or not at all."""
 
-from shufflesum.tables.columns import LabelColumn
 from shufflesum.tables.delimited import TEXT, Dialect, suffix_of
 from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
 from shufflesum.tables.readers import READABLE, DataSource, column_names, open_table
@@ -15,7 +14,6 @@ __all__ = [
     "CompleteTable",
     "DataSource",
     "Dialect",
-    "LabelColumn",
     "PathOrUrl",
     "StagedOutputs",
     "check_shape",

@@ -48,6 +48,9 @@ class MappedTable:
         """Nothing: such files say nothing about whose row it is."""
         return iter(())
 
+    def line_of(self, row: int) -> None:
+        """Nothing: such files have no lines."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTable:
@@ -82,6 +85,9 @@ class ArchiveTable:
     def users(self) -> Iterator[Any]:
         """Nothing: such files say nothing about whose row it is."""
         return iter(())
+
+    def line_of(self, row: int) -> None:
+        """Nothing: such files have no lines."""
 
 
 def open_npy(path: Path, *, as_labels: bool = False) -> MappedTable:

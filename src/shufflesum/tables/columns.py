@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shufflesum.domains.frames import PANDAS_INDEX
+from shufflesum.domains import ColumnLayout
+from shufflesum.domains.frames import PANDAS_INDEX, is_list
 from shufflesum.errors import DataError, FileError, ParameterError
 
 _POSITION = re.compile(r"\d+")
@@ -25,19 +26,8 @@ class ColumnChoice:
     label: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LabelColumn:
-    """The column of labels: as somebody names it, as the plan calls it, or else the only one there is.
-
-    `lists` says that a user has several labels, `numbers` that columns of numbers stand beside it. `option` is what
-    names the column on the command line.
-    """
-
-    option: str
-    column: str | None = None
-    planned: str | None = None
-    lists: bool = False
-    numbers: bool = False
+PLAIN = ColumnLayout(numbers=())
+"""Columns of numbers, however many, that no plan has names for."""
 
 
 def is_position(text: str) -> bool:
@@ -50,23 +40,24 @@ def choose_columns(
     available: Sequence[str] | int,
     columns: Sequence[str] | None,
     user_column: str | None,
-    labels: LabelColumn | None = None,
-    planned: Sequence[str] | None = None,
+    layout: ColumnLayout = PLAIN,
+    column: str | None = None,
 ) -> ColumnChoice:
     """Find the columns asked for among the available ones: their names, or their number if they have none.
 
     Named columns are chosen by name, nameless ones by position, both also by a range of positions such as
-    ``0:100``. All columns but those of users and labels are numbers unless ``columns`` says otherwise. What a plan
-    calls its columns (``planned``) is taken unasked, and no other is; files without names pass.
+    ``0:100``. All columns but those of users and labels are numbers unless ``columns`` says otherwise; ``column`` is
+    that of labels. What a plan calls its columns (in its ``layout``) is taken unasked, and no other is; files without
+    names pass.
     """
     file = _File(where, available if isinstance(available, int) else tuple(available))
-    names, width = file.names, file.width
+    names, width, planned = file.names, file.width, layout.names
     user = None if user_column is None else _find(file, user_column, "--user-column")
-    label = None if labels is None else _label_position(file, labels, user)
-    if labels is not None and not labels.numbers:
+    label = _label_position(file, layout, column, user) if layout.labels else None
+    if layout.labels and not layout.grouped:
         if columns is not None:
             raise ParameterError(
-                "conflicting-arguments", f"--columns is for numbers; name the column of labels with {labels.option}"
+                "conflicting-arguments", f"--columns is for numbers; name the column of labels with {layout.option}"
             )
         return ColumnChoice((), user, label)
     if columns is None and planned is not None and names is not None:
@@ -124,26 +115,24 @@ def _numbers(file: _File, columns: Sequence[str], taken: dict[int | None, str]) 
     return tuple(chosen)
 
 
-def _label_position(file: _File, labels: LabelColumn, user: int | None) -> int:
-    where, names, name = file.where, file.names, labels.column
-    if labels.planned is not None and names is not None:
-        _refuse_others(where, [labels.planned], names if name is None else [name])
-        name = labels.planned
+def _label_position(file: _File, layout: ColumnLayout, name: str | None, user: int | None) -> int:
+    where, names, option = file.where, file.names, str(layout.option)
+    if layout.column is not None and names is not None:
+        _refuse_others(where, [layout.column], names if name is None else [name])
+        name = layout.column
     if name is not None:
-        position = _find(file, name, labels.option)
+        position = _find(file, name, option)
         if position == user:
-            raise ParameterError(
-                "conflicting-arguments", f"{labels.option} names the user column {name!r}, which is not data"
-            )
+            raise ParameterError("conflicting-arguments", f"{option} names the user column {name!r}, which is not data")
         return position
     hidden = {} if names is None else {place for place, text in enumerate(names) if PANDAS_INDEX.fullmatch(text)}
     others = [position for position in range(file.width) if position != user and position not in hidden]
-    if len(others) != 1 or labels.numbers:
+    if len(others) != 1 or layout.grouped:
         raise ParameterError(
             "missing-argument",
             f"{where}: has {len(others)} columns"
             + (f" ({_some(names)})" if names else "")
-            + f"; say which one holds the labels: {labels.option} COLUMN",
+            + f"; say which one holds the labels: {option} COLUMN",
         )
     return others[0]
 
@@ -257,13 +246,6 @@ def as_labels(column: Any, *, lists: bool) -> Any:
     sizes[filled.to_numpy(zero_copy_only=False)] = compute.list_value_length(split).to_numpy(zero_copy_only=False)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     return pa.LargeListArray.from_arrays(pa.array(starts, pa.int64()), split.flatten())
-
-
-def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is of lists."""
-    from pyarrow import types
-
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_text(kind: Any) -> bool:

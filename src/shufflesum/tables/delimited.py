@@ -6,24 +6,19 @@ import codecs
 import csv
 import io
 import itertools
+import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO, TypeAlias
 
-import numpy as np
-
+from shufflesum.domains import ColumnLayout
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables.columns import (
-    LabelColumn,
-    as_labels,
-    as_text,
-    choose_columns,
-    is_position,
-    refuse_repeated_users,
-)
+from shufflesum.tables.columns import PLAIN, choose_columns, is_position, refuse_repeated_users
 from shufflesum.tables.paths import PathOrUrl
+from shufflesum.tables.sources import ArrowSource, users_in
 
 COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 """How the names of compressed files end."""
@@ -97,7 +92,7 @@ def suffix_of(path: PathOrUrl) -> str:
 def open_bytes(path: PathOrUrl) -> Any:
     """The bytes of a file, decompressed."""
     file = path.open("rb")
-    if path.suffix.lower() not in COMPRESSIONS:
+    if not _is_compressed(path):
         return file
     import pyarrow as pa
 
@@ -173,7 +168,11 @@ def is_number(text: str, decimal: str | None = None) -> bool:
     return any(_NUMBERS[point].fullmatch(text) is not None for point in ([decimal] if decimal else _NUMBERS))
 
 
-_BLOCK_BYTES = 4 << 20
+KEPT_BYTES = 1 << 29
+"""Files of text up to this size are read once and kept in memory; larger ones are read again for each pass."""
+
+_EXPANSION = 8  # of compressed text, about
+_BLOCK_BYTES = 1 << 20
 _LARGEST_BLOCK_BYTES = 1 << 30
 _FOR_SPREADSHEETS = re.compile(r"sep=.\s*", re.IGNORECASE)
 _SUFFIXES = {
@@ -215,7 +214,12 @@ class Layout:
 
 
 def find_layout(
-    path: PathOrUrl, dialect: Dialect, header: bool | None, user_column: str | None, labels: LabelColumn | None
+    path: PathOrUrl,
+    dialect: Dialect,
+    header: bool | None,
+    user_column: str | None,
+    columns: ColumnLayout,
+    column: str | None,
 ) -> Layout:
     """Look at the beginning of a file."""
     try:
@@ -239,8 +243,8 @@ def find_layout(
         raise FileError("no-rows", f"{path}: is empty; it must hold one row per user")
     if any(letter == "\0" or "\udc80" <= letter <= "\udcff" for cell in first for letter in cell):
         raise not_text(path, dialect.encoding, f"line {reader.line_num}")
-    if header is None and labels is not None:
-        header = _header_of_labels(path, first, labels)
+    if header is None and columns.labels:
+        header = _header_of_labels(path, first, columns, column)
     if header is None:
         header = _has_header(path, first, user_column)
     if header:
@@ -293,24 +297,24 @@ def _counting(first: int, count: int) -> list[str]:
     return [str(number) for number in range(first, first + count)]
 
 
-def _header_of_labels(path: PathOrUrl, first: Sequence[str], labels: LabelColumn) -> bool | None:
+def _header_of_labels(path: PathOrUrl, first: Sequence[str], columns: ColumnLayout, column: str | None) -> bool | None:
     """Whether the first line names the column of labels; None where it holds numbers, which say it themselves."""
-    named = {name for name in (labels.column, labels.planned) if name is not None and not is_position(name)}
+    named = {name for name in (column, columns.column) if name is not None and not is_position(name)}
     if named & {cell.strip() for cell in first}:
         return True
     if all(is_number(cell) for cell in first if cell):
         return None
     # Labels look like names: a first user would be taken for a header. Neither are they shown in these messages.
-    if labels.column is not None and labels.column in named:
+    if column is not None and column in named:
         raise FileError(
             "unknown-column",
-            f"{path}: the first line names no column {labels.column!r}; {labels.option} must be a name in it, or a "
+            f"{path}: the first line names no column {column!r}; {columns.option} must be a name in it, or a "
             "position with --no-header",
         )
     raise FileError(
         "ambiguous-header",
         f"{path}: the first line is text, and it is not clear whether it is a header or somebody's label; say --header "
-        f"or --no-header, or name the column of labels: {labels.option} COLUMN",
+        f"or --no-header, or name the column of labels: {columns.option} COLUMN",
     )
 
 
@@ -353,20 +357,15 @@ _THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?\s*
 _DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Positions of the columns that were read: numbers, true and false, and text."""
-
-    numbers: Sequence[int] = ()
-    booleans: Sequence[int] = ()
-    texts: Sequence[int] = ()
+Kinds: TypeAlias = Mapping[int, Literal["number", "boolean", "label", "user", "bytes"]]
+"""What the columns at some positions hold; bytes are not looked at."""
 
 
-def explain(layout: Layout, expected: Expected, good_rows: int) -> FileError:
+def explain(layout: Layout, kinds: Kinds, good_rows: int) -> FileError:
     """What is wrong; the rows that Arrow had already handed out are skipped."""
     try:
         for line, row in itertools.islice(_rows(layout), good_rows, None):
-            if fault := _fault(layout, expected, row, line):
+            if fault := _fault(layout, kinds, row, line):
                 return fault
     except UnicodeError:
         return not_text(layout.path, layout.encoding)
@@ -389,7 +388,7 @@ def _rows(layout: Layout) -> Iterator[tuple[int, list[str]]]:
         yield from itertools.islice(filled, int(layout.header is not None), None)
 
 
-def _fault(layout: Layout, expected: Expected, row: list[str], line: int) -> FileError | None:
+def _fault(layout: Layout, kinds: Kinds, row: list[str], line: int) -> FileError | None:
     where = f"{layout.path}, line {line}"
     if len(row) != layout.width:
         at = min(len(row), layout.width)
@@ -400,14 +399,14 @@ def _fault(layout: Layout, expected: Expected, row: list[str], line: int) -> Fil
             f"number of columns, separated by {layout.separator!r} (see --separator)",
             value=_shown(row[at]) if len(row) > at else None,
         )
-    for position in (*expected.numbers, *expected.booleans, *expected.texts):
+    for position, kind in kinds.items():
         text, place = row[position], f"line {line}, column {layout.label(position)}"
         bad = next((letter for letter in text if "\udc80" <= letter <= "\udcff"), None)
         if bad is not None:
             return not_text(layout.path, layout.encoding, place, f"the byte 0x{ord(bad) - 0xDC00:02x}")
-        if position in expected.numbers and not (text in MISSING_WORDS or is_number(text, layout.decimal)):
+        if kind == "number" and not (text in MISSING_WORDS or is_number(text, layout.decimal)):
             return _no_number(f"{layout.path}, {place}", text, layout.decimal)
-        if position in expected.booleans and text not in (*MISSING_WORDS, *TRUE, *FALSE, "0", "1"):
+        if kind == "boolean" and text not in (*MISSING_WORDS, *TRUE, *FALSE, "0", "1"):
             return FileError(
                 "not-numbers",
                 f"{layout.path}, {place}: is neither true nor false, as the rows before; write all as numbers, or "
@@ -451,67 +450,53 @@ def _shown(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class DelimitedTable:
-    """The chosen columns of a CSV file: rows of float64, missing values NaN, and labels as text, empty cells null."""
+class DelimitedFile:
+    """A file of text: read once and kept where it is small, else read from its start for each pass."""
 
     layout: Layout
-    positions: tuple[int, ...]
+    kinds: Kinds
     rows: int
-    user_position: int | None = None
-    label_position: int | None = None
-    lists: bool = False
+    table: Any = None
+    """All columns that are asked for, as Arrow; None where the file is too large to keep."""
+    gaps: Sequence[str] = ("",)
+    """Texts that stand for a missing label."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one user's array: one value per chosen column of numbers, none of labels alone."""
-        return (len(self.positions),) if self.positions else ()
+    def path(self) -> PathOrUrl:
+        """Where it is."""
+        return self.layout.path
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns of numbers, if the file has a header."""
-        header = self.layout.header
-        return None if header is None else tuple(header[position] for position in self.positions)
+        """What its columns are called, if it has a header."""
+        return self.layout.header
 
-    @property
-    def label_name(self) -> str | None:
-        """The name of the column of labels, if there is one."""
-        header = self.layout.header
-        return None if header is None or self.label_position is None else header[self.label_position]
-
-    def batches(self) -> Iterator[Any]:
-        """Read the file from its start."""
-        import pyarrow as pa
-        from pyarrow import compute
-
+    def read(self, positions: Sequence[int], rows_at_once: int) -> Iterator[Any]:
+        """Record batches of these columns; numbers are float64 or true and false, labels text."""
+        if self.table is not None:
+            chosen = self.table.select([str(place) for place in positions])
+            yield from (self._with_gaps(batch, positions) for batch in chosen.to_batches(max_chunksize=rows_at_once))
+            return
         rows = 0
-        types = {} if self.label_position is None else {self.label_position: pa.string()}
-        booleans = self.layout.booleans
-        numbers = {place: pa.bool_() if place in booleans else pa.float64() for place in self.positions}
-        turned = [index for index, place in enumerate(self.positions) if place in booleans]
-        for batch in _stream(self.layout, types | numbers):
+        for batch in _stream(self.layout, {place: self.kinds[place] for place in positions}):
             rows += len(batch)
-            block = np.empty((len(batch), len(self.positions)))
-            columns = batch.columns[len(types) :]
-            for index in turned:
-                columns[index] = columns[index].cast(pa.float64())
-            for index, column in enumerate(columns):
-                block[:, index] = column.to_numpy(zero_copy_only=False)
-            if self.label_position is None:
-                yield block
-                continue
-            texts = batch.column(0)
-            labels = as_labels(compute.if_else(compute.equal(texts, ""), None, texts), lists=self.lists)
-            yield (labels, block) if self.positions else labels
+            yield self._with_gaps(batch, positions)
         if rows != self.rows:
             raise FileError(
                 "changed-meanwhile",
-                f"{self.layout.path}: had {self.rows} rows when it was opened and now has {rows}; "
+                f"{self.path}: had {self.rows} rows when it was opened and now has {rows}; "
                 "it must not change while it is read: work on a copy",
             )
 
-    def users(self) -> Iterator[Any]:
-        """Who each row is of, as text."""
-        return iter(()) if self.user_position is None else map(as_text, _users(self.layout, self.user_position))
+    def _with_gaps(self, batch: Any, positions: Sequence[int]) -> Any:
+        import pyarrow as pa
+        from pyarrow import compute
+
+        if self.kinds[positions[0]] != "label":  # which comes first
+            return batch
+        texts = batch.column(0)
+        gaps = compute.is_in(texts, value_set=pa.array(self.gaps))
+        return batch.set_column(0, batch.schema.names[0], compute.if_else(gaps, None, texts))
 
     def line_of(self, row: int) -> int:
         """On which line of the file a row stands, found by reading up to it."""
@@ -520,99 +505,139 @@ class DelimitedTable:
 
 def open_csv(
     path: PathOrUrl,
-    columns: Sequence[str] | None,
-    header: bool | None,
-    user_column: str | None,
-    labels: LabelColumn | None = None,
-    planned: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
+    user_column: str | None = None,
+    layout: ColumnLayout = PLAIN,
+    column: str | None = None,
     dialect: Dialect | None = None,
-) -> DelimitedTable:
-    """Find the header and the columns, then count the rows (and check the users) in one pass."""
-    import pyarrow as pa
-
+    keep: bool = True,
+) -> ArrowSource:
+    """Find the header and the columns, then read the file (or count its rows, where it is not kept)."""
     try:
-        layout = find_layout(path, dialect or Dialect(), header, user_column, labels)
+        found = find_layout(path, dialect or Dialect(), header, user_column, layout, column)
     except OSError as error:
         if error.errno is None and not isinstance(error, FileError):  # said by the decompressor
             raise _damaged(path, error) from None
         raise
-    available = layout.width if layout.header is None else layout.header
-    choice = choose_columns(str(path), available, columns, user_column, labels, planned)
-    if columns is None and layout.header is not None:
-        nameless = [position for position in choice.data if not layout.header[position].strip()]
+    available = found.width if found.header is None else found.header
+    choice = choose_columns(str(path), available, columns, user_column, layout, column)
+    if columns is None and found.header is not None:
+        nameless = [position for position in choice.data if not found.header[position].strip()]
         if nameless:
             raise FileError(
                 "ambiguous-column",
                 f"{path}: column {nameless[0]} (counted from 0) has no name in the header and may be a row "
                 "number, not data; choose the data columns with --columns, by name or as a range such as 1:5",
             )
-    if choice.user is None:
-        first = choice.data[0] if choice.label is None else choice.label
-        rows = sum(len(batch) for batch in _stream(layout, {first: pa.binary()}))
+    kinds: dict[int, Any] = {place: "boolean" if place in found.booleans else "number" for place in choice.data}
+    kinds |= {} if choice.label is None else {choice.label: "label"}
+    kinds |= {} if choice.user is None else {choice.user: "user"}
+    table = None
+    if keep and path.stat().st_size * (_EXPANSION if _is_compressed(path) else 1) <= KEPT_BYTES:
+        table = _whole(found, kinds)
+        rows = len(table)
     else:
+        first = choice.data[0] if choice.label is None else choice.label
+        rows = sum(len(batch) for batch in _stream(found, {first: "bytes"}))
+    file = DelimitedFile(found, kinds, rows, table, layout.gaps)
+    if choice.user is not None:
         try:
-            rows = refuse_repeated_users(str(path), str(user_column), _users(layout, choice.user))
+            refuse_repeated_users(str(path), str(user_column), users_in(file, choice.user))
         except DataError as error:
-            raise (error if error.row is None else error.at(f"line {line_of(layout, error.row)}")) from None
+            raise (error if error.row is None else error.at(f"line {line_of(found, error.row)}")) from None
     if rows == 0:
         raise FileError("no-rows", f"{path}: has a header and no data; add at least one row below it")
-    return DelimitedTable(layout, choice.data, rows, choice.user, choice.label, labels is not None and labels.lists)
+    return ArrowSource(file, choice, layout.lists)
 
 
-def _users(layout: Layout, position: int) -> Iterator[Any]:
+def _whole(layout: Layout, kinds: Kinds) -> Any:
+    """The columns at these positions as one Arrow table, with all cores at work."""
+    from pyarrow import csv as arrow_csv
+
+    options = _options(layout, kinds, breaks=_has_quotes(layout))
+    with _explained(layout, kinds, [0]), _bytes(layout) as source:
+        return arrow_csv.read_csv(source, **options)
+
+
+def _stream(layout: Layout, kinds: Kinds) -> Iterator[Any]:
+    """Record batches of the columns at these positions, each read as its kind whatever the rows hold."""
+    from pyarrow import csv as arrow_csv
+
+    rows = [0]
+    with (
+        _explained(layout, kinds, rows),
+        _bytes(layout) as source,
+        arrow_csv.open_csv(source, **_options(layout, kinds)) as reader,
+    ):
+        for batch in reader:
+            yield batch
+            rows[0] += len(batch)
+
+
+def _bytes(layout: Layout) -> Any:
+    """What Arrow reads; of a plain file it is its own, and read without us."""
     import pyarrow as pa
 
-    return (batch.column(0) for batch in _stream(layout, {position: pa.string()}))
+    return pa.OSFile(str(layout.path)) if _is_plain(layout.path) else open_bytes(layout.path)
 
 
-def _stream(layout: Layout, types: Mapping[int, Any]) -> Iterator[Any]:
-    """Record batches of the columns at these positions, each read as its type whatever the rows hold."""
+def _has_quotes(layout: Layout) -> bool:
+    """Whether a quoted cell below the first line may hold a line break; without any, cores share the work better."""
+    if not _is_plain(layout.path) or layout.encoding is not None:
+        return True
+    with layout.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(b'"', data.find(b"\n") + 1) >= 0
+
+
+def _options(layout: Layout, kinds: Kinds, *, breaks: bool = True) -> dict[str, Any]:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     names = [str(position) for position in range(layout.width)]
-    plain = isinstance(layout.path, Path) and layout.path.suffix.lower() not in COMPRESSIONS
-    rows = 0
+    types = {"number": pa.float64(), "boolean": pa.bool_(), "bytes": pa.binary()}
+    return {
+        "read_options": arrow_csv.ReadOptions(
+            block_size=layout.block_bytes,
+            skip_rows=layout.lines_before_data,
+            column_names=names,
+            encoding=layout.encoding or "utf8",
+        ),
+        # A quoted user name may hold a line break.
+        "parse_options": arrow_csv.ParseOptions(delimiter=layout.separator, newlines_in_values=breaks),
+        "convert_options": arrow_csv.ConvertOptions(
+            column_types={names[position]: types.get(kind, pa.string()) for position, kind in kinds.items()},
+            include_columns=[names[position] for position in kinds],
+            null_values=list(MISSING_WORDS),
+            strings_can_be_null=False,  # NA may be a label, or somebody's name
+            true_values=[*TRUE, "1"],
+            false_values=[*FALSE, "0"],
+            decimal_point=layout.decimal,
+        ),
+    }
+
+
+@contextmanager
+def _explained(layout: Layout, kinds: Kinds, good_rows: list[int]) -> Iterator[None]:
+    """Say what is wrong with a file by its line: what Arrow says quotes the data, and is not passed on."""
+    import pyarrow as pa
+
     try:
-        with arrow_csv.open_csv(
-            # Of a plain file Arrow is given the name, and reads it without us.
-            layout.path if plain else open_bytes(layout.path),
-            read_options=arrow_csv.ReadOptions(
-                block_size=layout.block_bytes,
-                skip_rows=layout.lines_before_data,
-                column_names=names,
-                encoding=layout.encoding or "utf8",
-            ),
-            # A quoted user name may hold a line break.
-            parse_options=arrow_csv.ParseOptions(delimiter=layout.separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types={names[position]: kind for position, kind in types.items()},
-                include_columns=[names[position] for position in types],
-                null_values=list(MISSING_WORDS),
-                strings_can_be_null=False,  # NA may be a label, or somebody's name
-                true_values=[*TRUE, "1"],
-                false_values=[*FALSE, "0"],
-                decimal_point=layout.decimal,
-            ),
-        ) as reader:
-            for batch in reader:
-                yield batch
-                rows += len(batch)
+        yield
     except (pa.ArrowInvalid, UnicodeError):
-        # What Arrow says quotes the data, and is not passed on.
-        raise explain(layout, _expected(types), rows) from None
+        raise explain(layout, kinds, good_rows[0]) from None
     except OSError as error:
+        if isinstance(error, FileError):
+            raise
         raise _damaged(layout.path, error) from None
 
 
-def _expected(types: Mapping[int, Any]) -> Expected:
-    from pyarrow import types as kinds
+def _is_plain(path: PathOrUrl) -> bool:
+    return isinstance(path, Path) and not _is_compressed(path)
 
-    return Expected(
-        [place for place, kind in types.items() if kinds.is_floating(kind)],
-        [place for place, kind in types.items() if kinds.is_boolean(kind)],
-        [place for place, kind in types.items() if kinds.is_string(kind)],
-    )
+
+def _is_compressed(path: PathOrUrl) -> bool:
+    return path.suffix.lower() in COMPRESSIONS
 
 
 def _damaged(path: PathOrUrl, error: Exception) -> FileError:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from shufflesum.domains import ColumnLayout
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
 from shufflesum.tables.arrays import open_npy, open_npz
-from shufflesum.tables.columns import LabelColumn
+from shufflesum.tables.columns import PLAIN
 from shufflesum.tables.delimited import TEXT, Dialect, open_csv, suffix_of
-from shufflesum.tables.parquet import ARROW_FILES, open_parquet
 from shufflesum.tables.paths import Address, PathOrUrl, place, reading, unread
+from shufflesum.tables.sources import ARROW_FILES, open_columnar
 
 READABLE = (*TEXT, ".parquet", *ARROW_FILES, ".npy", ".npz")
 """How the names of files end; those of text may be compressed, as .csv.gz."""
@@ -49,6 +50,9 @@ class DataSource(Protocol):
     def users(self) -> Iterator[Any]:
         """Who each row is of, as text (Arrow arrays), in the file's order; nothing without a user column."""
 
+    def line_of(self, row: int) -> int | None:
+        """On which line of a file of text a row stands; None elsewhere."""
+
 
 def open_table(
     path: str | os.PathLike[str] | Address,
@@ -57,9 +61,10 @@ def open_table(
     header: bool | None = None,
     user_column: str | None = None,
     array: str | None = None,
-    labels: LabelColumn | None = None,
-    planned: Sequence[str] | None = None,
+    layout: ColumnLayout = PLAIN,
+    column: str | None = None,
     dialect: Dialect | None = None,
+    keep: bool = True,
 ) -> DataSource:
     """Open a file of users' data by its suffix: .csv or .tsv (also compressed), .parquet, .arrow or .feather (Arrow
     IPC), .npy or .npz.
@@ -67,10 +72,10 @@ def open_table(
     ``columns`` chooses data columns of a CSV, Parquet or Arrow file (names, positions where there are no names,
     ranges of positions such as ``0:100``). ``header`` overrides the guess that a first CSV line of numbers is
     data. ``user_column`` names the column that tells users apart: it is no data, and a user with two rows is
-    refused. ``array`` chooses one of several arrays in an .npz file. ``labels`` says which column holds labels,
-    and ``planned`` what a plan calls the columns of numbers. ``dialect`` says how a text file is written, where that is
-    not to be found out. An option that means nothing for the format is refused. The file may be at an address such as
-    s3://bucket/users.csv, see `tables.paths`.
+    refused. ``array`` chooses one of several arrays in an .npz file. ``layout`` says what a plan's domain reads, and
+    ``column`` which column holds labels. ``dialect`` says how a text file is written, where that is not to be found
+    out. An option that means nothing for the format is refused. A text file that is not too large is read here, once,
+    unless it is not to be kept. The file may be at an address such as s3://bucket/users.csv, see `tables.paths`.
     """
     path = place(path)
     if path.is_dir():
@@ -86,9 +91,13 @@ def open_table(
         )
     given = {"--columns": columns, "--header": header, "--user-column": user_column, "--array": array}
     given |= (dialect or Dialect()).given
-    if labels is not None:
-        given[labels.option] = labels.column if kind in (".npy", ".npz") else None
-        _refuse_without_columns(path, kind, labels)
+    if layout.labels and kind in (".npy", ".npz"):
+        given[str(layout.option)] = column
+        if layout.grouped:
+            raise ParameterError(
+                "impossible-combination",
+                f"{path}: {layout.option} needs columns, which {kind} files have not: use CSV, Parquet or Arrow",
+            )
     text = {"--columns", "--header", "--user-column", *Dialect().given}
     useful = {
         ".csv": text,
@@ -110,13 +119,13 @@ def open_table(
         if path.stat().st_size == 0:
             raise FileError("no-rows", f"{path}: is empty; it must hold one row per user")
         if kind == ".npy":
-            return open_npy(_here(path), as_labels=labels is not None)
+            return open_npy(_here(path), as_labels=layout.labels)
         if kind == ".npz":
-            return open_npz(_here(path), array, as_labels=labels is not None)
+            return open_npz(_here(path), array, as_labels=layout.labels)
         _require_arrow(kind)
         if kind in TEXT:
-            return open_csv(path, columns, header, user_column, labels, planned, dialect)
-        return open_parquet(path, columns, user_column, labels, planned)
+            return open_csv(path, columns, header, user_column, layout, column, dialect, keep)
+        return open_columnar(path, columns, user_column, layout, column)
 
 
 def column_names(table: DataSource) -> tuple[str, ...] | None:
@@ -124,14 +133,6 @@ def column_names(table: DataSource) -> tuple[str, ...] | None:
     if table.names is None and table.label_name is None:
         return None
     return (*(() if table.label_name is None else (table.label_name,)), *(table.names or ()))
-
-
-def _refuse_without_columns(path: PathOrUrl, kind: str, labels: LabelColumn) -> None:
-    if labels.numbers and kind in (".npy", ".npz"):
-        raise ParameterError(
-            "impossible-combination",
-            f"{path}: {labels.option} needs columns, which {kind} files have not: use CSV, Parquet or Arrow",
-        )
 
 
 def _here(path: PathOrUrl) -> Path:

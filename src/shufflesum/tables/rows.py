@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.domains import Domain, Rows
-from shufflesum.domains.labels import DictionaryColumn, is_missing, label_rows
+from shufflesum.domains.frames import is_list
+from shufflesum.domains.labels import Labels, label_rows, present
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables.columns import LabelColumn, is_list
-from shufflesum.tables.delimited import DelimitedTable
 from shufflesum.tables.paths import Address, PathOrUrl
 from shufflesum.tables.readers import DataSource
 
@@ -63,6 +62,10 @@ class CompleteTable:
             row, before = row - len(places), before + _length(batch)
         raise IndexError(row)
 
+    def line_of(self, row: int) -> int | None:
+        """On which line of a file of text a row stands."""
+        return self.table.line_of(self.row_in_file(row))
+
 
 def complete_table(where: PathOrUrl, table: DataSource) -> CompleteTable:
     """The rows that lack nothing, counted in one pass."""
@@ -78,16 +81,10 @@ def _complete(batch: Any) -> NDArray[np.bool_]:
         labels, arrays = batch
         return _complete(labels) & _complete(arrays)
     if isinstance(batch, np.ndarray) and (batch.dtype.kind in "biuf" or batch.ndim > 1):
-        if batch.dtype.kind != "f":
-            return np.ones(len(batch), dtype=np.bool_)
-        return np.asarray(~np.isnan(batch.reshape(len(batch), -1)).any(axis=1))
+        return present(batch)
     if not isinstance(batch, np.ndarray) and is_list(batch.type):  # one of none is there
         return np.asarray(batch.is_valid())
-    rows = label_rows(batch)
-    if isinstance(rows, DictionaryColumn):
-        there = np.array([*(not is_missing(value) for value in rows.values), False])  # place -1 leads to the last
-        return np.asarray(there[rows.places])
-    return _complete(rows)
+    return present(label_rows(batch))
 
 
 def _taken(batch: Any, kept: NDArray[np.bool_]) -> Any:
@@ -112,19 +109,19 @@ def table_selection(
     What is None is as the plan calls it, if it does.
     """
     layout = domain.column_layout
-    if layout.option is None:
-        if column is not None:
-            raise ParameterError(
-                "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
-            )
-        return {"columns": columns, "planned": layout.names}
-    if not layout.labels:
+    if layout.option is None and column is not None:
+        raise ParameterError(
+            "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
+        )
+    if layout.option is not None and not layout.labels:
         if columns is not None:
             raise ParameterError("conflicting-arguments", f"the numbers in bins are one column: {layout.option} COLUMN")
-        planned = None if layout.column is None else (layout.column,)
-        return {"columns": None if column is None else [column], "planned": planned}
-    labels = LabelColumn(layout.option, column, layout.column, lists=layout.lists, numbers=layout.grouped)
-    return {"columns": columns, "labels": labels, "planned": layout.names}
+        columns, column = None if column is None else [column], None
+        layout = replace(layout, names=None if layout.column is None else (layout.column,))
+    listed = getattr(domain, "labels", None)
+    if isinstance(listed, Labels):
+        layout = replace(layout, gaps=tuple(gap for gap in layout.gaps if listed.code(gap) < 0))
+    return {"columns": columns, "column": column, "layout": layout}
 
 
 def check_shape(where: str | os.PathLike[str] | Address, shape: tuple[int, ...], domain: Domain) -> None:
@@ -151,10 +148,6 @@ def rows_of(table: DataSource, domain: Domain) -> Iterator[Rows]:
 
 def located(error: DataError, where: str | os.PathLike[str] | Address, table: DataSource) -> DataError:
     """The error with the file's name, and of a file of text the line."""
-    row, counted = error.row, ""
-    if isinstance(table, CompleteTable):
-        row = None if row is None else table.row_in_file(row)
-        table, counted = table.table, " (rows that were left out are not counted)"
-    if row is None or not isinstance(table, DelimitedTable):
-        return error.at(f"{where}{counted}")
-    return error.at(f"{where}, line {table.line_of(row)}{counted}")
+    counted = " (rows that were left out are not counted)" if isinstance(table, CompleteTable) else ""
+    line = None if error.row is None else table.line_of(error.row)
+    return error.at(f"{where}{counted}" if line is None else f"{where}, line {line}{counted}")

@@ -28,9 +28,8 @@ def users_columns(
     """The columns that a domain is read from, that of labels first; refused where their types cannot hold it."""
     check_frame(frame)
     selection = table_selection(domain, column=label_column, columns=columns)
-    wanted, labels = selection["columns"], selection.get("labels")
     names = frame.columns  # asked for once: Spark makes the list anew each time
-    choice = choose_columns(where, names, wanted, user_column, labels, selection["planned"])
+    choice = choose_columns(where, names, user_column=user_column, **selection)
     places = ([] if choice.label is None else [choice.label]) + list(choice.data)
     with spark_job(frame.sparkSession):
         users = frame.select(*[F.col(quoted(names[place])) for place in places])

@@ -15,7 +15,7 @@ from shufflesum._checks import check_size, shown
 from shufflesum.cells import BLANK
 from shufflesum.domains import base
 from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, LabelDomain, Missing
-from shufflesum.domains.frames import library_of, table_columns
+from shufflesum.domains.frames import columns_of
 from shufflesum.domains.labels import (
     DictionaryColumn,
     Label,
@@ -249,15 +249,15 @@ def _choice_rows(values: Any, labels: Labels) -> ChoiceRows:
         return values
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         return _array(values)
-    table = table_columns(values)
-    if table is not None:
-        names, columns = table
-        return _choice_rows(columns[0], labels) if len(columns) == 1 else _ticked(names, columns, labels)
-    if library_of(values) is not None:
+    found = columns_of(values)
+    if found is not None and found.is_table:
+        several = len(found.columns) > 1
+        return _ticked(found.names, found.columns, labels) if several else _choice_rows(found.columns[0], labels)
+    if found is not None:
         lists = frame_lists(values, "choices")
         if lists is not None:
             return _rows_of(*lists)
-        values = values.to_numpy() if library_of(values) == "pandas" else values
+        values = np.asarray(values) if isinstance(getattr(values, "dtype", None), np.dtype) else values
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim == 1):
         return _lists(values, labels)
     raise DataError(
