@@ -57,7 +57,7 @@ class Pair:
             self.start(name)
             stack.callback(self.kill, name)
         for name in names:
-            wait_until(lambda name=name: self.composed.healthy(name), 120)
+            self.wait_until_healthy(name)
 
     def _make_databases(self, names: tuple[str, ...]) -> None:
         """As the databases' image does with the same variables, and with passwords that are asked for."""
@@ -84,6 +84,17 @@ class Pair:
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         self.processes[name].send_signal(number)
         return self.processes[name].wait(60)
+
+    def ready(self, name: str) -> bool:
+        try:
+            return self.request(name, "GET", "/readyz").status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def wait_until_healthy(self, name: str) -> None:
+        """As the image's own check sees it, which is asked once: it starts a process."""
+        wait_until(lambda: self.ready(name), 120)
+        assert self.composed.healthy(name)
 
     @property
     def task(self) -> Task:
@@ -215,7 +226,7 @@ def test_the_commands_of_the_compose_file_make_a_working_pair(pair: Pair) -> Non
     assert pair.kill("analyzer", signal.SIGTERM) == 0
     assert not pair.composed.healthy("analyzer")
     pair.start("analyzer")
-    wait_until(lambda: pair.composed.healthy("analyzer"), 60)
+    wait_until(lambda: pair.ready("analyzer"), 60)
 
 
 class Killer:
@@ -255,15 +266,9 @@ class Killer:
         wait_until(lambda: self._crowd.rounds > now or self._crowd.failures, 120)
 
     def _wait_until_working(self) -> None:
-        wait_until(lambda: all(map(self._ready, self._pair.processes)), 120)
+        wait_until(lambda: all(map(self._pair.ready, self._pair.processes)), 120)
         now = self._crowd.taken
         wait_until(lambda: self._crowd.taken > now or self._crowd.failures, 120)
-
-    def _ready(self, name: str) -> bool:
-        try:
-            return self._pair.request(name, "GET", "/readyz").status == 200
-        except (OSError, http.client.HTTPException):
-            return False
 
 
 @pytest.mark.slow
