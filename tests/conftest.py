@@ -40,7 +40,6 @@ TIERS = {
         "browser",
         "cli",
         "deploy",
-        "explorer",
         "experiments/federated/test_comparison.py",
         "experiments/test_command.py",
         "experiments/test_reproduction.py",

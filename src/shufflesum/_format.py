@@ -16,7 +16,7 @@ from html import escape
 _EXACT = Context(prec=400)
 _SMALLEST = -9  # digits after the point; smaller numbers are written with an exponent
 _LARGEST = 15  # digits before it
-_95 = 1.959963984540054  # standard errors on either side of a normal 95 % interval
+Z_95 = 1.959963984540054  # standard errors on either side of a normal 95 % interval
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -55,7 +55,7 @@ def plain(value: float, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> str
 
 def margin(error: float, *, whole: bool = False) -> str:
     """What a standard error means on either side at 95 %, to two digits, rounded up; of users a whole number."""
-    wide = _95 * error
+    wide = Z_95 * error
     return plain(math.ceil(wide) if whole and math.isfinite(wide) else wide, 2, ROUND_CEILING)
 
 

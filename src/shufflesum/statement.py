@@ -12,8 +12,11 @@ from shufflesum.plans import Plan, check_plan
 _LARGEST = 700.0  # the largest epsilon whose exponential is a number here
 
 
-def statement(plan: Plan) -> str:
-    """Plain text in Markdown: who sees what, what is guaranteed for whom, on which assumptions, and what is left."""
+def statement(plan: Plan, *, in_process: bool = False) -> str:
+    """Plain text in Markdown: who sees what, what is guaranteed for whom, on which assumptions, and what is left.
+
+    `in_process`: one process held all data and played all roles, though users could send reports under this plan.
+    """
     if plan.accountant == "none":
         raise PlanError(
             "no-guarantee", "this plan has no privacy guarantee (accountant 'none'); there is nothing to state"
@@ -27,8 +30,7 @@ def statement(plan: Plan) -> str:
 
 ## Who sees what
 
-{_device(plan)}
-{_others(plan)}
+{_roles(plan, in_process)}
 
 ## What is guaranteed
 
@@ -36,19 +38,27 @@ def statement(plan: Plan) -> str:
 
 ## What taking part can reveal at most
 
-{reveals(plan)}
+{reveals(plan, in_process=in_process)}
 
 ## What is assumed
 
-{assumed(plan)}
+{assumed(plan, in_process=in_process)}
+{_beyond(plan, in_process)}"""
 
+
+def _beyond(plan: Plan, in_process: bool) -> str:
+    """What is left where somebody does not do their part; in one process there is nobody else."""
+    if in_process or plan.noise_by == "curator":
+        return ""
+    moved = f"At most, {malicious(plan)}. That is a matter of accuracy, not of other users' privacy."
+    return f"""
 ## If the shuffler and the analyzer collude
 
 {if_they_collude(plan)}
 
 ## If users do not keep to the protocol
 
-{textwrap.fill(f"At most, {malicious(plan)}. That is a matter of accuracy, not of other users' privacy.", 120)}
+{textwrap.fill(moved, 120)}
 """
 
 
@@ -61,36 +71,39 @@ def guaranteed(plan: Plan) -> str:
 first. That somebody took part, and how many did, is not hidden.{_large_delta(plan)}"""
 
 
-def reveals(plan: Plan) -> str:
+def reveals(plan: Plan, *, in_process: bool = False) -> str:
     """What an attacker learns at most, as a list of Markdown."""
     delta, factor = plan.delta, _factor(plan)
-    return f"""{textwrap.fill("- " + guessing(plan), 124, subsequent_indent="  ")}
+    return f"""{textwrap.fill("- " + guessing(plan, in_process=in_process), 124, subsequent_indent="  ")}
 - An attack tuned to 1 % false alarms detects at most {_percent(0.01 * factor + delta)} of true cases."""
 
 
-def guessing(plan: Plan) -> str:
+def guessing(plan: Plan, *, in_process: bool = False) -> str:
     """What the guarantee means, in one sentence."""
     delta, factor = plan.delta, _factor(plan)
+    seen = "the results" if in_process or plan.noise_by == "curator" else "all that the analyzer sees"
     return (
-        "Whoever has narrowed a user's row down to two equally likely ones, and sees all that the analyzer sees, guesses right with "
-        f"probability at most {_percent((factor + delta) / (1 + factor))} (50% is blind guessing)."
+        "Whoever has narrowed a user's row down to two equally likely ones, and sees "
+        f"{seen}, guesses right with probability at most {_percent((factor + delta) / (1 + factor))} (50 % is blind guessing)."
     )
 
 
-def assumed(plan: Plan) -> str:
+def assumed(plan: Plan, *, in_process: bool = False) -> str:
     """What the guarantee rests on, as a list of Markdown."""
+    in_process = in_process or plan.noise_by == "curator"
     honest = (
         "All users are counted on to follow the protocol."
         if plan.honest_fraction == 1
         else f"The guarantee counts on {plan.honest_users:,} users following the protocol."
     )
-    trusted = (
-        "The process that holds the data hands on nothing but its results."
-        if plan.noise_by == "curator"
-        else "The shuffler mixes and does not work together with the analyzer."
-    )
-    return f"""- {trusted} Batches do not overlap. {honest}
-- Every user counts once in each round, and each device draws fresh, secret randomness.{_further(plan)}
+    if in_process:
+        trusted = "The process that holds the data hands on nothing but its results."
+        fresh = "Every user counts once in each round, and the process draws fresh, secret randomness."
+    else:
+        trusted = f"The shuffler mixes and does not work together with the analyzer. Batches do not overlap. {honest}"
+        fresh = "Every user counts once in each round, and each device draws fresh, secret randomness."
+    return f"""- {trusted}
+- {fresh}{_further(plan)}
 - {plan.domain.wording.public} and plan were chosen without looking at the data, but for what an earlier plan released and paid for.
 - {_accountant(plan)}"""
 
@@ -114,38 +127,27 @@ def malicious(plan: Plan) -> str:
     """By how much users who send what they like can move what is estimated, in words."""
     few, wording = max(1, plan.users // 100), plan.domain.wording
     what, one, some = wording.moved(plan), wording.shift(plan, 1), wording.shift(plan, few)
-    if plan.noise_by == "curator":
-        return f"one row moves {what} by {one}; nobody sends reports of their own"
     return f"one user who sends what they like moves {what} by {one}, and 1 % of the users ({few:,}) by {some}"
 
 
-def _device(plan: Plan) -> str:
-    if plan.noise_by == "curator":
-        text = (
-            "- **One process** holds the data of all users and does what users, shuffler and analyzer would do; it is "
-            f"trusted with the data. As if each user sent {plan.mechanism.describe(plan.encoding)}."
-        )
-        return textwrap.fill(text, 120, subsequent_indent="  ")
-    text = (
-        f"- **A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.encoding)}. That makes "
-        f"{counted(plan.reports, 'report')} ({plan.bytes_per_user['raw']:,} bytes), as many from everybody, each a message of its own."
-    )
-    return textwrap.fill(text, 120, subsequent_indent="  ")
-
-
-def _others(plan: Plan) -> str:
-    if plan.noise_by == "curator":
-        return "- **Everybody it shares its results with** sees what has the noise in it already, and is not trusted."
-    text = (
-        "- **The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases nothing "
-        f"below {plan.users:,} users."
-    )
-    if plan.local_epsilon is None:
-        text += " It must not read them: they come to it sealed, and only the analyzer can open them."
-    analyzer = (
-        "- **The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted."
-    )
-    return f"{textwrap.fill(text, 120, subsequent_indent='  ')}\n{analyzer}"
+def _roles(plan: Plan, in_process: bool) -> str:
+    """Who holds, sends and sees what, as a list of Markdown."""
+    if in_process or plan.noise_by == "curator":
+        roles = [
+            "**One process** holds the data of all users and draws the noise; it is trusted with the data.",
+            "**Everybody it shares its results with** sees what has the noise in it already, and is not trusted.",
+        ]
+    else:
+        sealed = " It must not read them: they come to it sealed, and only the analyzer can open them."
+        roles = [
+            f"**A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.encoding)}. That "
+            f"makes {counted(plan.reports, 'report')} ({plan.bytes_per_user['raw']:,} bytes), as many from everybody, each a "
+            "message of its own.",
+            "**The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases "
+            f"nothing below {plan.users:,} users.{sealed if plan.local_epsilon is None else ''}",
+            "**The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted.",
+        ]
+    return "\n".join(textwrap.fill(f"- {role}", 120, subsequent_indent="  ") for role in roles)
 
 
 def _large_delta(plan: Plan) -> str:
@@ -158,7 +160,7 @@ def _large_delta(plan: Plan) -> str:
 
 
 def _percent(probability: float) -> str:
-    return f"{upwards(100 * min(1.0, probability))}%"
+    return f"{upwards(100 * min(1.0, probability))} %"
 
 
 def _accountant(plan: Plan) -> str:
@@ -172,7 +174,7 @@ def if_they_collude(plan: Plan) -> str:
     if plan.noise_by == "curator":
         return "They are one process, which holds the data and is trusted with it."
     if plan.local_epsilon is None or math.isinf(plan.local_epsilon):
-        return "Nothing is left: whoever can link reports to their sender reads the sender's data."
+        return "No protection is left: whoever can link reports to their sender reads the sender's data."
     each = upwards(plan.local_epsilon / (plan.reports * plan.rounds))
     weight = (
         "A figure that large is next to no protection: the shuffler matters."
@@ -180,6 +182,6 @@ def if_they_collude(plan: Plan) -> str:
         else "That is a weaker, but real, protection."
     )
     return (
-        f"Each report alone still protects its user: epsilon {each} a report, and {upwards(plan.local_epsilon)} for all "
+        f"Each report alone still protects its user: epsilon {each} per report, and {upwards(plan.local_epsilon)} for all "
         f"reports of a user together, with delta 0. {weight}"
     )

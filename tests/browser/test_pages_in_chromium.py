@@ -151,19 +151,20 @@ def test_nobody_is_barred_from_the_explorer(tmp_path: Path, scheme: str) -> None
         with visiting(color_scheme=scheme, viewport={"width": 390, "height": 800}) as visitor:
             page = visitor.page
             page.goto(address)
-            assert page.get_by_label("How many numbers").is_visible()
+            assert page.get_by_label("Upper bound of column 2").input_value() == "24"
+            assert page.get_by_text("in the mean of hours").first.is_visible()  # an answer, before any question
             page.get_by_label("one label").check()
-            assert not page.get_by_label("How many numbers").is_visible()  # only what belongs to the choice
+            assert not page.get_by_label("Upper bound of column 2").is_visible()  # only what belongs to the choice
             page.get_by_label("How many users").fill("20000")
             page.get_by_role("button", name="Plan it").press("Enter")
             page.get_by_role("link", name="Save plan.json").wait_for(timeout=120_000)
             with page.expect_download() as saving:
                 page.get_by_role("link", name="Save plan.json").click()
             assert Plan.load(saving.value.path()).users == 20_000
-            page.get_by_role("img", name="against epsilon").wait_for(timeout=120_000)
+            picture = page.get_by_role("img", name="against epsilon")
+            page.wait_for_function("image => image.naturalWidth > 100", arg=picture.element_handle(), timeout=120_000)
             page.get_by_text("The whole statement").click()
             assert visitor.serious() == []
-            page.locator("[data-again]").wait_for(state="detached", timeout=240_000)
             reached, controls = visitor.reached_by_keyboard()
             assert reached == controls >= 14
             assert page.evaluate("document.documentElement.scrollWidth") <= 390

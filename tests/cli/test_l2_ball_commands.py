@@ -15,7 +15,7 @@ from tests.refusals import lacking
 from tests.service.client.scripted_shuffler import running, task_for
 
 import shufflesum as ss
-from shufflesum._format import upwards
+from shufflesum._format import margin, upwards
 from shufflesum.statement import statement
 
 if TYPE_CHECKING:
@@ -58,14 +58,16 @@ def test_a_clipping_norm_makes_a_ball_around_zero_or_a_centre(command: Command, 
 
 
 def test_the_card_says_norm_error_bits_and_what_malicious_users_can_do(command: Command, folder: Path) -> None:
-    done = command(*PLAN, "--dimension", SIZE, "--clipping-norm", "0.25", "-o", "plan.json", "--plot", "parts.svg")
+    done = command(
+        *PLAN, "--dimension", SIZE, "--clipping-norm", "0.25", "--details", "-o", "plan.json", "--plot", "parts.svg"
+    )
     plan = ss.Plan.load(folder / "plan.json")
     each = (plan.expected_error.total / SIZE) ** 0.5
     facts = (
         "norm of at most 0.25",
         "4 random bits of each of 16 rotated coordinates",
-        f"{each:.3g} per entry",
-        f"{plan.expected_error.total**0.5:.3g} in norm",
+        f"± {margin(each)} in each entry of the mean",
+        f"norm of the whole error: {plan.expected_error.total**0.5:.3g}",
         "times that of a curator",
         "an entry of the mean by",
         "if shuffler and analyzer collude",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +55,16 @@ def test_words_leave_everything_to_the_planner_but_what_is_fixed(command: Comman
     [
         (
             "--labels yes,no,unsure",
-            ["(yes, no, unsure)", "the label", "users in the count of each label", "dummy reports"],
+            ["(yes, no, unsure)", "the label", "users in the count of each label", "dummy", "collusion"],
         ),
-        ("--labels 100 --max-choices 3", ["up to 3 each", "and 80 more", "users in the count of each label"]),
+        (
+            "--labels 100 --max-choices 3",
+            ["up to 3 each", "and 80 more", "users in the count of each label"],
+        ),
         (
             "--labels a,b --dimension 3",
-            ["2 groups (a, b)", "entry of a group's mean", "users in the size of each group"],
+            ["2 groups (a, b)", "in a group's mean of each number", "users in the size of each group"],
         ),
-        ("--labels a,b --dimension 3 --noise-by curator", ["nothing is sent", "a user would send in a deployment"]),
         (
             "--open-vocabulary",
             ["any word", "hash functions", "if the i-th most frequent", "users in the count of each word"],
@@ -69,16 +72,24 @@ def test_words_leave_everything_to_the_planner_but_what_is_fixed(command: Comman
     ],
 )
 def test_the_card_says_it_in_the_words_of_what_is_counted(command: Command, options: str, facts: list[str]) -> None:
-    done = command(*TARGET, *options.split())
+    done = command(*TARGET, *options.split(), "--details")
     text = " ".join(done.out.split())
-    assert lacking(text, *facts, "times that of a curator", "malicious", "collusion") == []
+    assert lacking(text, *facts, "times that of a curator", "malicious") == []
     assert "the paper" not in text
+
+
+def test_the_card_of_one_process_speaks_of_no_devices(command: Command) -> None:
+    done = command(*TARGET, "--labels", "a,b", "--dimension", 3, "--noise-by", "curator", "--details")
+    text = " ".join(done.out.split())
+    assert "each sends nothing: one process holds all data and draws the noise" in text
+    for word in ("shuffler", "collu", "sealed", "bytes", "sends what they like", "device"):
+        assert word not in text
 
 
 def test_the_errors_of_counts_are_those_of_the_plan(command: Command) -> None:
     plan = ss.plan(users=3000, domain=ss.Categories(3), epsilon=1.0, delta=1e-6)
     each = 3000 * (plan.expected_error.total / 3) ** 0.5
-    assert f"{each:.3g} users in the count" in command(*TARGET, "--labels", 3).out
+    assert f"± {math.ceil(1.96 * each)} users in the count" in command(*TARGET, "--labels", 3).out
 
 
 @pytest.mark.parametrize(
@@ -151,7 +162,7 @@ def test_statements_name_what_is_counted_and_its_labels() -> None:
 def test_statements_fit_what_is_collected(domain: Any, facts: list[str]) -> None:
     plan = ss.plan(users=1000, domain=domain, epsilon=1.0, delta=1e-6)
     text = " ".join(statement(plan).split())
-    assert lacking(text, *facts, "one user, that is one row of data", "Nothing is left") == []
+    assert lacking(text, *facts, "one user, that is one row of data", "No protection is left") == []
     assert "2 numbers per user" in text or not isinstance(domain, ss.GroupBy)
 
 

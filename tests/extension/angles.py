@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_size
 from shufflesum.domains import ColumnLayout, Domain, Missing, real_array, users_rows
 from shufflesum.domains.options import Option
-from shufflesum.domains.wording import Wording, counted, root_mean_square, squared
+from shufflesum.domains.wording import Wording, counted
 from shufflesum.encodings import Block, Cells, Encoding, Levels, OneHot
 from shufflesum.errors import DataError, ParameterError, PlanError
 from shufflesum.estimate import BaseEstimate, EstimateTable
@@ -190,15 +190,11 @@ class AnglesWording(Wording[Angles]):
     """Sentences about angles."""
 
     public: ClassVar[str] = "Sectors"
+    counted: ClassVar[str] = "sector"
 
     def collected(self) -> str:
         """A count for each sector."""
         return f"the mean direction of angles in {self.domain.sectors} sectors"
-
-    def errors(self, plan: Plan) -> list[str]:
-        """Of each count."""
-        each = root_mean_square(plan) * plan.users
-        return [f"{each:.3g} users in the count of each sector", f"squared, all frequencies: {squared(plan)}"]
 
     def moved(self, plan: Plan) -> str:
         """A count."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from shufflesum.pages import (
     page,
     picture,
     plan_words,
+    report_page,
     require_pages,
     statement_html,
     stylesheet,
@@ -190,3 +192,16 @@ def test_without_the_libraries_pages_name_the_extra(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with refusal("missing-extra", "shufflesum[plots]", error=MissingExtraError):
         require_pages()
+
+
+def test_the_report_of_labels_counted_in_one_process_speaks_of_no_devices_and_seals() -> None:
+    found = ss.aggregate(["a", "b"] * 500, domain=ss.Categories(["a", "b"]), epsilon=1.0, delta=1e-6)
+    assert found.plan.noise_by == "users"  # under the same plan users could send reports
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    one, sent = (
+        Elements(report_page([found], title="t", made=made, fresh_noise=fresh)).text.lower() for fresh in (True, False)
+    )
+    for word in ("device", "seal", "shuffler", "analyzer", "collude", "sends what they like"):
+        assert word not in one, word
+        assert word in sent, word
+    assert "one process holds the data of all users" in " ".join(one.split())

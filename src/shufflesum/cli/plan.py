@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import warnings
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import click
 from rich.text import Text
 
 from shufflesum._format import upwards
+from shufflesum.cautions import ShufflesumWarning
 from shufflesum.cli.commands import Command
 from shufflesum.cli.options.common import PATH
 from shufflesum.cli.options.wanted import plan_from_options, wanted_options
@@ -61,12 +63,18 @@ def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> fl
     help="Instead: squared error of the mean, summed over coordinates, in squared units of the values, of frequencies "
     "summed over labels, of one word's frequency.",
 )
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Print all that follows from the plan, such as the parts of its error.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("-o", "--output", type=PATH, help="Write the plan file (.json).")
 @click.option("--plot", type=PATH, help="Draw the predicted error by number of reports.")
 def plan_command(
     acceptable_error: float | dict[str, float] | None,
     target_error: float | None,
+    details: bool,
     as_json: bool,
     output: Path | None,
     plot: Path | None,
@@ -99,7 +107,7 @@ def plan_command(
     if as_json:
         click.echo(plan.to_json())
     else:
-        console.print(card(plan, arguments.get("assumed_std")))
+        console.print(card(plan, arguments.get("assumed_std"), details=details))
         for path in (output, plot):
             if path:
                 console.print(f"wrote {path}", markup=False)
@@ -157,12 +165,13 @@ def explore_command(port: int, no_browser: bool) -> None:
     require_explorer()
     import uvicorn
 
-    from shufflesum.explorer import Explorer, Pictures, explorer_app
+    from shufflesum.explorer import explorer_app
 
     token = secrets.token_urlsafe(16)
-    with _listen(port) as listener, Explorer(_plain_card) as explorer, Pictures() as pictures:
+    warnings.simplefilter("ignore", ShufflesumWarning)  # the page's card says it
+    with _listen(port) as listener:
         port = listener.getsockname()[1]
-        app = explorer_app(explorer, pictures, token=token, port=port)
+        app = explorer_app(_plain_card, token=token, port=port)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="off", server_header=False))
         address = f"http://127.0.0.1:{port}/{token}/"
         console.print(f"{address}\nCtrl-C ends it", markup=False)
@@ -171,8 +180,8 @@ def explore_command(port: int, no_browser: bool) -> None:
         server.run(sockets=[listener])
 
 
-def _plain_card(plan: Plan) -> str:
-    return Text.from_markup(card(plan)).plain
+def _plain_card(plan: Plan, *, details: bool = False) -> str:
+    return Text.from_markup(card(plan, details=details)).plain
 
 
 def _listen(port: int) -> socket.socket:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from shufflesum._format import counted as plural
-from shufflesum._format import upwards
+from shufflesum._format import margin, plain, upwards
 
 if TYPE_CHECKING:
     from shufflesum.domains.base import Domain
@@ -27,8 +27,8 @@ class Wording(ABC, Generic[_D]):
     """What was chosen in public besides the plan: the subject of a sentence."""
     clipped: ClassVar[str] = "values beyond the bounds were moved to the nearest one"
     """What clipping does, as a clause."""
-    short: ClassVar[bool] = False
-    """Whether a card leaves out what is collected, because the bounds say it, and how many reports are dummies."""
+    counted: ClassVar[str] = "label"
+    """What users are counted for; of means nothing."""
 
     def __init__(self, domain: _D) -> None:
         self.domain = domain
@@ -41,9 +41,13 @@ class Wording(ABC, Generic[_D]):
         """The public bounds and the columns they come from, as a sentence; nothing where there are none."""
         return ""
 
-    @abstractmethod
-    def errors(self, plan: Plan) -> list[str]:
-        """The error to expect, in the words of what is estimated: lines that end with the squared error."""
+    def margins(self, plan: Plan) -> dict[str, str]:
+        """The error to expect on either side at 95 %, by what it is of."""
+        return {f"the count of each {self.counted}": margin_of_users(root_mean_square(plan) * plan.users)}
+
+    def error_details(self, plan: Plan) -> list[str]:
+        """What else there is to say of the error."""
+        return []
 
     @abstractmethod
     def moved(self, plan: Plan) -> str:
@@ -68,6 +72,11 @@ def counted(plan: Plan, malicious: int) -> str:
     return plural(math.ceil(plan.users * plan.max_shift(malicious) * (1 - 1e-9)), "user")
 
 
+def margin_of_users(error: float) -> str:
+    """The margin at 95 % of a number of users with this standard error."""
+    return f"{margin(error, whole=True)} users"
+
+
 def root_mean_square(plan: Plan) -> float:
     """The expected error of one estimated number."""
     return math.sqrt(plan.expected_error.total / plan.dimension)
@@ -76,9 +85,8 @@ def root_mean_square(plan: Plan) -> float:
 def squared(plan: Plan) -> str:
     """The expected squared error and its parts."""
     error = plan.expected_error
-    return (
-        f"{error.total:.4g} = {error.sampling:.3g} sampling + {error.rounding:.3g} rounding + {error.noise:.3g} noise"
-    )
+    parts = {"sampling": error.sampling, "rounding": error.rounding, "noise": error.noise}
+    return f"{plain(error.total, 4)} = {' + '.join(f'{plain(part)} {name}' for name, part in parts.items())}"
 
 
 def listed(names: Sequence[str], what: str) -> str:
@@ -105,21 +113,31 @@ def bounds_of(arrays: Any) -> str:
     return f"Bounds of each {what}: {of_each(arrays, each)}."
 
 
-def error_of_each(plan: Plan, what: str) -> str:
-    """The error of each number: one for all, or by name where bounds, and so perhaps units, differ."""
+def margins_of_numbers(plan: Plan, one: str) -> dict[str, str]:
+    """The margin of each number, in its own unit: one for all, or by name where bounds differ; of many the first.
+
+    `one` is what each of them is, as "the mean".
+    """
     arrays: Any = plan.domain.numbers
     if arrays.bounds.uniform:
-        return f"{root_mean_square(plan):.3g} {what}"
+        return {one if arrays.dimension == 1 else f"{one} of each number": margin(root_mean_square(plan))}
     part = math.sqrt(plan.error_in_widths.total / plan.dimension)
-    each = of_each(arrays, [f"{part * width:.3g}" for width in arrays.width.tolist()])
-    return f"{each}; {100 * part:.2g} % of the width of the bounds, {what}"
+    named = zip(_names(arrays, min(arrays.dimension, _LISTED)), arrays.width.tolist(), strict=False)
+    found = {f"{one} of {name}": margin(part * width) for name, width in named}
+    if arrays.dimension > _LISTED:
+        found[f"{one} of each other number"] = f"{margin(100 * part)} % of the width of its bounds"
+    return found
 
 
 def of_each(arrays: Any, texts: Sequence[str]) -> str:
     """Something of each coordinate of `Arrays`, with its name; of many the first ones."""
-    columns, structure = arrays.columns, arrays.structure
-    names = [_short(columns[i]) if columns else structure.describe(i) for i in range(len(texts))[:_LISTED]]
+    names = _names(arrays, min(len(texts), _LISTED))
     return _and_more([f"{name}: {text}" for name, text in zip(names, texts, strict=False)], len(texts), "; ")
+
+
+def _names(arrays: Any, most: int) -> list[str]:
+    columns, structure = arrays.columns, arrays.structure
+    return [_short(columns[i]) if columns else structure.describe(i) for i in range(most)]
 
 
 def _and_more(named: Sequence[str], all_of_them: int, between: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST = 100  # rows
 _LONGEST = 300  # letters of a cell
 _LONGEST_QUESTION = 2000  # letters; labels can be long, and the statement has them
-_CURATOR = "Nothing: one process holds all data, and does as if each user sent "
+_NOTHING = "Nothing: one process holds all data and draws the noise."
 _WORDS = {"label", "entry", "group"}  # heads of columns of words
 
 
@@ -79,23 +79,23 @@ def question(plan: Plan) -> str:
     return f"{asked} {_short_question(wording.bounds())}".rstrip()
 
 
-def plan_words(plan: Plan) -> Markup:
-    """Question, what is sent, guarantee and assumptions, as a list of definitions."""
+def plan_words(plan: Plan, *, in_process: bool = False) -> Markup:
+    """Question, what is sent, guarantee and assumptions, as a list of definitions; `in_process` as for a statement."""
     none = plan.accountant == "none"
-    sent = plan.mechanism.describe(plan.encoding)
+    alone = in_process or plan.noise_by == "curator"
     return render(
         "plan.html",
         question=question(plan),
-        sent=f"{_CURATOR + sent if plan.noise_by == 'curator' else _capital(sent)}.",
+        sent=_NOTHING if alone else f"{_capital(plan.mechanism.describe(plan.encoding))}.",
         guaranteed=None if none else markdown(statement.guaranteed(plan)),
-        reveals=None if none else markdown(statement.reveals(plan)),
-        assumed=markdown(statement.assumed(plan)),
+        reveals=None if none else markdown(statement.reveals(plan, in_process=in_process)),
+        assumed=markdown(statement.assumed(plan, in_process=in_process)),
     )
 
 
-def statement_html(plan: Plan) -> Markup:
+def statement_html(plan: Plan, *, in_process: bool = False) -> Markup:
     """The privacy statement without its title; the plan's claim is computed again first."""
-    _, _, text = statement.statement(plan).partition("\n")
+    _, _, text = statement.statement(plan, in_process=in_process).partition("\n")
     return markdown(text.replace("\n## ", "\n### "))
 
 

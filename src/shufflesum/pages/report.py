@@ -64,10 +64,10 @@ def report_page(
             for estimate in reversed(estimates)
         ],
         level=percent(level),
-        words=plan_words(plan),
+        words=plan_words(plan, in_process=fresh_noise),
         command=command,
         again=_DRAWN if fresh_noise else _SENT,
-        statement=None if plan.accountant == "none" else statement_html(plan),
+        statement=None if plan.accountant == "none" else statement_html(plan, in_process=fresh_noise),
         version=version("shufflesum"),
         made=f"{made:%Y-%m-%d %H:%M} UTC",
         plan=plan.id,

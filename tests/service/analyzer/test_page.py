@@ -94,7 +94,7 @@ def test_the_page_says_what_is_asked_what_was_found_and_what_is_promised(labels:
     assert "The guarantee holds: epsilon 1.0, delta 1e-6 for one user in one round" in shown
     assert "guesses right with probability at most 73.2%" in shown
     assert "How many users hold each of 3 labels (yes, no, unsure)" in shown
-    assert "Nothing is left: whoever can link reports to their sender" in shown
+    assert "No protection is left: whoever can link reports to their sender" in shown
     assert "No report was rejected" in shown
     assert f"Round 1: {USERS} users" in shown
     for label, count in zip(found["labels"], found["counts"], strict=True):

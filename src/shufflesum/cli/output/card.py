@@ -1,14 +1,16 @@
-"""A plan for a person: who sends what, what is guaranteed, what error to expect."""
+"""A plan for a person: what error to expect, how many users, what is guaranteed, what is sent; and all the rest."""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterable
 
 from rich.markup import escape
 
-from shufflesum._format import counted, upwards
+from shufflesum._format import counted, margin, plain, upwards
 from shufflesum.cli.output.printed import fallback
+from shufflesum.domains.wording import squared
 from shufflesum.encodings import Levels
 from shufflesum.errors import ShufflesumError
 from shufflesum.planning import published_plan
@@ -22,39 +24,19 @@ _WHICH = (
 )
 
 
-def card(plan: Plan, assumed_std: float | None = None) -> str:
-    """The plan for a person."""
+def card(plan: Plan, assumed_std: float | None = None, *, details: bool = False) -> str:
+    """The plan for a person: four facts and what weakens them; with `details` all that follows from it."""
     rounds = "" if plan.rounds == 1 else f", over {plan.rounds:,} rounds"
     honest = "" if plan.honest_fraction == 1 else f", {plan.honest_users:,} of them honest"
     guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
-    wording = plan.domain.wording
-    levels = [each for each in plan.domain.encodings() if isinstance(each, Levels)]  # for randomized response
     lines = {
-        "collects": [] if wording.short else _wrapped(wording.collected()),
-        "bounds": _wrapped(wording.bounds()),
+        "error": _error(plan, assumed_std),
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
-        "each sends": [*_wrapped(plan.mechanism.describe(plan.encoding)), sent(plan)],
-        "guarantee": [f"{guarantee} ({plan.accountant} accountant)"],
-        "error": _error(plan),
-        "malicious": _wrapped(f"at most, {malicious(plan)}"),
-        "the paper": _wrapped(_published(plan)) if any(each.scale is not None for each in levels) else [],
-        "collusion": [f"if shuffler and analyzer collude: {fallback(plan)}"],
-        "mechanism": _wrapped(f"{plan.mechanism.family}. {_WHICH}") if levels else [],
+        "guarantee": [guarantee, *(line for warning in plan.warnings for line in _wrapped(str(warning)))],
+        "each sends": [sent(plan)],
     }
-    if not wording.short:
-        lines["each sends"] += _wrapped(_noise(plan))
-    if assumed_std is not None:
-        expected = plan.error_at_std(assumed_std)
-        lines["error"].append(
-            f"where users differ by {assumed_std:g}: {math.sqrt(expected.total / plan.dimension):.3g} per coordinate, "
-            f"{expected.total:.4g} squared"
-        )
-    for warning in plan.warnings:
-        lines["guarantee"] += _wrapped(str(warning))
-    if (better := plan.domain.better_domain(plan)) is not None:
-        lines["error"] += _wrapped(better)
-    if plan.worse_than_guessing:
-        lines["error"].append(f"so guessing {plan.domain.trivial_guess} can do better: see the note")
+    if details:
+        lines |= _details(plan)
     text = [f"[bold]Plan {plan.id[:16]}[/bold]"]
     for label, (first, *more) in ((label, said) for label, said in lines.items() if said):
         text += [f"  {label:<12} {first}", *(f"{'':15}{line}" for line in more)]
@@ -64,33 +46,62 @@ def card(plan: Plan, assumed_std: float | None = None) -> str:
 def sent(plan: Plan) -> str:
     """How much leaves a device."""
     if plan.noise_by == "curator":
-        return "one process holds all data and draws all noise: nothing is sent"
-    blanks = f", about {plan.blanks:,.0f} of them blank" if plan.blanks else ""
+        return "nothing: one process holds all data and draws the noise"
     size = plan.bytes_per_user
-    reports = f"{counted(plan.reports, 'report')} per user and round{blanks}"
-    return f"{reports}: {size['raw']:,} bytes ({size['sealed']:,} sealed)"
+    return f"{counted(plan.reports, 'report')} per round: {size['raw']:,} bytes ({size['sealed']:,} sealed)"
+
+
+def _error(plan: Plan, assumed_std: float | None) -> list[str]:
+    """What to expect at 95 %, and where guessing would do better."""
+    margins = plan.domain.wording.margins(plan)
+    said = _wrapped_all(f"± {wide} in {what}" for what, wide in margins.items())
+    said[-1] += " (95 %, worst data)"
+    if assumed_std is not None:
+        each = math.sqrt(plan.error_at_std(assumed_std).total / plan.dimension)
+        said.append(f"where users differ by {plain(assumed_std)}: ± {margin(each)} per coordinate")
+    if (better := plan.domain.better_domain(plan)) is not None:
+        said += _wrapped(better)
+    if plan.worse_than_guessing:
+        said.append(f"so guessing {plan.domain.trivial_guess} can do better: see the note")
+    return said
+
+
+def _details(plan: Plan) -> dict[str, list[str]]:
+    """All the rest; of one process nothing that only holds for devices and a shuffler."""
+    wording, in_process = plan.domain.wording, plan.noise_by == "curator"
+    levels = [each for each in plan.domain.encodings() if isinstance(each, Levels)]  # for randomized response
+    comparable = any(each.scale is not None for each in levels)
+    curator = f"{upwards(plan.times_curator)} times that of a curator whom everybody trusts"
+    numbers = plan.domain.numbers
+    if numbers is not None and not numbers.bounds.uniform:  # one error of numbers in several units says nothing
+        curator += ", each number in widths of its bounds"
+    return {
+        "collects": _wrapped(wording.collected()),
+        "bounds": _wrapped(wording.bounds()),
+        "in detail": _wrapped_all([f"squared error, all together: {squared(plan)}", *wording.error_details(plan)]),
+        "curator": _wrapped(f"the squared error is {curator}"),
+        "accountant": [plan.accountant],
+        "reports": [] if in_process else _wrapped_all([plan.mechanism.describe(plan.encoding), *_kinds(plan)]),
+        "malicious": [] if in_process else _wrapped(f"at most, {malicious(plan)}"),
+        "collusion": [] if in_process else [f"if shuffler and analyzer collude: {fallback(plan)}"],
+        "the paper": _wrapped(_published(plan)) if comparable else [],
+        "mechanism": _wrapped(f"{plan.mechanism.family}. {'' if in_process or not levels else _WHICH}".strip()),
+    }
+
+
+def _kinds(plan: Plan) -> list[str]:
+    """How many reports say nothing, on average."""
+    said = {"blank": plan.blanks or None, "dummy": plan.mechanism.dummy_reports(plan.encoding)}
+    kinds = [f"{plain(many)} {kind}" for kind, many in said.items() if many is not None]
+    return [f"on average {' and '.join(kinds)}"] if kinds else []
 
 
 def _wrapped(text: str) -> list[str]:
     return [escape(line) for line in textwrap.wrap(text, _WIDTH)]
 
 
-def _noise(plan: Plan) -> str:
-    """How many dummy reports there are, also where one process draws them for everybody."""
-    noise = plan.mechanism.dummy_reports(plan.encoding)
-    if noise is None:
-        return ""
-    whose = "a user would send in a deployment" if plan.noise_by == "curator" else "of a user"
-    return f"dummy reports {whose}: {noise:{',.0f' if noise >= 100 else '.3g'}} on average"
-
-
-def _error(plan: Plan) -> list[str]:
-    """What to expect, in the words of what is estimated, and against a curator whom everybody trusts."""
-    curator = f"{upwards(plan.times_curator)} times that of a curator whom everybody trusts"
-    numbers = plan.domain.numbers
-    if numbers is not None and not numbers.bounds.uniform:  # one error of numbers in several units says nothing
-        curator += ", each number in widths of its bounds"
-    return [line for said in (*plan.domain.wording.errors(plan), curator) for line in _wrapped(said)]
+def _wrapped_all(texts: Iterable[str]) -> list[str]:
+    return [line for text in texts for line in _wrapped(text)]
 
 
 def _published(plan: Plan) -> str:
@@ -110,5 +121,5 @@ def _published(plan: Plan) -> str:
     if not theirs:
         return f"offers nothing here: {refusal}"
     best = min(theirs, key=lambda other: other.expected_error.total)
-    times = best.expected_error.total / plan.expected_error.total
-    return f"{best.mechanism.describe(best.encoding)}: {times:.3g} times our squared error"
+    times = best.error_in_widths.total / plan.error_in_widths.total
+    return f"{best.mechanism.describe(best.encoding)}: {plain(times)} times our squared error"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from shufflesum.domains.arrays.domain import Arrays
-from shufflesum.domains.wording import Wording, arrays_of, bounds_of, error_of_each, squared
+from shufflesum.domains.wording import Wording, arrays_of, bounds_of, margins_of_numbers
 
 if TYPE_CHECKING:
     from shufflesum.plans import Plan
@@ -15,7 +15,6 @@ class ArraysWording(Wording[Arrays]):
     """What is said of arrays with bounds."""
 
     public: ClassVar[str] = "Bounds"
-    short: ClassVar[bool] = True
 
     def collected(self) -> str:
         """Mean and sum."""
@@ -25,10 +24,9 @@ class ArraysWording(Wording[Arrays]):
         """Of every number or of each."""
         return bounds_of(self.domain)
 
-    def errors(self, plan: Plan) -> list[str]:
-        """Of each number, and of all."""
-        each = error_of_each(plan, "per coordinate (root mean square, worst data)")
-        return [each, f"squared, all coordinates: {squared(plan)}"]
+    def margins(self, plan: Plan) -> dict[str, str]:
+        """Of each mean."""
+        return margins_of_numbers(plan, "the mean")
 
     def moved(self, plan: Plan) -> str:
         """A mean."""

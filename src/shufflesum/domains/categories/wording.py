@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from shufflesum.domains.categories.domain import Categories
-from shufflesum.domains.wording import Wording, counted, listed, root_mean_square, squared
+from shufflesum.domains.wording import Wording, counted, listed
 
 if TYPE_CHECKING:
     from shufflesum.plans import Plan
@@ -24,10 +24,6 @@ class CategoriesWording(Wording[Categories]):
             return f"how many users' numbers lie in each of {listed(domain.names, 'bin')}{self._from_column()}"
         return f"how many users hold each of {listed(domain.names, 'label')}, one each{self._from_column()}"
 
-    def errors(self, plan: Plan) -> list[str]:
-        """Of each count."""
-        return label_errors(plan)
-
     def moved(self, plan: Plan) -> str:
         """A count."""
         return "the count of a label"
@@ -35,12 +31,3 @@ class CategoriesWording(Wording[Categories]):
     def shift(self, plan: Plan, malicious: int) -> str:
         """In users."""
         return counted(plan, malicious)
-
-
-def label_errors(plan: Plan) -> list[str]:
-    """The error of the count of each label."""
-    each = root_mean_square(plan)
-    return [
-        f"{each * plan.users:.3g} users in the count of each label (standard error): {each:.3g} of all",
-        f"squared, all frequencies: {squared(plan)}",
-    ]

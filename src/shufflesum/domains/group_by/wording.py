@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 from shufflesum.domains.group_by.domain import GroupBy
-from shufflesum.domains.wording import Wording, arrays_of, bounds_of, error_of_each, listed, squared
+from shufflesum.domains.wording import Wording, arrays_of, bounds_of, listed, margin_of_users, margins_of_numbers
 from shufflesum.mechanisms import NoisyCounts
 
 if TYPE_CHECKING:
@@ -28,15 +28,16 @@ class GroupByWording(Wording[GroupBy]):
         """Of every number or of each, in all groups."""
         return bounds_of(self.domain.values)
 
-    def errors(self, plan: Plan) -> list[str]:
+    def margins(self, plan: Plan) -> dict[str, str]:
         """Of a mean, and of a group's size."""
         assert isinstance(plan.mechanism, NoisyCounts)
         size = math.sqrt(plan.users * float(plan.mechanism.noise_variances[-1]))
-        return [
-            error_of_each(plan, "per entry of a group's mean, if all groups are equally large"),
-            f"{size:.3g} users in the size of each group (standard error)",
-            f"squared, all means: {squared(plan)}",
-        ]
+        sizes = {"the size of each group": margin_of_users(size)}
+        return margins_of_numbers(plan, "a group's mean") | sizes
+
+    def error_details(self, plan: Plan) -> list[str]:
+        """What the error of a mean assumes."""
+        return ["means: if all groups are equally large"]
 
     def moved(self, plan: Plan) -> str:
         """A mean of a group."""

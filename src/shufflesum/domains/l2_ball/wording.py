@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from shufflesum._format import upwards
+from shufflesum._format import margin, plain, upwards
 from shufflesum.domains.l2_ball.domain import L2Ball
-from shufflesum.domains.wording import Wording, arrays_of, root_mean_square, squared
+from shufflesum.domains.wording import Wording, arrays_of, root_mean_square
 
 if TYPE_CHECKING:
     from shufflesum.plans import Plan
@@ -26,13 +26,13 @@ class L2BallWording(Wording[L2Ball]):
         norm = f"of a Euclidean norm of at most {upwards(ball.clipping_norm, 6)}{measured}"
         return f"the mean and sum of {arrays_of(ball.shape, ball.dimension)}, {norm}"
 
-    def errors(self, plan: Plan) -> list[str]:
-        """Of an entry, and of the vector."""
-        norm = math.sqrt(plan.expected_error.total)
-        return [
-            f"{root_mean_square(plan):.3g} per entry (root mean square, worst data), {norm:.3g} in norm",
-            f"squared, all entries: {squared(plan)}",
-        ]
+    def margins(self, plan: Plan) -> dict[str, str]:
+        """Of an entry."""
+        return {"each entry of the mean": margin(root_mean_square(plan))}
+
+    def error_details(self, plan: Plan) -> list[str]:
+        """Of the whole vector."""
+        return [f"norm of the whole error: {plain(math.sqrt(plan.expected_error.total))} (root mean square)"]
 
     def moved(self, plan: Plan) -> str:
         """An entry."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from shufflesum.domains.categories.wording import label_errors
 from shufflesum.domains.multi_choice.domain import MultiChoice
 from shufflesum.domains.wording import Wording, counted, listed
 
@@ -21,10 +20,6 @@ class MultiChoiceWording(Wording[MultiChoice]):
         """A count for each label."""
         labels = listed(self.domain.names, "label")
         return f"how many users hold each of {labels}, up to {self.domain.max_choices} each{self._from_column()}"
-
-    def errors(self, plan: Plan) -> list[str]:
-        """Of each count."""
-        return label_errors(plan)
 
     def moved(self, plan: Plan) -> str:
         """A count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from shufflesum.domains.open_vocabulary.domain import OpenVocabulary
-from shufflesum.domains.wording import Wording, counted, root_mean_square, squared
+from shufflesum.domains.wording import Wording, counted
 from shufflesum.mechanisms.noisy_slots.mechanism import ASSUMED_LAW
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ class OpenVocabularyWording(Wording[OpenVocabulary]):
     """What is said of any word for each user."""
 
     public: ClassVar[str] = "Hash functions"
+    counted: ClassVar[str] = "word"
 
     def collected(self) -> str:
         """Counts of words that are asked for."""
@@ -25,14 +26,9 @@ class OpenVocabularyWording(Wording[OpenVocabulary]):
             f"with {buckets:,} buckets each{self._from_column()}"
         )
 
-    def errors(self, plan: Plan) -> list[str]:
-        """Of the count of a word, if words are as frequent as they usually are."""
-        each = root_mean_square(plan)
-        return [
-            f"{each * plan.users:.3g} users in the count of each word (root mean square): {each:.3g} of all",
-            f"if {ASSUMED_LAW}",
-            f"squared, of one frequency: {squared(plan)}",
-        ]
+    def error_details(self, plan: Plan) -> list[str]:
+        """How frequent words are taken to be."""
+        return [f"if {ASSUMED_LAW}"]
 
     def moved(self, plan: Plan) -> str:
         """A count."""
