@@ -92,7 +92,7 @@ def test_the_page_says_what_is_asked_what_was_found_and_what_is_promised(labels:
     (found,) = labels.estimate()["rounds"]
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "The guarantee holds: epsilon 1.0, delta 1e-6 for one user in one round" in shown
-    assert "guesses right with probability at most 73.2%" in shown
+    assert "guesses right with probability at most 73.2 %" in shown
     assert "How many users hold each of 3 labels (yes, no, unsure)" in shown
     assert "No protection is left: whoever can link reports to their sender" in shown
     assert "No report was rejected" in shown
