@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tests.oracles.one_bit import delta_between, flips_delta, hill_climb, worst_delta
+from tests.oracles.one_bit import delta_between, flips_delta, hill_climb, ones_law, worst_delta
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError, PrivacyError
@@ -80,6 +81,52 @@ def test_the_lower_bound_stays_below_the_upper_one_and_in_one_coordinate_below_t
     limits = enumerated(tiny) if tiny.dimension == 1 else [ball.delta_upper(epsilon) for epsilon in EPSILONS]
     for epsilon, limit in zip(EPSILONS, limits, strict=True):
         assert ball.delta_lower(epsilon) <= limit + ROUNDED
+
+
+def shown_within_the_norm(ball: OneBitAccountant, epsilon: float) -> float:
+    """The most that y against -y shows in some coordinates, 0 in the others, where all hold the one or the other.
+
+    Everybody's bits of a coordinate are counted together, as the analyzer's table has them.
+    """
+    worst = 0.0
+    for spread in range(1, ball.coordinates + 1):
+        y = min(1.0, math.sqrt(ball.coordinates / spread) / ball.tau)
+        for high in range(ball.honest_users):
+            up, down = (
+                np.array(
+                    ones_law(
+                        [Fraction((1 + ball.amplitude * y) / 2)] * (ball.bits * ones)
+                        + [Fraction((1 - ball.amplitude * y) / 2)] * (ball.bits * (ball.honest_users - ones))
+                    ),
+                    dtype=np.float64,
+                )
+                for ones in (high + 1, high)
+            )
+            for first, second in ((up, down), (down, up)):
+                one, other = np.ones(1), np.ones(1)
+                for _ in range(spread * ball.rounds):
+                    one, other = np.outer(one, first).ravel(), np.outer(other, second).ravel()
+                worst = max(worst, float(np.maximum(one - math.exp(epsilon) * other, 0.0).sum()))
+    return worst
+
+
+@pytest.mark.parametrize(
+    "ball",
+    [
+        OneBitAccountant(2, 4, 0.54, 2.0),
+        OneBitAccountant(2, 2, 0.25, 1.25),
+        OneBitAccountant(3, 2, 0.67, 1.23, bits=2),
+        OneBitAccountant(3, 2, 0.5, 1.0, bits=2),
+        OneBitAccountant(4, 2, 0.05, 1.41, bits=3),
+        OneBitAccountant(3, 3, 0.4, 1.5),
+        OneBitAccountant(3, 2, 0.6, 1.2, rounds=2),
+    ],
+)
+def test_the_lower_bound_is_what_vectors_of_the_ball_show(ball: OneBitAccountant) -> None:
+    """Others at an end of the box would be no honest users, and nobody sees which of a user's bits was which."""
+    for epsilon in EPSILONS:
+        shown = shown_within_the_norm(ball, epsilon)
+        assert 0.7 * shown - 1e-3 <= ball.delta_lower(epsilon) <= shown + ROUNDED
 
 
 def test_bounds_that_are_wrong_on_purpose_are_caught_by_the_enumeration() -> None:

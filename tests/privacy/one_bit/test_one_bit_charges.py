@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.oracles.noisy_counts import weights_of
-from tests.oracles.one_bit import call, ones_law, shown
+from tests.oracles.one_bit import call, ones_law
 from tests.uncompiled_kernels import uncompiled
 
 from shufflesum.privacy.engine.gaussian import gaussian_profile_upper
@@ -172,18 +172,23 @@ def test_squares_of_moments_are_rounded_up(amplitude: float, tau: float) -> None
 def test_worlds_of_a_narrow_window_are_below(monkeypatch: pytest.MonkeyPatch, constants: dict[str, float]) -> None:
     uncompiled(monkeypatch, domination, **constants)
     uncompiled(monkeypatch, accountant)
-    amplitude, s = Fraction(1, 2), Fraction(3, 8)
-    for high in (0, 12):
-        law = exact_law(high, 24 - high, amplitude)
-        upper, lower, error = accountant._worlds(high, 24 - high, 0.5, 0.375)
-        for weight in weights_of(EPSILONS):
-            exact = shown(law, s, -s, weight)
-            found = sum(
-                max(Fraction(0), Fraction(float(p)) - weight * Fraction(float(q)))
-                for p, q in zip(upper, lower, strict=True)
-            )
-            assert found <= exact * (1 + Fraction(float(error)))
-            assert constants or found >= exact * (1 - Fraction(1, 10**9))
+    bias = Fraction(3, 8)
+    for bits in (1, 2):
+        for high in (0, 12):
+            worlds = (high + 1, 24 - high), (high, 25 - high)
+            laws = [exact_law(bits * up, bits * down, bias) for up, down in worlds]
+            for first, second in ((0, 1), (1, 0)):
+                upper, lower, error = accountant._shown(worlds[first], worlds[second], bits, 0.375)
+                for weight in weights_of(EPSILONS):
+                    exact = sum(
+                        max(Fraction(0), p - weight * q) for p, q in zip(laws[first], laws[second], strict=True)
+                    )
+                    found = sum(
+                        max(Fraction(0), Fraction(float(p)) - weight * Fraction(float(q)))
+                        for p, q in zip(upper, lower, strict=True)
+                    )
+                    assert found <= exact * (1 + Fraction(float(error))) + Fraction(float(error))
+                    assert constants or found >= exact * (1 - Fraction(1, 10**9)) - Fraction(1, 10**12)
 
 
 @pytest.mark.parametrize(("coordinates", "tau"), [(8, 2.0), (100, 3.3), (5, 1.0), (7, 10.0)])

@@ -84,7 +84,7 @@ def test_calls_are_read_below_by_the_error_of_z_and_never_vanish(monkeypatch: py
 
 def test_worlds_of_exact_laws_have_an_error_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accountant, "law", lambda *_: (np.ones(3) / 3, np.zeros(2), 0.0, 0.0, 0.0, 0.0))
-    assert accountant._worlds(1, 1, 0.5, 0.25)[2] >= 8 * ULP
+    assert accountant._shown((1, 1), (2, 0), 1, 0.25)[2] >= 8 * ULP
 
 
 # Moments

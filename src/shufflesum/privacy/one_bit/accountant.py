@@ -36,7 +36,13 @@ from shufflesum.privacy.engine.pld import (
     grid_of_atoms,
 )
 from shufflesum.privacy.guarantees import MOST_USERS
-from shufflesum.privacy.one_bit.domination import gdp_mu_per_unit, law, renyi_epsilon_upper, renyi_profile_upper
+from shufflesum.privacy.one_bit.domination import (
+    gdp_mu_per_unit,
+    law,
+    law_window,
+    renyi_epsilon_upper,
+    renyi_profile_upper,
+)
 
 MOST_COPIES = 10**12  # coordinates x bits x rounds
 _CHARGED = 2  # decades below delta: what delta0 may cost of it
@@ -158,8 +164,9 @@ class OneBitAccountant(PrivacyAccountant):
     def _lower(self) -> ComposedLower:
         if self._noiseless:
             return ComposedLower((pure_noise(),))
-        repeated = self.bits * self.rounds
-        return adjacent_pairs_below(self.honest_users, self.coordinates, self.amplitude, self.tau, repeated)
+        return adjacent_pairs_below(
+            self.honest_users, self.coordinates, self.amplitude, self.tau, self.bits, self.rounds
+        )
 
     @property
     def _moments(self) -> tuple[int, float, float, int]:
@@ -250,34 +257,40 @@ def _charges_near(delta: float) -> Iterator[float]:
 # ---------------------------------------------------------------------------------------------------------------------
 # What concrete adjacent data sets show: a vector against its opposite, spread over some of the coordinates.
 #
-# In the rotated coordinates the victim holds y in so many of them, against -y, and 0 elsewhere; the others are all at
-# one end of the box, or half of them at either end. Any rotation maps some vectors of the ball to these.
+# In the rotated coordinates the victim holds y in so many of them, against -y, and 0 elsewhere; the others hold the one
+# or the other as well, all the same or half of them each. Any rotation maps some vectors of the ball to these. Only how
+# many ones there are in a coordinate is seen, among all its bits.
 
 
 _SPREADS = (1.0, 1 / 2, 1 / 5, 1 / 9)  # parts of the coordinates; and as few as the norm allows
 _NODES = 40  # of the grid per deviation of one loss
+_TELLING_LOSS = 20.0  # expected in all: worlds that differ by so much are told apart
+_MOST_SUMMED = 10**11  # bits of one coordinate: the law of the ones among them is then listed over millions of counts
 _KEPT_ERROR = 0.2 * MOST_ERROR
 
 
 @lru_cache(maxsize=64)
 def adjacent_pairs_below(
-    honest_users: int, coordinates: int, amplitude: float, tau: float, repeated: int
+    honest_users: int, coordinates: int, amplitude: float, tau: float, bits: int, rounds: int
 ) -> ComposedLower:
-    """Compose all of these pairs, each coordinate `repeated` times (bits x rounds), from below."""
+    """Compose all of these pairs, each coordinate once in every round, from below."""
     half = (honest_users - 1) // 2
     choices: list[list[Copies]] = []
-    for spread, y in _spreads(coordinates, tau):
+    for spread, y in _spreads(coordinates, tau) if bits * honest_users <= _MOST_SUMMED else ():
         for high in sorted({0, half}):
-            upper, lower, error = _worlds(high, honest_users - 1 - high, amplitude, amplitude * y)
-            if not error < _KEPT_ERROR:
-                continue
-            # so many that rounding errors stay small: fewer coordinates are adjacent data sets as well
-            copies = min(spread * repeated, max(1, int(_KEPT_ERROR / error)))
-            finer = _NODES * min(8.0, max(1.0, 64.0 / copies))
-            losses = np.log(upper / lower)
-            step = float(np.sqrt(np.dot(upper, losses**2))) / finer
-            pairs = ((upper, lower), (lower, upper)) if 2 * high != honest_users - 1 else ((upper, lower),)
-            choices += [[(grid_of_atoms(first, second, step, error), copies)] for first, second in pairs]
+            worlds = [(high + 1, honest_users - 1 - high), (high, honest_users - high)]
+            for first, second in (worlds, worlds[::-1]) if 2 * high != honest_users - 1 else (worlds,):
+                upper, lower, error = _shown(first, second, bits, amplitude * y)
+                if not error < _KEPT_ERROR:
+                    continue
+                losses = np.log(upper / lower)
+                # so many that rounding errors stay small; and, where few say it all and many lose it on the grid,
+                # few: fewer coordinates are adjacent data sets as well
+                most = min(spread * rounds, max(1, int(_KEPT_ERROR / error)))
+                for copies in {most, min(most, math.ceil(_TELLING_LOSS / float(np.dot(upper, losses))))}:
+                    finer = _NODES * min(8.0, max(1.0, 64.0 / copies))
+                    step = float(np.sqrt(np.dot(upper, losses**2))) / finer
+                    choices.append([(grid_of_atoms(upper, lower, step, error), copies)])
     return compose_pairs(choices) if choices else ComposedLower((pure_noise(),))
 
 
@@ -288,11 +301,24 @@ def _spreads(coordinates: int, tau: float) -> Iterator[tuple[int, float]]:
         yield spread, min(1.0, math.sqrt(coordinates / spread) / tau * (1.0 - 2.0**-50))
 
 
-def _worlds(high: int, low: int, amplitude: float, s: float) -> tuple[Floats, Floats, float]:
-    """The laws of the count with the victim at s and at -s, where both are known, and their relative error."""
-    terms, _, below, above, widening, _ = law(high, low, amplitude)
-    whole = np.pad(terms / (1.0 + below + above), (int(below == 0.0), int(above == 0.0)))
-    one, zero = whole[:-1], whole[1:]
-    upper, lower = (0.5 * ((1.0 + sign) * one + (1.0 - sign) * zero) for sign in (s, -s))
+def _shown(first: tuple[int, int], second: tuple[int, int], bits: int, bias: float) -> tuple[Floats, Floats, float]:
+    """The laws of the ones in a coordinate in two worlds, where both are known, and their relative error.
+
+    In a world so many users are at y and so many at -y, and bits of theirs are ones with (1 + bias)/2, or (1 - bias)/2.
+    The first law is rounded down, the second up, by what is outside of its window.
+    """
+    (one, below, above, error, start), (other, _, _, other_error, other_start) = (
+        _ones(bits * high, bits * low, bias) for high, low in (first, second)
+    )
+    begin = max(start, other_start)
+    end = min(start + one.size, other_start + other.size)
+    upper = one[begin - start : end - start] / (1.0 + below + above)
+    lower = other[begin - other_start : end - other_start]
     both = (upper > 1e-290) & (lower > 1e-290)  # an outcome may be left out
-    return upper[both], lower[both], widening + 1e-14
+    return upper[both], lower[both], error + other_error + 1e-14
+
+
+def _ones(high: int, low: int, bias: float) -> tuple[Floats, float, float, float, int]:
+    """The law of the ones among so many bits; what is below and above it, its error, and its first count."""
+    terms, _, below, above, widening, _ = law(high, low, bias)
+    return terms, below, above, widening, law_window(high, low, bias)[2]

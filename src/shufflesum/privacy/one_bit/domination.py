@@ -80,6 +80,15 @@ def _ratios(high: int, low: int, odds: float, start: int, stop: int, ratios: Flo
 
 
 @kernel
+def law_window(high: int, low: int, amplitude: float) -> tuple[float, float, int, int]:
+    """The mean and deviation of W, and the first and last count of the window that `law` gives it on."""
+    p, q = 0.5 * (1.0 + amplitude), 0.5 * (1.0 - amplitude)
+    mean, deviation = high * p + low * q, np.sqrt((high + low) * p * q)
+    near = _NEAR + _NEAR_DEVIATIONS * deviation
+    return mean, deviation, max(0, int(mean - near)), min(high + low, int(mean + near) + 1)
+
+
+@kernel
 def law(high: int, low: int, amplitude: float) -> tuple[Floats, Floats, float, float, float, float]:
     """Return W on a window, z at its inner steps, and bounds of what is outside and of the errors.
 
@@ -88,13 +97,9 @@ def law(high: int, low: int, amplitude: float) -> tuple[Floats, Floats, float, f
     of the logarithm of each ratio. The ratios that make W and z fall exactly, as the true ones do.
     """
     total = high + low
-    p, q = 0.5 * (1.0 + amplitude), 0.5 * (1.0 - amplitude)
-    odds = p / q
-    mean = high * p + low * q
-    deviation = np.sqrt(total * p * q)
-    near = _NEAR + _NEAR_DEVIATIONS * deviation
+    odds = (1.0 + amplitude) / (1.0 - amplitude)
+    mean, deviation, lo, hi = law_window(high, low, amplitude)
     far = _FAR + _FAR_DEVIATIONS * deviation
-    lo, hi = max(0, int(mean - near)), min(total, int(mean + near) + 1)
     # from above, in numbers of zeros
     start = max(0, total - int(mean + far) - 1)
     down = np.empty((total - lo - start, 2))
