@@ -18,6 +18,7 @@ USERS = 60
 def use(mechanism: Any, shape: Any, rows: Any) -> None:
     """As one process does it, and as reports that are sent and shuffled."""
     plan = ss.plan(users=USERS, **held(shape), epsilon=2.0, delta=1e-3, mechanism=mechanism)
+    plan.privacy.epsilon(1e-3)  # from both sides
     tally = Tally(plan)
     tally.add(rows)
     release(tally.counts())

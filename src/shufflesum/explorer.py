@@ -161,7 +161,7 @@ def _columns(form: Form) -> Domain:
         if not (name := name.strip()):
             continue
         if name in bounds:
-            raise ParameterError("duplicate-name", f"column {name[:40]!r} is given twice; name each column once")
+            raise ParameterError("conflicting-arguments", f"column {name[:40]!r} is given twice; name each column once")
         bounds[name] = (_as_number(low, f"the lower bound of {name}"), _as_number(high, f"the upper bound of {name}"))
     if not bounds:
         raise ParameterError("missing-argument", "column is empty; name at least one, with its bounds")

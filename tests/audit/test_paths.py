@@ -62,10 +62,10 @@ def but_for(*names: str) -> list[Any]:
     return slow_but_for(NAMES, names)
 
 
-def audited(plan: ss.Plan, device: Any, seconds: float) -> AuditResult:
+def audited(plan: ss.Plan, device: Any, seconds: float, samples: int = 1_500_000) -> AuditResult:
     """As by default, but for the attacks on epsilon, and fewer of what many rows in one call show."""
     one_row = {ONE_ROW: ss.Randomizer(plan).randomize, LIGHT: device}
-    return audit(plan, one_row=one_row, samples=1_500_000, trials=0, seconds=seconds)
+    return audit(plan, one_row=one_row, samples=samples, trials=0, seconds=seconds)
 
 
 def caught_there(result: AuditResult) -> bool:
@@ -89,7 +89,7 @@ def test_a_tenth_less_noise_one_row_at_a_time_is_caught() -> None:
 @pytest.mark.parametrize("name", but_for("randomized-response"))
 def test_the_same_seed_after_a_fork_one_row_at_a_time_is_caught(name: str) -> None:
     plan = planned(name)
-    result = audited(plan, light(plan, source=SeededSource(5)).randomize, seconds=8.0 * PATIENT)
+    result = audited(plan, light(plan, source=SeededSource(5)).randomize, seconds=8.0 * PATIENT, samples=400_000)
     assert caught_there(result)
     assert all("by the same user both times" in finding for finding in result.findings)
 
@@ -107,7 +107,7 @@ def test_something_held_without_noise_one_row_at_a_time_is_caught(name: str) -> 
     def device(rows: Any) -> ss.Reports:
         return (silent if np.array_equal(rows[0], bare) else honest).randomize(rows)
 
-    result = audited(plan, device, seconds=12.0 * PATIENT)
+    result = audited(plan, device, seconds=12.0 * PATIENT, samples=400_000)
     assert caught_there(result)
     assert any("hold variant" in finding for finding in result.findings), result.findings
 
