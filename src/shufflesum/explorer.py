@@ -109,12 +109,12 @@ class Question:
         if self.margin is None:
             assert self.epsilon is not None
             return plan(users=self.users, epsilon=self.epsilon, **self.arguments())
-        part, box = self.margin / 100 / Z_95, self.domain.numbers
-        errors: Any = part
+        part, box = self.margin / 100, self.domain.numbers
+        margin: Any = part
         if box is not None:
             widths = (part * box.width).tolist()
-            errors = min(widths) if box.columns is None else dict(zip(box.columns, widths, strict=True))
-        return plan_for_error(acceptable_error=errors, users=self.users, **self.arguments())
+            margin = min(widths) if box.columns is None else dict(zip(box.columns, widths, strict=True))
+        return plan_for_error(margin=margin, users=self.users, **self.arguments())
 
 
 def _text(form: Mapping[str, str], name: str) -> str:

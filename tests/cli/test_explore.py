@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import httpx
@@ -15,11 +16,13 @@ from tests.refusals import refusal
 from shufflesum.errors import MissingExtraError
 from shufflesum.service import require_explorer, require_service
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.mark.parametrize("library", ["uvicorn", "altair", "markdown_it"])
 def test_what_the_page_needs_is_said_to_be_what_it_needs(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with refusal("missing-extra", "explorer", library, "shufflesum[service,plots]", error=MissingExtraError):
+    with refusal("missing-extra", "explorer", library, "shufflesum[plots]", error=MissingExtraError):
         require_explorer()
 
 
@@ -28,6 +31,23 @@ def test_the_page_needs_less_than_servers_do(monkeypatch: pytest.MonkeyPatch) ->
     require_explorer()
     with refusal("missing-extra", "servers", "shufflesum[service]"):
         require_service()
+
+
+def test_what_the_readme_installs_is_all_that_the_page_needs() -> None:
+    (extras,) = set(re.findall(r"pip install '\.\[([a-z,]+)\]'", (ROOT / "README.md").read_text()))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    brought, waiting = set[str](), [f"shufflesum[{extras}]", *project["dependencies"]]
+    while waiting:
+        name, own = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", waiting.pop()).groups()  # type: ignore[union-attr]
+        brought.add(name)
+        if name == "shufflesum":
+            waiting += [each for extra in own.split(",") for each in project["optional-dependencies"][extra]]
+    assert brought >= {"starlette", "uvicorn", "jinja2", "markdown-it-py", "altair", "vl-convert-python"}
+    others = {"httpx", "httptools", "prometheus_client", "structlog", "psycopg", "uvloop"}
+    assert not brought & others
+    blocked = f"import sys\nfor name in {sorted(others)}: sys.modules[name] = None\n"
+    program = blocked + "import uvicorn, shufflesum.cli.plan\nfrom shufflesum.explorer import *"
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
 def test_the_command_prints_an_address_that_works_and_ends_by_an_interrupt(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 import pytest
 from tests.plan_builders import held, with_guarantee
@@ -16,6 +17,7 @@ from tests.refusals import lacking
 
 import shufflesum as ss
 from shufflesum._format import upwards
+from shufflesum.cli.commands import in_options
 from shufflesum.errors import PlanError
 from shufflesum.mechanisms import NoisyCounts
 from shufflesum.planning import PlanOptions
@@ -157,8 +159,8 @@ def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command,
 
 def test_an_acceptable_error_is_given_by_column_or_for_all(command: Command) -> None:
     asked = ("plan", "--users", "3000", "--delta", "1e-6", "--digits", "3", "--json", "--bounds")
-    named = command(*asked, "age=0:120", "--acceptable-error", "age=2").document
-    one = command(*asked, "0:120", "--dimension", "1", "--acceptable-error", "2").document
+    named = command(*asked, "age=0:120", "--margin", "age=2").document
+    one = command(*asked, "0:120", "--dimension", "1", "--margin", "2").document
     assert named["guarantee"] == one["guarantee"]
     assert one["expected_error"]["total"] <= 4
 
@@ -214,9 +216,9 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
     ("arguments", "said"),
     [
         (("--dimension", "3", "--delta", "1e-6"), ("[missing-argument]", "--users", "--epsilon")),
-        (("--dimension", "3", "--delta", "1e-6", "--acceptable-error", "a"), ("[wrong-type]", "NAME=X")),
-        (("--delta", "1e-6", "--acceptable-error", "a=1", "--acceptable-error", "a=2"), ("[wrong-type]", "NAME=X")),
-        (("--delta", "1e-6", "--acceptable-error", "a=1", "--acceptable-error", "2"), ("[wrong-type]", "NAME=X")),
+        (("--dimension", "3", "--delta", "1e-6", "--margin", "a"), ("[wrong-type]", "NAME=X")),
+        (("--delta", "1e-6", "--margin", "a=1", "--margin", "a=2"), ("[wrong-type]", "NAME=X")),
+        (("--delta", "1e-6", "--margin", "a=1", "--margin", "2"), ("[wrong-type]", "NAME=X")),
         ((*TARGET, "--target-error", "0.1"), ("[conflicting-arguments]", "users", "epsilon")),
         (
             ("--users", "10", "--dimension", "3", "--delta", "1e-6", "--target-error", "1e-30"),
@@ -224,7 +226,7 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
         ),
         (
             ("--users", "10", "--dimension", "3", "--delta", "1e-6", "--target-error", "1", "--accountant", "paper"),
-            ("[impossible-combination]", "accountant='paper'"),
+            ("[impossible-combination]", "--accountant paper"),
         ),
         ((*TARGET, "--shape", "2,2"), ("[conflicting-arguments]", "--dimension", "--shape")),
         (("--users", "10", "--epsilon", "1", "--delta", "1e-6"), ("[conflicting-arguments]", "--dimension", "--shape")),
@@ -236,11 +238,11 @@ def test_a_hopeless_plan_is_called_so(command: Command) -> None:
         ((*TARGET, "--coordinates", "9"), ("[out-of-range]", "coordinates is 9")),
         (
             (*TARGET, "--coordinates", "3", "--max-reports", "2"),
-            ("[conflicting-arguments]", "coordinates is 3", "max_reports = 2"),
+            ("[conflicting-arguments]", "coordinates is 3", "--max-reports = 2"),
         ),
         ((*TARGET, "--bounds", "1:1"), ("[bad-bounds]", "bounds")),
         ((*TARGET, "--rounds", "0"), ("[out-of-range]", "rounds is 0")),
-        ((*TARGET, "--honest-fraction", "2"), ("[out-of-range]", "honest_fraction is 2")),
+        ((*TARGET, "--honest-fraction", "2"), ("[out-of-range]", "--honest-fraction is 2")),
         ((*TARGET, "-o", "plan.txt"), ("[unknown-file-type]", "plan.txt", ".json")),
         ((*TARGET, "--accountant", "paper"), ("[privacy-out-of-reach]", "users")),
     ],
@@ -425,3 +427,26 @@ def test_the_card_compares_no_guarantee_of_several_rounds_with_one_of_one(comman
     assert "times our squared error" not in more
     assert "the paper its formulas are for one round" in more
     assert "times that of a curator whom everybody trusts" in more  # whose noise covers all rounds as well
+
+
+def test_a_margin_is_plus_or_minus_at_95_percent_and_alone_gives_epsilon_by_users(command: Command) -> None:
+    asked = ("plan", "--labels", "yes,no", "--delta", "1e-6", "--margin", "0.02")
+    one = command(*asked, "--users", "10000", "--json").document
+    assert 1.96 * (one["expected_error"]["total"] / 2) ** 0.5 == pytest.approx(0.02, rel=0.01)
+    shown = command(*asked)
+    assert shown.code == 0, shown.err
+    rows = dict(re.findall(r"^ *([\d,]+) +([\d.]+|out of reach) ", shown.out, flags=re.MULTILINE))
+    assert float(rows["10,000"]) == pytest.approx(one["guarantee"]["epsilon"], rel=0.01)
+    epsilons = [float(epsilon) for epsilon in rows.values() if epsilon != "out of reach"]
+    assert len(epsilons) >= 4
+    assert epsilons == sorted(epsilons, reverse=True)
+    assert "[missing-argument]" in command(*asked, "-o", "plan.json").err
+
+
+def test_messages_of_the_library_name_options() -> None:
+    context = click.Context(importlib.import_module("shufflesum.cli.run").run_command)
+    said = "use missing='drop' or clip=True (bounds=), raise max_reports; Categories(bins=[1]), noise_by='users', users"
+    with context:
+        shown = "use --missing drop or --clip (--bounds), raise --max-reports; "
+        assert in_options(said) == shown + "Categories(bins=[1]), noise_by='users', users"
+    assert in_options(said) == said

@@ -120,7 +120,7 @@ def test_the_picture_counts_labels(command: Command, folder: Path) -> None:
         ("--max-choices 2", "[missing-argument] --labels never"),
         ("--labels a,b --bounds 0:1", "[conflicting-arguments] bounds"),
         ("--labels a,b --levels 3", "[impossible-combination] levels"),
-        ("--labels a,b --max-choices 3", "[out-of-range] max_choices"),
+        ("--labels a,b --max-choices 3", "[out-of-range] --max-choices"),
         ("--labels a,b --mechanism randomized-response --max-choices 1", "[impossible-combination] MultiChoice"),
     ],
 )

@@ -10,6 +10,8 @@ import shufflesum as ss
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import plan_for_error
 
+Z = 1.959963984540054  # standard errors on either side of a mean at 95 %
+
 
 def test_a_target_error_at_an_assumed_std_needs_fewer_users() -> None:
     target: dict[str, Any] = {
@@ -24,14 +26,12 @@ def test_a_target_error_at_an_assumed_std_needs_fewer_users() -> None:
 
 
 @pytest.mark.long
-def test_an_acceptable_error_of_each_column_is_kept_by_all_and_just_reached_by_one() -> None:
+def test_a_margin_of_each_column_is_kept_by_all_and_just_reached_by_one() -> None:
     bounds = {"age": (0.0, 120.0), "income": (0.0, 200_000.0)}
     asked: dict[str, Any] = {"shape": 2, "columns": list(bounds), "bounds": bounds, "users": 3000, "delta": 1e-6}
-    found = plan_for_error(
-        acceptable_error={"income": 1e9, "age": 2.0}, **asked, mechanism=ss.NoisyCounts.Options(digits=3)
-    )
+    found = plan_for_error(margin={"income": 1e9, "age": 2.0}, **asked, mechanism=ss.NoisyCounts.Options(digits=3))
     part = math.sqrt(found.error_in_widths.total / 2)
-    assert 0.98 * 2.0 <= 120 * part <= 2.0
+    assert 0.98 * 2.0 <= Z * 120 * part <= 2.0
 
 
 @pytest.mark.parametrize(
@@ -43,27 +43,27 @@ def test_an_acceptable_error_of_each_column_is_kept_by_all_and_just_reached_by_o
     ],
     ids=["numbers", "labels", "groups"],
 )
-def test_one_acceptable_error_for_all_is_that_of_each(held: dict[str, Any]) -> None:
-    found = plan_for_error(acceptable_error=0.05, epsilon=1.0, delta=1e-6, **held)
-    assert 0.98 * 0.05 <= math.sqrt(found.expected_error.total / found.dimension) <= 0.05
+def test_one_margin_for_all_is_that_of_each(held: dict[str, Any]) -> None:
+    found = plan_for_error(margin=0.05, epsilon=1.0, delta=1e-6, **held)
+    assert 0.98 * 0.05 <= Z * math.sqrt(found.expected_error.total / found.dimension) <= 0.05
 
 
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
         ({}, "conflicting-arguments"),
-        ({"target_error": 0.1, "acceptable_error": 0.1}, "conflicting-arguments"),
-        ({"acceptable_error": 0.1, "assumed_std": 0.1}, "conflicting-arguments"),
-        ({"acceptable_error": 0.0}, "out-of-range"),
-        ({"acceptable_error": {"age": -1.0}, "columns": ["age"]}, "out-of-range"),
-        ({"acceptable_error": "x"}, "wrong-type"),
-        ({"acceptable_error": {"age": 1.0}}, "unknown-column"),
-        ({"acceptable_error": {"agee": 1.0}, "columns": ["age"]}, "unknown-column"),
-        ({"acceptable_error": {}, "columns": ["age"]}, "unknown-column"),
+        ({"target_error": 0.1, "margin": 0.1}, "conflicting-arguments"),
+        ({"margin": 0.1, "assumed_std": 0.1}, "conflicting-arguments"),
+        ({"margin": 0.0}, "out-of-range"),
+        ({"margin": {"age": -1.0}, "columns": ["age"]}, "out-of-range"),
+        ({"margin": "x"}, "wrong-type"),
+        ({"margin": {"age": 1.0}}, "unknown-column"),
+        ({"margin": {"agee": 1.0}, "columns": ["age"]}, "unknown-column"),
+        ({"margin": {}, "columns": ["age"]}, "unknown-column"),
     ],
     ids=str,
 )
-def test_an_acceptable_error_that_cannot_be_meant_is_refused(asked: dict[str, Any], problem: str) -> None:
+def test_a_margin_that_cannot_be_meant_is_refused(asked: dict[str, Any], problem: str) -> None:
     with refusal(problem, error=ParameterError):
         plan_for_error(**asked, shape=1, epsilon=1.0, delta=1e-6)
 
@@ -91,7 +91,7 @@ def test_an_error_out_of_reach_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "acceptable", "facts"),
+    ("held", "margin", "facts"),
     [
         (
             {"shape": 2, "columns": ["age", "hours"], "bounds": {"age": (0, 120), "hours": (0, 24)}},
@@ -102,19 +102,19 @@ def test_an_error_out_of_reach_is_said_to_be() -> None:
         ({"domain": ss.Categories(3)}, 1e-20, ("1e-20", "share", "at best")),
     ],
 )
-def test_an_acceptable_error_out_of_reach_is_said_as_it_was_asked(
-    held: dict[str, Any], acceptable: Any, facts: tuple[str, ...]
+def test_a_margin_out_of_reach_is_said_as_it_was_asked(
+    held: dict[str, Any], margin: Any, facts: tuple[str, ...]
 ) -> None:
     with refusal("error-out-of-reach", *facts, "users", "delta", error=PrivacyError) as caught:
-        plan_for_error(acceptable_error=acceptable, users=10, delta=1e-6, **held)
+        plan_for_error(margin=margin, users=10, delta=1e-6, **held)
     assert "squared" not in str(caught.value)
     assert "hours" not in str(caught.value)
-    best = float(str(caught.value).split("at best ")[1].split(")")[0])
+    best = float(str(caught.value).split("at best ± ")[1].split(")")[0])
     # what is said to be the best can be had, and hardly less
-    plan_for_error(acceptable_error=_scaled(acceptable, 1.02 * best), users=10, delta=1e-6, **held)
+    plan_for_error(margin=_scaled(margin, 1.02 * best), users=10, delta=1e-6, **held)
     with refusal("error-out-of-reach"):
-        plan_for_error(acceptable_error=_scaled(acceptable, 0.98 * best), users=10, delta=1e-6, **held)
+        plan_for_error(margin=_scaled(margin, 0.98 * best), users=10, delta=1e-6, **held)
 
 
-def _scaled(acceptable: Any, error: float) -> Any:
-    return acceptable | {"age": error} if isinstance(acceptable, dict) else error
+def _scaled(margin: Any, error: float) -> Any:
+    return margin | {"age": error} if isinstance(margin, dict) else error

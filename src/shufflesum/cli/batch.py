@@ -28,10 +28,9 @@ from shufflesum.cli.options.common import (
     option_group,
 )
 from shufflesum.cli.options.table import MIDPOINT, TableOptions, clip_options, table_options
-from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options
+from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options, words_of
 from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
 from shufflesum.cli.output.results import Results, result_options
-from shufflesum.domains.options import read_words
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.plans import Plan
@@ -412,8 +411,7 @@ def analyze_command(
     \b
     Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
     """
-    asked = None if candidates is None else read_words(candidates, "candidates")
-    results = replace(results, asked=asked)
+    results = replace(results, asked=words_of(candidates))
     target = given.load(key=key)
     if (key is None) != (given.task is None):
         raise ParameterError(

@@ -15,11 +15,10 @@ from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.commands import DEPLOYED, Command
 from shufflesum.cli.options.common import PATH, file_argument, note_assumed_columns, task_option
 from shufflesum.cli.options.table import TableOptions, table_options
-from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options
+from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options, words_of
 from shufflesum.cli.output.printed import command_line, console, fallback, guarantee_of, print_rows, progress_bar
 from shufflesum.cli.output.results import REPORT_HELP
 from shufflesum.domains import Domain
-from shufflesum.domains.options import read_words
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.estimate import AnyEstimate, BaseEstimate
 from shufflesum.pages import report_page, require_pages
@@ -409,7 +408,7 @@ def _words(task: Task, candidates: Path | None, drawn: Path | None) -> list[str]
         )
     if drawn is not None and hashed and candidates is None:
         raise ParameterError("missing-argument", "of words only those asked for can be drawn: give --candidates FILE")
-    return None if candidates is None else read_words(candidates, "candidates")
+    return words_of(candidates)
 
 
 def _asked(estimate: AnyEstimate, words: Sequence[str] | None) -> AnyEstimate:

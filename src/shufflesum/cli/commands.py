@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from shufflesum.errors import FileError, ParameterError
+from shufflesum.errors import FileError, ParameterError, ShufflesumError
 
 DEPLOYED = {"auto_envvar_prefix": "SHUFFLESUM"}
 """Context settings of commands that run on servers: each option has an environment variable, SHUFFLESUM_OPTION."""
@@ -61,8 +61,14 @@ class Command(click.Command):
             raise click.BadParameter(f"{error.message} (so says the {where})", error.ctx, error.param) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, or only say what it would run with."""
-        return _print_settings(ctx) if ctx.params.pop("check", False) else super().invoke(ctx)
+        """Run the command, or only say what it would run with; what the library refuses is said in options."""
+        if ctx.params.pop("check", False):
+            return _print_settings(ctx)
+        try:
+            return super().invoke(ctx)
+        except ShufflesumError as error:
+            said = in_options(str(error)) + (_no_round_left(ctx) if error.problem == "rounds-spent" else "")
+            raise type(error)(error.problem, said, value=error.value, row=error.row) from error.__cause__
 
 
 class Group(click.Group):
@@ -74,6 +80,32 @@ class Group(click.Group):
 def option_name(option: click.Parameter) -> str:
     """An option as people write it, without its dashes."""
     return max(option.opts, key=len).lstrip("-")
+
+
+def in_options(text: str) -> str:
+    """A message of the library with options instead of arguments: clip=True is --clip, max_reports --max-reports.
+
+    Only options that the command has are named; a word such as users, which is also plain English, stays.
+    """
+    context = click.get_current_context(silent=True)
+    params = [] if context is None else context.command.params
+    options = {option_name(each).replace("-", "_") for each in params if isinstance(each, click.Option)}
+
+    def option(found: re.Match[str]) -> str:
+        name, equals, value = found[1], found[2], (found[3] or "").strip("'\"")
+        if name not in options or not (equals or "_" in name):
+            return found[0]
+        return f"--{name.replace('_', '-')}" + ("" if value in ("", "True") else f" {value}")
+
+    return re.sub(r"(?<![\w`'\".-])(?<!\w\()([a-z_]+)\b(=('[^']*'|\"[^\"]*\"|\w*))?(?!\()", option, text)
+
+
+def _no_round_left(ctx: click.Context) -> str:
+    budget = ctx.params.get("budget_file")
+    return (
+        "; no round of it is left: a further answer needs another plan, which costs an epsilon of its own, and "
+        f"shufflesum budget ask {budget or 'BUDGET'} --users N says what a budget still allows"
+    )
 
 
 def use_file(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:

@@ -12,14 +12,14 @@ from typing import Any
 import click
 from rich.text import Text
 
-from shufflesum._format import upwards
+from shufflesum._format import counted, upwards
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.cli.commands import Command
 from shufflesum.cli.options.common import PATH
 from shufflesum.cli.options.wanted import plan_from_options, wanted_options
 from shufflesum.cli.output.card import card
-from shufflesum.cli.output.printed import console, warnings_as_notes
-from shufflesum.errors import ParameterError
+from shufflesum.cli.output.printed import console, table_of, warnings_as_notes
+from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import alternatives
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
@@ -27,8 +27,11 @@ from shufflesum.service import require_explorer
 from shufflesum.statement import statement
 from shufflesum.tables import StagedOutputs
 
+_USERS = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
+"""For the table of epsilon by users."""
 
-def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> float | dict[str, float] | None:
+
+def _margins(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> float | dict[str, float] | None:
     """`X` for all means, or `NAME=X` for each."""
     if not texts:
         return None
@@ -41,7 +44,7 @@ def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> fl
     if not errors or len(set(names)) < len(names) or ("" in names and len(names) > 1):
         raise ParameterError(
             "wrong-type",
-            f"--acceptable-error is {' and '.join(texts)}; give one number for all, or NAME=X once for each column",
+            f"--margin is {' and '.join(texts)}; give one number for all, or NAME=X once for each column",
         )
     return errors[0] if names == [""] else dict(zip(names, errors, strict=True))
 
@@ -49,12 +52,12 @@ def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> fl
 @click.command("plan", cls=Command)
 @wanted_options
 @click.option(
-    "--acceptable-error",
+    "--margin",
     multiple=True,
-    callback=_errors,
+    callback=_margins,
     metavar="X",
-    help="Standard error of each mean in its unit, NAME=X for a column, or of each label's share, such as 0.01: finds "
-    "the least --users, or --epsilon, whichever is left out, within 0.5%.",
+    help="Keep each mean within ± X at 95 %, in its unit, NAME=X for a column, or each label's share, such as 0.01: "
+    "finds the least --users, or --epsilon, whichever is left out; without both, epsilon for several numbers of users.",
 )
 @click.option(
     "--target-error",
@@ -72,7 +75,7 @@ def _errors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> fl
 @click.option("-o", "--output", type=PATH, help="Write the plan file (.json).")
 @click.option("--plot", type=PATH, help="Draw the predicted error by number of reports.")
 def plan_command(
-    acceptable_error: float | dict[str, float] | None,
+    margin: float | dict[str, float] | None,
     target_error: float | None,
     details: bool,
     as_json: bool,
@@ -85,7 +88,7 @@ def plan_command(
     \b
     Example: shufflesum plan --users 50000 --dimension 100 --epsilon 1 --delta 1e-6 -o plan.json
              shufflesum plan --users 50000 --bounds age=0:120 --bounds income=0:500000 --epsilon 1 --delta 1e-6
-             shufflesum plan --users 5000 --bounds age=0:120 --acceptable-error age=0.5 --delta 1e-6
+             shufflesum plan --users 5000 --bounds age=0:120 --margin age=1 --delta 1e-6
              shufflesum plan --target-error 0.001 --dimension 100 --epsilon 1 --delta 1e-6
              shufflesum plan --users 50000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 -o plan.json
              shufflesum plan --users 6000 --dimension 7850 --clipping-norm 0.4 --rounds 30 --epsilon 2 --delta 1e-6
@@ -98,8 +101,16 @@ def plan_command(
         if plot:
             require_plots()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        errors = {"target_error": target_error, "acceptable_error": acceptable_error}
-        plan = plan_from_options({name: error for name, error in errors.items() if error is not None}, **arguments)
+        errors = {"target_error": target_error, "margin": margin}
+        wanted = {name: error for name, error in errors.items() if error is not None}
+        if wanted and arguments["users"] is None and arguments["epsilon"] is None:
+            if output or plot or as_json:
+                raise ParameterError(
+                    "missing-argument", "--users or --epsilon is missing: without both there is a table, and no plan"
+                )
+            _print_epsilons(wanted, arguments)
+            return
+        plan = plan_from_options(wanted, **arguments)
         if staged:
             outputs.write(staged, plan.to_json())
         if staged_plot:
@@ -111,6 +122,21 @@ def plan_command(
         for path in (output, plot):
             if path:
                 console.print(f"wrote {path}", markup=False)
+
+
+def _print_epsilons(wanted: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """The least epsilon for the error, by users."""
+    table = table_of("users", "least epsilon", "each sends", words=(2,))
+    for users in _USERS:
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                plan = plan_from_options(wanted, **{**arguments, "users": users})
+        except PrivacyError:
+            table.add_row(f"{users:,}", "out of reach", "")
+        else:
+            table.add_row(f"{users:,}", upwards(plan.epsilon), counted(plan.reports, "report"))
+    console.print(table)
+    console.print("--users N, or --epsilon E, makes the plan of one line.")
 
 
 def _draw(plan: Plan, path: Path) -> None:

@@ -43,12 +43,13 @@ from shufflesum.cli.options.wanted import (
     column_for,
     column_options,
     domain_options,
+    words_of,
 )
 from shufflesum.cli.output.printed import console, guarantee_of, table_of, warnings_as_notes
 from shufflesum.cli.output.results import Results, result_options
 from shufflesum.domains import DOMAINS, Arrays
 from shufflesum.domains.bounds import default_bounds_named
-from shufflesum.domains.options import bin_edges, read_words
+from shufflesum.domains.options import bin_edges
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import check_cover, tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
@@ -76,6 +77,7 @@ from shufflesum.tables import DataSource, PathOrUrl, StagedOutputs, check_shape,
 @clip_options("Move values to the nearest bound, or scale vectors down to --clipping-norm,", DROPPED, "drop")
 @table_options
 @result_options
+@click.option("--verbose", is_flag=True, help="Also say the mechanism, and what each row stands for.")
 def run_command(
     file: PathOrUrl,
     chosen: Chosen | None,
@@ -88,6 +90,7 @@ def run_command(
     clip: bool,
     missing: Any,
     results: Results,
+    verbose: bool,
     **plan_arguments: Any,
 ) -> None:
     """Aggregate the rows of FILE privately; each row is one user.
@@ -106,7 +109,7 @@ def run_command(
              shufflesum run queries.csv --open-vocabulary query --candidates words.txt --epsilon 1 --delta 1e-6
              shufflesum run updates.npy --clipping-norm 0.4 --clip --epsilon 2 --delta 1e-6
     """
-    asked = None if candidates is None else read_words(candidates, "candidates")
+    asked = words_of(candidates)
     results = replace(results, asked=asked, draws_noise=True)
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
         kind = held.kind()
@@ -151,6 +154,11 @@ def run_command(
     reading.note_missing_header(table, file)
     note_assumed_columns(table.names, file, plan.domain)
     results.show(found, names, table.names)
+    if verbose:
+        what = f"mechanism: {plan.mechanism.family}, as if each user sent {plan.mechanism.describe(plan.encoding)}"
+        click.echo(what, err=results.json)
+    if rounds is None:
+        budget.note_second_release(plan)
 
 
 def _plan_for(
@@ -227,6 +235,7 @@ def variance_command(
         found = Moments.of(squares, estimate, clip=clip, missing=missing)
     reading.note_missing_header(table, file)
     _show_moments(found, table.names or (), confidence, as_json)
+    budget.note_second_release(plan)
 
 
 def _show_moments(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -> None:
@@ -345,6 +354,7 @@ def bounds_command(
         again += [] if rounds in (None, 1) else ["--rounds-file", str(output.with_suffix(".rounds.json"))]
         again += [] if budget_file is None else ["--budget", str(budget_file)]
         console.print(f"wrote {output}: run it with {shlex.join(again)}", markup=False)
+    budget.note_second_release(plans.first)
 
 
 def _show_bounds(found: SuggestedBounds, names: tuple[str, ...], as_json: bool) -> None:

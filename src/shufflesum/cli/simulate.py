@@ -19,7 +19,7 @@ from shufflesum.cli.commands import Command
 from shufflesum.cli.loopback import run_service_demo
 from shufflesum.cli.options.common import PATH, option_group, plan_of_file
 from shufflesum.cli.options.table import TableOptions, check_table, named_columns, text_options
-from shufflesum.cli.options.wanted import candidates_option, plan_from_options, wanted_options
+from shufflesum.cli.options.wanted import candidates_option, plan_from_options, wanted_options, words_of
 from shufflesum.cli.output.printed import (
     command_line,
     console,
@@ -29,7 +29,6 @@ from shufflesum.cli.output.printed import (
     warnings_as_notes,
 )
 from shufflesum.domains import DOMAINS
-from shufflesum.domains.options import read_words
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.pages import require_pages, simulation_page
 from shufflesum.planning import plan as make_plan
@@ -92,7 +91,7 @@ def simulate_command(
              shufflesum simulate --plan plan.json --data public.csv --repeats 200
              shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --distribution uniform
     """
-    words = None if candidates is None else read_words(candidates, "candidates")
+    words = words_of(candidates)
     with StagedOutputs() as outputs, warnings_as_notes():
         if plot or report:
             require_plots()

@@ -491,8 +491,7 @@ def refuse_for_labels(*, clip: bool, missing: Missing, remedy: str = "") -> None
     """Refuse what cannot be done about labels that are missing, or not among those of the plan."""
     refuse_midpoint(
         missing,
-        "with labels, which have no middle; use missing='refuse' (--missing refuse) and leave incomplete rows "
-        f"out{remedy}",
+        f"with labels, which have no middle; use missing='refuse' and leave incomplete rows out{remedy}",
     )
     if clip:
         raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one (--clip)")

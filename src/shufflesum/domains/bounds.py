@@ -136,21 +136,21 @@ def _in_order(bounds: Mapping[str, Any], columns: Sequence[str] | None) -> list[
         raise ParameterError(
             "bad-bounds",
             f"bounds are given for {', '.join(map(repr, bounds))}, but the arrays have no columns with names of their "
-            "own; name them (columns=, --columns, a header), or give one pair for all",
+            "own; name them (columns=, a header), or give one pair for all",
         )
     unknown = next((name for name in bounds if name not in columns), None)
     if unknown is not None:
         raise ParameterError(
             "unknown-column",
             f"bounds are given for {unknown!r}, but the columns are {str(list(columns))[:200]}; correct the name, or "
-            "choose the columns (columns=, --columns)",
+            "choose the columns (columns=)",
         )
     lacking = next((name for name in columns if name not in bounds), None)
     if lacking is not None:
         raise ParameterError(
             "bad-bounds",
             f"column {lacking!r} has no bounds; give them (--bounds {lacking}=LO:HI), or leave the column out "
-            "(columns=, --columns)",
+            "(columns=)",
         )
     return [(name, bounds[name]) for name in columns]
 
@@ -186,7 +186,7 @@ def _check(lower: NDArray[np.float64], upper: NDArray[np.float64], describe: Cal
         rule = "the lower bound must be below the upper one"
     else:
         rule = f"upper - lower must lie between {least:g} and {most:g}; change the unit of the values"
-    raise ParameterError("bad-bounds", f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=, --bounds)")
+    raise ParameterError("bad-bounds", f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=)")
 
 
 @contextmanager

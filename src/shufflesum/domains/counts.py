@@ -175,7 +175,7 @@ class CountEstimate(BaseEstimate):
         if edges is None:
             raise ParameterError(
                 "impossible-combination",
-                "quantiles and bounds are of numbers counted in bins, without other=True (--other), under which nobody "
+                "quantiles and bounds are of numbers counted in bins, without other=True, under which nobody "
                 "knows on which side a number is; plan with Categories(bins=[...]) (--bins)",
             )
         return Binned(self.plan, self.table, self.users, edges)

@@ -436,7 +436,7 @@ class Labels:
             "unknown-label",
             f"row {row}: unknown label; the plan has {len(self)} labels ({named}{more}). "
             "Labels are case-sensitive, and public: they are never read off the data. Add the label to the plan "
-            f"(labels=, --labels){remedy}",
+            f"(labels=){remedy}",
             value=shown(value),
             row=row,
         )

@@ -100,12 +100,17 @@ class EstimateTable:
         All of them, or the largest counts, or evenly spaced means; of groups the largest, each with evenly spaced ones.
         """
         if self.quantity == "count":
-            return _largest(self.value, most)
+            return list(range(len(self))) if len(self) <= most else self.largest(most)
         if not self.groups:
             return evenly(len(self), most)
         each = evenly(self.entries, max(1, most // min(len(self.groups), 10)))
         groups = _largest(self.users[:: self.entries], max(1, most // len(each)))
         return [group * self.entries + entry for group in groups for entry in each]
+
+    def largest(self, most: int) -> list[int]:
+        """The rows of the largest values, largest first."""
+        places: list[int] = np.argsort(-self.value, kind="stable")[:most].tolist()
+        return places
 
     def heads(self) -> list[str]:
         """The heads of the columns of `cells`."""

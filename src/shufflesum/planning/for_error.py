@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from shufflesum._checks import check_number
+from shufflesum._format import Z_95
 from shufflesum._search import bracket
 from shufflesum.cautions import ArraysAreBetterWarning, UninformativePlanWarning
 from shufflesum.domains import Domain
@@ -30,7 +31,7 @@ _NAMED = 5
 def plan_for_error(
     target_error: float | None = None,
     *,
-    acceptable_error: float | Mapping[str, float] | None = None,
+    margin: float | Mapping[str, float] | None = None,
     delta: float,
     domain: Domain | None = None,
     shape: Shape | None = None,
@@ -40,24 +41,22 @@ def plan_for_error(
 ) -> Plan:
     """The plan with the smallest number of users, or the smallest epsilon, whichever is left out, for an error.
 
-    `acceptable_error` is the largest standard error that is predicted for each mean (for the worst data, in its own
-    unit) or for each label's share: one for all, or {"age": 0.5, "income": 300}. `target_error` is instead the squared
-    error of the mean, summed over coordinates, in the user's units; with an `assumed_std` it is that error at this
-    assumed_std. The answer is within half a percent of the smallest. The other arguments are those of `plan`.
+    `margin` is what each mean may be off on either side at 95 %, predicted for the worst data, in its own unit, or each
+    label's share: one for all, or {"age": 0.5, "income": 300}. `target_error` is instead the squared error of the mean,
+    summed over coordinates, in the user's units; with an `assumed_std` it is that error at this assumed_std. The
+    answer is within half a percent of the smallest. The other arguments are those of `plan`.
     """
-    if (target_error is None) == (acceptable_error is None):
+    if (target_error is None) == (margin is None):
         raise ParameterError(
-            "conflicting-arguments", "give either acceptable_error, of each mean, or target_error, squared and summed"
+            "conflicting-arguments", "give either margin, of each mean, or target_error, squared and summed"
         )
     asked: Domain | None = None
     if target_error is None:
-        assert acceptable_error is not None
+        assert margin is not None
         if choices.get("assumed_std") is not None:
-            raise ParameterError(
-                "conflicting-arguments", "assumed_std goes with target_error, not with acceptable_error"
-            )
+            raise ParameterError("conflicting-arguments", "assumed_std goes with target_error, not with margin")
         asked = domain_of(domain, shape, choices.get("bounds"), choices.get("columns"))
-        target_error = _squared_and_summed(acceptable_error, asked)
+        target_error = _squared_and_summed(margin, asked)
     _check_error("target_error", target_error)
     if (users is None) == (epsilon is None):
         raise ParameterError(
@@ -100,7 +99,7 @@ def plan_for_error(
     _, enough = bracket(error, target_error, guess=guess, highest=most, tolerance=0.005, spread=4.0)
     if enough == math.inf:
         least_error = min((predicted_error(known, assumed_std) for known in found.values()), default=math.inf)
-        wanted = _in_the_words_asked(asked, acceptable_error, target_error, least_error)
+        wanted = _in_the_words_asked(asked, margin, target_error, least_error)
         with_up_to, knob = (
             (f"{most:.0e} users", "epsilon") if users is None else (f"epsilon = {most:g} for {users:,} users", "users")
         )
@@ -119,47 +118,47 @@ def _check_error(name: str, error: float) -> None:
         raise ParameterError("out-of-range", f"{name} is {error}; it must be positive and finite")
 
 
-def _squared_and_summed(acceptable: float | Mapping[str, float], domain: Domain) -> float:
-    """The largest target at which no error is above the acceptable one; all are the same part of their widths."""
+def _squared_and_summed(margin: float | Mapping[str, float], domain: Domain) -> float:
+    """The largest target at which every margin is kept; all errors are the same part of their widths."""
     box = domain.numbers
-    if isinstance(acceptable, Mapping):
+    if isinstance(margin, Mapping):
         columns = None if box is None else box.columns
-        if columns is None or set(acceptable) != set(columns):
+        if columns is None or set(margin) != set(columns):
             named = "have no names" if columns is None else f"are {str(list(columns))[:200]}"
             raise ParameterError(
                 "unknown-column",
-                f"acceptable_error is given for {str(list(acceptable))[:200]}, but the numbers {named}; give one for "
+                f"margin is given for {str(list(margin))[:200]}, but the numbers {named}; give one for "
                 "each of them, by the same names, or one for all",
             )
-        each = [acceptable[name] for name in columns]
+        each = [margin[name] for name in columns]
     else:
-        each = [acceptable]
+        each = [margin]
     for error in each:
-        _check_error("acceptable_error", error)
+        _check_error("margin", error)
     if box is None:
-        return each[0] ** 2 * domain.dimension
-    part = float(np.min(np.array(each) / box.width))
+        return (each[0] / Z_95) ** 2 * domain.dimension
+    part = float(np.min(np.array(each) / box.width)) / Z_95
     return float(part**2 * np.sum(box.width**2) * domain.dimension / box.dimension)
 
 
 def _in_the_words_asked(
-    domain: Domain | None, acceptable: float | Mapping[str, float] | None, target: float, least: float
+    domain: Domain | None, margin: float | Mapping[str, float] | None, target: float, least: float
 ) -> str:
     """The error that was asked for, and the least that was found, both as whoever asked put it."""
-    if domain is None or acceptable is None:
+    if domain is None or margin is None:
         return f"a squared error of {target:.4g}{_at_best(least)}"
     times = math.sqrt(least / target)  # all errors are the same part of their widths, and at the target one just fits
     box = domain.numbers
-    if isinstance(acceptable, Mapping):
+    if isinstance(margin, Mapping):
         assert box is not None  # `_squared_and_summed` saw to it
         widths = dict(zip(box.columns, box.width.tolist(), strict=True))
-        part = times * min(acceptable[name] / width for name, width in widths.items())
-        missed = [name for name, width in widths.items() if part * width > acceptable[name]]
-        each = [f"{acceptable[name]:g} of {name}{_at_best(part * widths[name])}" for name in missed[:_NAMED]]
-        return f"a standard error of {', '.join(each)}{', ...' if len(missed) > _NAMED else ''}"
+        part = times * min(margin[name] / width for name, width in widths.items())
+        missed = [name for name, width in widths.items() if part * width > margin[name]]
+        each = [f"{margin[name]:g} of {name}{_at_best(part * widths[name], '± ')}" for name in missed[:_NAMED]]
+        return f"a margin of ± {', ± '.join(each)}{', ...' if len(missed) > _NAMED else ''}"
     whose = domain.entry_noun
-    return f"a standard error of {acceptable:g} of {whose}{_at_best(times * acceptable)}"
+    return f"a margin of ± {margin:g} of {whose}{_at_best(times * margin, '± ')}"
 
 
-def _at_best(error: float) -> str:
-    return f" (at best {error:.3g})" if math.isfinite(error) else ""
+def _at_best(error: float, sign: str = "") -> str:
+    return f" (at best {sign}{error:.3g})" if math.isfinite(error) else ""

@@ -19,7 +19,7 @@ def require_service() -> None:
 def require_explorer() -> None:
     """The same for the local page that plans, which also draws."""
     needed = ("starlette", "uvicorn", "jinja2", "markdown_it", "altair", "vl_convert")
-    _require(needed, "the explorer needs {}, which is not installed: pip install 'shufflesum[service,plots]'")
+    _require(needed, "the explorer needs {}, which is not installed: pip install 'shufflesum[plots]'")
 
 
 def require_client() -> None:

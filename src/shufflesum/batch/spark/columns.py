@@ -67,13 +67,13 @@ def _check_numbers(fields: Sequence[StructField], layout: ColumnLayout) -> None:
             raise DataError(
                 "not-numbers",
                 f"column {field.name!r} has type {field.dataType.simpleString()}; allowed are numbers and one array of "
-                "numbers: convert it, or choose other columns (columns=, --columns)",
+                "numbers: convert it, or choose other columns (columns=)",
             )
     if lists and len(fields) > 1:
         raise DataError(
             "wrong-shape",
             f"column {lists[0].name!r} holds arrays and there are {len(fields) - 1} other columns; choose it alone "
-            "(columns=, --columns), or leave it out",
+            "(columns=), or leave it out",
         )
     shape = layout.numbers
     assert shape is not None
@@ -81,5 +81,5 @@ def _check_numbers(fields: Sequence[StructField], layout: ColumnLayout) -> None:
         raise DataError(
             "wrong-shape",
             f"a row has {len(fields)} columns, but the plan is for {math.prod(shape)} values, shape {shape}; "
-            "choose the columns (columns=, --columns), or the right plan",
+            "choose the columns (columns=), or the right plan",
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shufflesum._format import upwards
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundCounter
@@ -81,6 +82,15 @@ class Spending:
                 stacklevel=1,
             )
         return None
+
+    def note_second_release(self, plan: Plan) -> None:
+        """Say what the same command would cost again, where no budget would stop it."""
+        if self._budget is None:
+            click.echo(
+                "note: running this again is a second release: both together cost more than epsilon "
+                f"{upwards(plan.epsilon)}; keep the result, or let --budget FILE count (shufflesum budget create)",
+                err=True,
+            )
 
     def runs_of(self, plan: Plan, *, task: Task | None = None) -> Callable[[str], None] | None:
         """What enters a run by its name before it draws; the same run is entered once, any other costs again."""

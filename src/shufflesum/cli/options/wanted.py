@@ -12,7 +12,7 @@ import click
 
 from shufflesum.cli.options.common import columns_option, option_group, plan_options, with_mechanism
 from shufflesum.domains import DOMAINS, Arrays, Domain
-from shufflesum.domains.options import Option
+from shufflesum.domains.options import Option, read_words
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import NoiseBy
 from shufflesum.planning import plan, plan_for_error
@@ -28,6 +28,11 @@ candidates_option = click.option(
     type=click.Path(path_type=Path),
     help="open-vocabulary: a file of the words to count, one a line.",
 )
+
+
+def words_of(candidates: Path | None) -> list[str] | None:
+    """The words of `candidates_option`, each once."""
+    return None if candidates is None else list(dict.fromkeys(read_words(candidates, "candidates")))
 
 
 def _argument(kind: type[Domain]) -> str:
@@ -205,7 +210,7 @@ def plan_from_options(
         return plan_for_error(**error, users=users, epsilon=epsilon, **given)
     if users is None or epsilon is None:
         raise ParameterError(
-            "missing-argument", "--users and --epsilon are needed; one of them may be left out with --acceptable-error"
+            "missing-argument", "--users and --epsilon are needed; one of them, or both, may be left out with --margin"
         )
     return plan(users=users, epsilon=epsilon, **given)
 

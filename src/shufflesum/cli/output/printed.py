@@ -18,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from shufflesum._format import percent, upwards
-from shufflesum.estimate import BaseEstimate, Quantile
+from shufflesum.cli.commands import in_options
+from shufflesum.estimate import BaseEstimate, Quantile, Top
 from shufflesum.plans import Plan
 
 _ONE_LINE = 10_000
@@ -52,7 +53,7 @@ def warnings_as_notes() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         yield
     for text in dict.fromkeys(str(warning.message) for warning in caught):
-        click.echo(f"note: {text}", err=True)
+        click.echo(f"note: {in_options(text)}", err=True)
 
 
 _HIDDEN = "(hidden)"
@@ -118,7 +119,12 @@ def fallback(plan: Plan) -> str:
 
 
 def print_estimate(
-    estimate: BaseEstimate, level: float, names: tuple[str, ...] | None = None, *, in_process: bool = False
+    estimate: BaseEstimate,
+    level: float,
+    names: tuple[str, ...] | None = None,
+    *,
+    in_process: bool = False,
+    top: Top | None = None,
 ) -> None:
     """A few lines and a small table; `in_process` says that nobody sent anything, though under this plan they could."""
     plan = estimate.plan
@@ -133,7 +139,7 @@ def print_estimate(
         )
     else:
         console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")
-    print_rows(estimate, level, names)
+    print_rows(estimate, level, names, top=top)
     if estimate.adjustment:
         console.print(estimate.adjustment)
 
@@ -144,19 +150,31 @@ def shown_whole(estimate: BaseEstimate) -> bool:
 
 
 def print_rows(
-    estimate: BaseEstimate, level: float, names: Sequence[str] | None = None, *, hint: str = "", prompt: str = _PROMPT
+    estimate: BaseEstimate,
+    level: float,
+    names: Sequence[str] | None = None,
+    *,
+    hint: str = "",
+    prompt: str = _PROMPT,
+    top: Top | None = None,
 ) -> None:
-    """The estimate as a table, of many rows some, with what is to be said of it; or what must be asked for first."""
+    """The estimate as a table, of many rows some, with what is to be said of it; or what must be asked for first.
+
+    With `top` these rows are its labels, the most frequent first.
+    """
     if estimate.prompt is not None:
         console.print(prompt)
         return
     found = estimate.to_table(level).with_names(names)
-    places = found.some(_SHOWN if len(found) <= _SHOWN else _SOME)
+    places = found.some(_SHOWN if len(found) <= _SHOWN else _SOME) if top is None else found.largest(len(top.rows))
     table = table_of(*found.heads())
     for row in found.cells(places):
         table.add_row(*map(escape, row))
     console.print(table)
-    for line in ([f"{left_out}{hint}"] if (left_out := found.left_out(places)) else []) + estimate.remarks(level):
+    said = estimate.remarks(level)
+    if top is not None:
+        said[0] = top.statement  # the first is on the ranks of ten
+    for line in ([f"{left_out}{hint}"] if (left_out := found.left_out(places)) else []) + said:
         console.print(line, markup=False)
 
 

@@ -22,7 +22,7 @@ from shufflesum.cli.output.printed import (
     shown_whole,
 )
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimate import AnyEstimate, BaseEstimate, Quantile
+from shufflesum.estimate import AnyEstimate, BaseEstimate, Quantile, Top
 from shufflesum.pages import report_page, require_pages
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
@@ -43,6 +43,7 @@ class Results:
     report: Path | None
     confidence: float
     quantiles: tuple[float, ...] = ()
+    top: int | None = None
     asked: Sequence[str] | None = None
     draws_noise: bool = False
 
@@ -59,6 +60,10 @@ class Results:
             raise ParameterError(
                 "conflicting-arguments",
                 "--quantiles are of numbers counted in bins, without --other: give their edges, --bins 0,18,65,120",
+            )
+        if self.top is not None and not plan.domain.counts_users:
+            raise ParameterError(
+                "conflicting-arguments", f"--top is for labels and words; the plan is for {type(plan.domain).__name__}"
             )
         if self.asked is not None and not plan.domain.needs_candidates:
             raise ParameterError(
@@ -119,16 +124,24 @@ class Results:
             }
             if self.quantiles:
                 document["quantiles"] = [asdict(each) for each in self._asked_quantiles(estimate)]
+            if self.top is not None:
+                document["top"] = [asdict(row) for row in self._top(estimate).rows]
             click.echo(json.dumps(document, allow_nan=False))
             return
-        print_estimate(estimate, self.confidence, names, in_process=self.draws_noise)
+        ranked = None if self.top is None or estimate.prompt is not None else self._top(estimate)
+        print_estimate(estimate, self.confidence, names, in_process=self.draws_noise, top=ranked)
         if self.quantiles:
             print_quantiles(self._asked_quantiles(estimate), self.confidence)
-        if self.output is None and not shown_whole(estimate):
+        if self.output is None and ranked is None and not shown_whole(estimate):
             console.print("-o OUT writes all of them")
         for path in (self.output, self.plot, self.report):
             if path:
                 console.print(f"wrote {path}", markup=False)
+
+    def _top(self, estimate: AnyEstimate) -> Top:
+        """The most frequent labels; all of them where there are no more."""
+        found: Top = estimate.top(min(self.top or 1, len(estimate.to_table())), self.confidence)
+        return found
 
     def _asked_quantiles(self, estimate: AnyEstimate) -> list[Quantile]:
         return [estimate.quantile(q, self.confidence) for q in self.quantiles]
@@ -162,6 +175,7 @@ result_options = option_group(
         metavar="Q,Q,...",
         help="Of numbers counted in bins (--bins): quantiles, as 0.25,0.5,0.75; 0.5 is the median.",
     ),
+    click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words."),
 )
 """Where the estimate goes, and at which level, as `results`."""
 

@@ -149,7 +149,7 @@ class Arrays(ArrayDomain):
             raise ParameterError(
                 "impossible-combination",
                 "missing='midpoint' is not possible with a Span, whose coefficients need every entry; "
-                "use missing='refuse' (--missing refuse) and fill in or leave out incomplete rows",
+                "use missing='refuse' and fill in or leave out incomplete rows",
             )
 
     def block(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Values:
@@ -188,7 +188,7 @@ class Arrays(ArrayDomain):
             raise DataError(
                 "out-of-bounds",
                 f"rows {first_row} to {first_row + len(coordinates) - 1}: a value was refused at its bound "
-                "by rounding; pass clip=True (--clip), or plan with wider bounds (bounds=, --bounds)",
+                "by rounding; pass clip=True, or plan with wider bounds (bounds=)",
             )
         row, place = (int(index) for index in np.argwhere(~inside)[0])
         value = coordinates[row, place]
@@ -204,8 +204,8 @@ class Arrays(ArrayDomain):
         kind = "infinite" if np.isinf(value) else "out of bounds"
         raise DataError(
             "out-of-bounds",
-            f"{where}: the value is {kind}, allowed is [{low}, {high}]; pass clip=True (--clip) to "
-            "move such values to the nearest bound, or plan with wider public bounds (bounds=, --bounds)",
+            f"{where}: the value is {kind}, allowed is [{low}, {high}]; pass clip=True to "
+            "move such values to the nearest bound, or plan with wider public bounds (bounds=)",
             value=str(value),
             row=first_row + row,
         )

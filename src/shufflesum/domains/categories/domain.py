@@ -33,8 +33,8 @@ from shufflesum.errors import DataError, ParameterError
 OTHER = "other"
 """The last cell of a plan that has one for everything outside its labels or bins."""
 
-_REMEDY = ", or count everything else as one more label (other=True, --other)"
-_BINS_REMEDY = ", or, where no quantiles are asked for, count everything else as one more label (other=True, --other)"
+_REMEDY = ", or count everything else as one more label (other=True)"
+_BINS_REMEDY = ", or, where no quantiles are asked for, count everything else as one more label (other=True)"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -255,8 +255,8 @@ class Categories(LabelDomain):
             raise DataError(
                 "out-of-bounds",
                 f"row {first_row + row}: the value is in no bin, allowed is [{_number(edges[0])}, "
-                f"{_number(edges[-1])}]; pass clip=True (--clip) to move it to the nearest bin, or plan with wider "
-                f"public bins (bins=, --bins){_BINS_REMEDY}",
+                f"{_number(edges[-1])}]; pass clip=True to move it to the nearest bin, or plan with wider "
+                f"public bins (bins=){_BINS_REMEDY}",
                 value=str(numbers[row]),
                 row=first_row + row,
             )

@@ -221,7 +221,7 @@ class L2Ball(ArrayDomain):
         """Refuse what cannot be done here about missing values; any row can be clipped."""
         refuse_midpoint(
             missing,
-            "for updates with a bounded norm; use missing='refuse' (--missing refuse) and leave incomplete ones out",
+            "for updates with a bounded norm; use missing='refuse' and leave incomplete ones out",
         )
 
     def block(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Values:
@@ -414,7 +414,7 @@ class L2Ball(ArrayDomain):
         raise DataError(
             "out-of-bounds",
             f"row {first_row + row}: the norm{around} is above the clipping norm {self.clipping_norm:g}; pass "
-            "clip=True (--clip) to scale such rows down, or plan with a larger public clipping norm",
+            "clip=True to scale such rows down, or plan with a larger public clipping norm",
             value=f"a norm of {math.sqrt(squares[row]):.6g}",
             row=first_row + row,
         )

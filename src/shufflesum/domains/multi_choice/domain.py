@@ -133,7 +133,7 @@ class MultiChoice(LabelDomain):
             raise DataError(
                 "too-many-labels",
                 f"row {first_row + row}: more labels than the plan allows for each user, at most {self.max_choices}; "
-                "leave some out, or plan with more (max_choices=, --max-choices)",
+                "leave some out, or plan with more (max_choices=)",
                 value=f"{sizes[row]} labels: {named}{', ...' if sizes[row] > self.max_choices + 1 else ''}",
                 row=first_row + row,
             )

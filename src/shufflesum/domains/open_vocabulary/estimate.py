@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
+from shufflesum._format import between, number, percent
 from shufflesum.domains.counts import count_figures, count_remarks, count_rows
 from shufflesum.domains.open_vocabulary.domain import OpenVocabulary
 from shufflesum.errors import ParameterError
@@ -118,9 +119,24 @@ class WordCounts(BaseEstimate):
         """Labels, counts, frequencies, their errors and intervals, and the consistent ones."""
         return count_figures(self, level)
 
+    def not_listed(self, level: float = 0.95) -> tuple[float, float, float]:
+        """How many users hold none of these words, and the ends of its interval, cut off at 0 and at the users.
+
+        Errors of different words are added up as if they were independent: over the choice of the hash key they nearly
+        are, since words meet in a cell by chance.
+        """
+        once = np.unique(np.array(self.labels, dtype=object), return_index=True)[1]
+        left = self.users - float(self.counts[once].sum())
+        half = NormalDist().inv_cdf(0.5 + level / 2) * float(np.sqrt(np.sum(self.count_standard_error[once] ** 2)))
+        value, low, high = np.clip([left, left - half, left + half], 0, self.users).tolist()
+        return value, low, high
+
     def remarks(self, level: float = 0.95) -> list[str]:
-        """Which places are certain."""
-        return count_remarks(self, level)
+        """Which places are certain, and how many users hold a word that is not among these."""
+        left, low, high = self.not_listed(level)
+        error = (high - low) / 4
+        missed = f"About {number(left, error)} of {self.users:,} users hold a word that is not on this list"
+        return [*count_remarks(self, level), f"{missed} ({percent(level)} %: {between(low, high, error)})."]
 
     def _rows(self, level: float) -> EstimateTable:
         return count_rows(self, level)

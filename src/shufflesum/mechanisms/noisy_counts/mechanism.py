@@ -179,7 +179,7 @@ class NoisyCounts(Mechanism):
             raise PlanError(
                 "one-process-only",
                 "this plan is for one process, which draws the noise of all users at once; nothing can be sent under "
-                "it: use aggregate or shufflesum run, or make a plan without noise_by='curator' (--noise-by curator)",
+                "it: use aggregate or shufflesum run, or make a plan without noise_by='curator'",
             )
         return NoisyCountsEncoder(self, encoding, source)
 

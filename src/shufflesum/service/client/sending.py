@@ -440,7 +440,7 @@ class Client:
                     raise UnreachableError(
                         "untrusted",
                         f"the shuffler {self.task.shuffler} cannot be trusted ({error}); uploads are kept: give its "
-                        "certificate authority (ca_file=, --ca), then send again",
+                        "certificate authority (ca_file=), then send again",
                     ) from error
             else:
                 if answer.status == yes:

@@ -36,7 +36,7 @@ def unreachable(url: str, error: Exception) -> UnreachableError:
     reason = why_unreachable(error)
     if reason == NOT_TRUSTED:
         return UnreachableError(
-            "untrusted", f"{url} cannot be trusted ({error}); give its certificate authority (ca_file=, --ca)"
+            "untrusted", f"{url} cannot be trusted ({error}); give its certificate authority (ca_file=)"
         )
     return UnreachableError("unreachable", f"{url} did not answer ({reason}); see that the server runs")
 

@@ -47,7 +47,7 @@ def check_url(url: str, *, allow_plain_http: bool) -> str:
         raise ParameterError(
             "untrusted",
             f"{url} is plain HTTP to another machine: whoever is in between can read and change it; use https://, or "
-            "insist with allow_plain_http=True (--allow-plain-http)",
+            "insist with allow_plain_http=True",
         )
     return url.rstrip("/")
 
