@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from tests.forked_processes import wait_until
 from tests.service.processes import ServerProcess
-from tests.service.servers import Deployment, fake_upload
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
-from benchmarks.timing import Row
+from benchmarks.timing import Row, at_most
 from shufflesum._machine import cores as machine_cores
 from shufflesum.protocol import Randomizer
 from shufflesum.service.stores.store import ArrivingUpload, open_store
@@ -41,6 +41,7 @@ from shufflesum.wire import SEALED_BYTES, encode_reports, seal_info, seal_many
 UPLOADS, CONNECTIONS, RUNS = 20_000, 64, 5
 OPENED, DISTINCT, PAIRS = 40_000, 2_000, 10
 STORED, MEGABYTES = 1_000_000, 500
+FEW, FILLED, LAST = 500, 20_000, 400
 
 
 def ingest() -> list[Row]:
@@ -146,8 +147,49 @@ def memory() -> list[Row]:
     ]
 
 
+def filling(most: int = FILLED) -> list[Row]:
+    """Rounds of few and of many users of a plan with 200 reports, in shufflers of their own, up to the release."""
+    busy: dict[int, float] = {}
+    written: dict[int, float] = {}
+    for users in (FEW, most):
+        with tempfile.TemporaryDirectory() as name, StandInAnalyzer() as analyzer:
+            deployment = Deployment(
+                Path(name), unprotected_plan(users=users, shape=200, coordinates=200, levels=3, rounds=2)
+            )
+            path = f"/tasks/{deployment.task.id}/uploads"
+            with deployment.shuffler(analyzer.url, fresh=True) as shuffler:
+                received, begun = users * deployment.task.upload_bytes, 0.0
+                for start in range(0, users, 100):
+                    bodies = [fake_upload(deployment.task).encode() for _ in range(100)]
+                    if start == users - LAST:
+                        begun = _run_seconds(shuffler.pid)
+                    _upload_rate(shuffler.port, path, bodies[:-1])
+                    if start + 100 == users:  # the last one begins the release
+                        busy[users] = (_run_seconds(shuffler.pid) - begun) / (LAST - 1)
+                    _upload_rate(shuffler.port, path, bodies[-1:])
+                wait_until(lambda: shuffler.metric("shufflesum_batches_released_total") == 1, 600)
+                counters = Path(f"/proc/{shuffler.pid}/io").read_text().split()
+                written[users] = int(counters[counters.index("wchar:") + 1]) / received
+                # What it has sent to the analyzer, and its answers, are counted with what it has written to files.
+                written[users] -= 200 * SEALED_BYTES * users / received
+    return [
+        at_most(
+            f"shuffler: processor time of an upload of 200 reports where {most:,} users are there, against {FEW}",
+            busy[most] / busy[FEW],
+            1.2,
+            f" ({1000 * busy[most]:.2f} against {1000 * busy[FEW]:.2f} ms)",
+        ),
+        at_most(
+            f"shuffler: bytes written for a byte received, release included, {most:,} users of 200 reports",
+            written[most],
+            4.0,
+            f" ({written[FEW]:.2f}x for {FEW} users)",
+        ),
+    ]
+
+
 def rows() -> list[Row]:
-    return [*ingest(), *opening(), *memory()]
+    return [*ingest(), *opening(), *memory(), *filling()]
 
 
 def _post_batch(analyzer: ServerProcess, deployment: Deployment, number: int, body: bytes) -> None:
@@ -174,6 +216,12 @@ def _busy(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return own + sum(_busy(child) for child in _children(pid))
+
+
+def _run_seconds(pid: int) -> float:
+    """Processor time of a process's threads so far, to the microsecond."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def _children(pid: int) -> list[int]:

@@ -10,7 +10,6 @@ import pytest
 from tests.service.postgres import Postgres, why_no_postgres
 from tests.service.stores.store_urls import PathOrUrl, new_task
 
-from shufflesum.service.stores import store as store_module
 from shufflesum.service.stores.store import Store
 
 
@@ -28,12 +27,6 @@ def postgres(_one_postgres: Postgres) -> Postgres:
     """A PostgreSQL of this test run's own, running even if the test before has stopped it."""
     _one_postgres.start()
     return _one_postgres
-
-
-@pytest.fixture
-def short_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few uploads fill the list of arrivals."""
-    monkeypatch.setattr(store_module, "_MAX_ARRIVALS", 9)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

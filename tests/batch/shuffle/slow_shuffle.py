@@ -6,8 +6,9 @@ import resource
 import time
 from pathlib import Path
 
-from shufflesum.batch.shuffle.passes import Layout, run
+from shufflesum.batch.shuffle.passes import run
 from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.shuffling import Layout
 
 __all__ = ["shuffle_slowly"]
 

@@ -29,12 +29,13 @@ from shufflesum.batch.files import Format, open_dataset, read_records, write_par
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.passes import Layout, run
+from shufflesum.batch.shuffle.passes import run
 from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK
 from shufflesum.randomness import RandomSource
 from shufflesum.reports import Counts
+from shufflesum.shuffling import Layout
 from shufflesum.testing import SeededSource, unprotected_plan
 
 

@@ -19,9 +19,10 @@ from tests.refusals import refusal
 
 from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.passes import Layout, run
+from shufflesum.batch.shuffle.passes import run
 from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.errors import FileError
+from shufflesum.shuffling import Layout
 from shufflesum.testing import SeededSource
 
 

@@ -14,8 +14,9 @@ from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum.batch import identity
 from shufflesum.batch.identity import Items
-from shufflesum.batch.shuffle.passes import FileRuns, Layout, MemoryRuns, permute, scatter, spill
+from shufflesum.batch.shuffle.passes import spill, spilled
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.shuffling import Layout, MemoryRuns, permute, scatter
 from shufflesum.testing import SeededSource
 
 PLAIN, SEALED = identity.PLAIN.item, identity.SEALED.item
@@ -87,7 +88,7 @@ def test_runs_in_files_and_in_memory_give_the_same_buckets(tmp_path: Path) -> No
         in_memory.add(items, ends)
     assert spill(tmp_path, 0, iter(runs[:3]), 4) == 308
     assert spill(tmp_path, 1, iter(runs[3:]), 4) == 250
-    with FileRuns(tmp_path, 2, SEALED, 4) as in_files:
+    with spilled(tmp_path, 2, SEALED, 4) as in_files:
         assert in_files.rows == in_memory.rows == 558
         for bucket in range(4):
             assert in_files.bucket(bucket).tobytes() == in_memory.bucket(bucket).tobytes()
@@ -98,7 +99,7 @@ def test_a_unit_that_was_half_spilled_is_written_from_the_start(tmp_path: Path) 
     (tmp_path / "unit-000000").write_bytes(bytes(10_000))
     run = scatter(numbered(100), 2, SeededSource(1))
     spill(tmp_path, 0, iter([run]), 2)
-    with FileRuns(tmp_path, 1, PLAIN, 2) as runs:
+    with spilled(tmp_path, 1, PLAIN, 2) as runs:
         assert sorted(np.concatenate([runs.bucket(0), runs.bucket(1)]).tolist()) == list(range(100))
 
 
@@ -117,7 +118,7 @@ def test_a_spill_file_that_lost_bytes_is_refused(tmp_path: Path) -> None:
     data = (tmp_path / "unit-000000").read_bytes()
     (tmp_path / "unit-000000").write_bytes(data[:-1])
     with refusal("damaged", error=FileError):
-        FileRuns(tmp_path, 1, PLAIN, 2)
+        spilled(tmp_path, 1, PLAIN, 2)
 
 
 @given(

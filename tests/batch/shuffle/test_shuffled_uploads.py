@@ -14,11 +14,12 @@ from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
 from shufflesum.batch.once import RELEASED
 from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.passes import Layout, run
+from shufflesum.batch.shuffle.passes import run
 from shufflesum.batch.shuffle.sources import open_source, open_uploads
 from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.reports import Counts
+from shufflesum.shuffling import Layout
 from shufflesum.wire import SEALED_BYTES, Task, Upload
 
 PLAN = noiseless_plan(users=4)

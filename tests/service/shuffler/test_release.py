@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import secrets
+import math
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from tests.refusals import refusal
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from tests.stat_tests import FALSE_ALARM, chi_square
 
+from shufflesum import shuffling
 from shufflesum.errors import ReportsError
 from shufflesum.service.shuffler import release
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser, permuted
@@ -25,8 +26,8 @@ from shufflesum.service.stores.store import (
     StoreError,
     UploadStatus,
     open_store,
-    split,
 )
+from shufflesum.shuffling import SMALLEST_MEMORY, Layout
 from shufflesum.wire import SEALED_BYTES, Task
 
 ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
@@ -50,17 +51,24 @@ def chunked(sealed: bytes, sizes: list[int]) -> Iterator[bytes]:
         start += size
 
 
-@pytest.mark.parametrize("piece", [1, 7, 499, 1000, 10**6])
-def test_every_report_comes_once_however_small_the_pieces(piece: int) -> None:
-    sent = permuted(chunked(reports(1000), [1, 0, 499, 500]), 1000, piece=piece)
-    assert sorted(numbers(b"".join(sent))) == list(range(1000))
+@pytest.mark.parametrize("rows", [0, 1, 1000, 1_100_000])
+def test_every_report_comes_once_in_memory_or_through_a_file(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "_MEMORY", SMALLEST_MEMORY)  # the most of them do not fit
+    assert Layout.plan(rows, SEALED_BYTES, memory=SMALLEST_MEMORY, workers=1).in_memory == (rows < 10**6)
+    sent = permuted(chunked(reports(rows), [rows // 3, 0, rows - rows // 3]), rows, tmp_path)
+    found = numbers(b"".join(sent))
+    assert sorted(found) == list(range(rows))
+    assert rows < 1000 or found != sorted(found)
+    assert list(tmp_path.iterdir()) == []
 
 
-def orders(draws: int, piece: int = 4) -> list[int]:
+def orders(draws: int) -> list[int]:
     """How often each of the 24 orders of four reports comes."""
     seen = []
     for _ in range(draws):
-        sent = b"".join(permuted(chunked(reports(4), [1, 1, 1, 1]), 4, piece=piece))
+        sent = b"".join(permuted(chunked(reports(4), [1, 1, 1, 1]), 4))
         seen.append(ORDERS[tuple(numbers(sent))])
     return [int(count) for count in np.bincount(seen, minlength=24)]
 
@@ -70,39 +78,17 @@ def test_all_orders_are_equally_likely() -> None:
     assert chi_square(orders(3000), np.full(24, 1 / 24)) > FALSE_ALARM
 
 
-def test_a_shuffle_that_moves_too_little_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chi_square(orders(3000, piece=3), np.full(24, 1 / 24)) < FALSE_ALARM
-    monkeypatch.setattr(release, "permutation", lambda count, _: np.arange(count, dtype=np.uint32))
+def test_a_shuffle_that_moves_nothing_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shuffling, "permutation", lambda count, _: np.arange(count, dtype=np.uint32))
     assert chi_square(orders(3000), np.full(24, 1 / 24)) < FALSE_ALARM
 
 
-def test_pieces_hold_what_the_store_has_drawn_and_each_is_permuted_anew(tmp_path: Path) -> None:
-    task = Deployment.small(tmp_path, users=40).task
-    store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
-    store.take([ArrivingUpload(1, secrets.token_bytes(16), fake_upload(task).sealed) for _ in range(40)])
-    batch = store.close_round(40)
-    assert batch is not None
-    drawn = b"".join(store.sealed(batch))
-    store.close()
-    first, second = ([split(piece) for piece in permuted(chunked(drawn, [1] * 40), 40, piece=10)] for _ in range(2))
-    assert [sorted(piece) for piece in first] == [sorted(piece) for piece in second]
-    assert [sorted(piece) for piece in first] == [sorted(split(drawn)[start : start + 10]) for start in (0, 10, 20, 30)]
-    assert first != second  # alike by chance once in 1e26
-
-
-def test_no_more_than_about_a_piece_is_gathered_at_a_time() -> None:
-    read = 0
-
-    def chunks() -> Iterator[bytes]:
-        nonlocal read
-        for _ in range(32):
-            read += 4096
-            yield reports(4096)
-
-    done = 0
-    for sent in permuted(chunks(), 32 * 4096, piece=8192):
-        assert read - done <= 8192
-        done += len(sent) // SEALED_BYTES
+def test_a_batch_in_many_buckets_is_sent_in_an_order_of_neither_bytes_nor_arrival() -> None:
+    """The rank correlation of a random order is this far from zero with probability 1e-6."""
+    rows = 200_000
+    assert Layout.plan(rows, SEALED_BYTES, memory=release._MEMORY, workers=1).buckets > 1
+    found = np.array(numbers(b"".join(permuted([reports(rows)], rows))))
+    assert abs(np.corrcoef(found, np.arange(rows))[0, 1]) < 4.9 / math.sqrt(rows - 1)
 
 
 def test_a_batch_that_others_changed_is_not_sent() -> None:

@@ -21,7 +21,6 @@ from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
-from shufflesum.service.stores import store as store_module
 from shufflesum.service.stores.store import ArrivingUpload, open_store, split
 from shufflesum.wire import UPLOAD_ID_BYTES, Task, Upload
 
@@ -109,20 +108,10 @@ class Inside:
         ((number, users),) = self._rows(f"SELECT number, users FROM {self._schema}round WHERE state = 'open'")
         return number, users
 
-    def listed(self) -> Counter[bytes]:
-        """The reports in the open round's list of arrivals."""
-        rows = self._rows(f"SELECT upload FROM {self._schema}arrivals_{self.open_round()[0]}")
+    def kept(self) -> Counter[bytes]:
+        """The reports of the open round."""
+        rows = self._rows(f"SELECT upload FROM {self._schema}uploads_{self.open_round()[0]}")
         return Counter(report for (upload,) in rows for report in split(upload[UPLOAD_ID_BYTES:]))
-
-    def sorted(self) -> Counter[bytes]:
-        """The reports that have left that list, each kept behind its place in the round's order."""
-        rows = self._rows(f"SELECT id FROM {self._schema}reports_{self.open_round()[0]}")
-        return Counter(placed[store_module.PLACE_BYTES :] for (placed,) in rows)
-
-
-def short_list() -> None:
-    """A few uploads fill the list of arrivals."""
-    store_module._MAX_ARRIVALS = 11
 
 
 @pytest.mark.slow
@@ -138,7 +127,7 @@ def test_nothing_is_lost_or_counted_twice_through_crashes(
         store = postgres.address
     source = random.Random(kills)
     answers: list[int | str] = [201, 201, 200, "drop", 503]
-    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url, store=store, prepare=short_list) as server:
+    with StandInAnalyzer() as analyzer, deployment.shuffler(analyzer.url, store=store) as server:
         inside = Inside(store or f"sqlite:{tmp_path / 'shuffler.db'}", deployment.task)
         with Crowd(server, deployment.task) as crowd:
             for _ in range(kills):
@@ -152,7 +141,7 @@ def test_nothing_is_lost_or_counted_twice_through_crashes(
         assert not crowd.failures
         wait_until(inside.settled)
         number, users = inside.open_round()
-        for _ in range(USERS - 1 - users):  # so that some reports wait sorted and some in the list, whenever it ended
+        for _ in range(USERS - 1 - users):
             last = fake_upload(deployment.task, number)
             assert server.upload(last).status == 201
             crowd.accepted[number].append(last)
@@ -163,9 +152,8 @@ def test_nothing_is_lost_or_counted_twice_through_crashes(
     released = [batch.round_number for batch in analyzer.received.values()]
     assert released == list(range(1, len(released) + 1))
     waiting = [upload for number in crowd.accepted if number > len(released) for upload in crowd.accepted[number]]
-    assert inside.listed()
-    assert inside.sorted()
-    assert inside.listed() + inside.sorted() == reports_of(waiting)
+    assert inside.kept() == reports_of(waiting)
+    assert waiting
     members = {(attempt.batch_id, frozenset(attempt.reports)) for attempt in analyzer.attempts}
     assert len(members) == len({batch_id for batch_id, _ in members})
 
@@ -211,7 +199,7 @@ def test_a_full_disk_refuses_uploads_and_recovers_by_itself(tmp_path: Path) -> N
         assert [server.upload(upload).problem for upload in sent] == ["repeated"] * len(sent)
         server.stop()
     inside = Inside(f"sqlite:{tmp_path / 'shuffler.db'}", deployment.task)
-    assert inside.listed() + inside.sorted() == reports_of([first, *sent])
+    assert inside.kept() == reports_of([first, *sent])
 
 
 def test_a_database_that_is_away_refuses_uploads_and_recovers_by_itself(tmp_path: Path, postgres: Postgres) -> None:

@@ -340,7 +340,9 @@ def test_a_wrong_configuration_ends_at_once_with_a_message(
     monkeypatch.setattr(Task, "_verify_plan", lambda _: None)
     deployment = Deployment.small(tmp_path)
     files = ["--task", str(deployment.task_file), "--secret-file", str(deployment.secret_file)]
-    rest = ["--store", f"sqlite:{tmp_path / 'store.db'}", "--analyzer", "http://127.0.0.1:1", *options]
+    given = {"--store": f"sqlite:{tmp_path / 'store.db'}", "--analyzer": "http://127.0.0.1:1"}
+    given[options[0]] = options[1]
+    rest = [word for option in given.items() for word in option]
     with refusal(*refused, error=ShufflesumError):
         command.main(["shuffler", *files, *rest], standalone_mode=False)
 

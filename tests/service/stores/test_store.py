@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.refusals import refusal
 from tests.service.stores.store_urls import (
     ACCEPTED,
@@ -17,17 +17,14 @@ from tests.service.stores.store_urls import (
     PathOrUrl,
     close,
     fill,
-    new_task,
     new_upload,
     released,
     split,
 )
 
 from shufflesum.service.stores import store as store_module
-from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Store, StoreError, UploadStatus, open_store
+from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Seen, Store, StoreError, UploadStatus
 from shufflesum.wire import SEALED_BYTES
-
-pytestmark = pytest.mark.usefixtures("short_list")
 
 
 def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: PathOrUrl) -> None:
@@ -86,7 +83,7 @@ def test_a_copied_report_is_refused_with_the_whole_upload(store: Store, place: P
     ]
     assert store.take([victim, *copies]) == [ACCEPTED] + [UploadStatus.DUPLICATE] * 4
     assert store.take([*copies, victim]) == [UploadStatus.DUPLICATE] * 4 + [REPEATED]
-    fill(store, place.task, 10)  # the list of arrivals is put away
+    fill(store, place.task, 10)
     assert store.take([*copies, victim]) == [UploadStatus.DUPLICATE] * 4 + [REPEATED]
     assert store.rounds().users == 11
     # Nothing of a refused copy was kept: neither its token nor the fresh report next to the copied one.
@@ -172,13 +169,9 @@ def test_nothing_of_a_released_batch_is_left_in_the_files(store: Store, place: P
     token = secrets.token_bytes(32)
     uploads = [*fill(store, place.task, 50), new_upload(place.task, token=token)]
     store.take(uploads[-1:])
-    assert isinstance(store, store_module.SqlStore)
-    assert store._arrivals is not None
-    order_key = store._arrivals.key
-    assert len(order_key) == 32
     batch = close(store)
     kept = fill(store, place.task, 1, round_number=2)
-    traces = [*(report for e in uploads for report in e.reports), token, order_key]
+    traces = [*(report for e in uploads for report in split(e.sealed)), token]
     assert all(place.held(traces))
     place.analyze()
     store.mark_released(batch)
@@ -194,11 +187,11 @@ def test_a_reading_that_fails_makes_nothing_forgotten(
     again = place.open()
     assert again.rounds().users == 2
 
-    def torn(_: bytes) -> list[bytes]:
+    def torn(_: bytes) -> object:
         raise StoreError("store-unavailable", "the disk did not answer")
 
     with monkeypatch.context() as broken:
-        broken.setattr(store_module, "split", torn)
+        broken.setattr(store_module, "marks", torn)
         with refusal("store-unavailable", error=StoreError):
             again.take(uploads)
     assert again.take(uploads) == [REPEATED] * 2
@@ -206,43 +199,6 @@ def test_a_reading_that_fails_makes_nothing_forgotten(
     batch = close(again)
     assert (batch.users, len(released(again, batch))) == (3, 6)
     again.close()
-
-
-@pytest.mark.parametrize("rank", ["bytes", "arrival"])
-def test_a_batch_is_read_in_an_order_of_neither_bytes_nor_arrival(store: Store, place: PathOrUrl, rank: str) -> None:
-    """The rank correlation of a random order is this far from zero with probability 1e-6."""
-    uploads = fill(store, place.task, 400)
-    reports = [report for upload in uploads for report in upload.reports]
-    expected = reports if rank == "arrival" else sorted(reports)
-    position = {report: index for index, report in enumerate(released(store, close(store)))}
-    positions = [position[report] for report in expected]
-    assert _correlation(positions) < 4.9 / math.sqrt(len(positions) - 1) < _correlation(sorted(positions))
-
-
-def _correlation(positions: list[int]) -> float:
-    return abs(float(np.corrcoef(positions, range(len(positions)))[0, 1]))
-
-
-def test_the_same_reports_are_in_another_order_in_each_store_and_the_same_when_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = new_task(tmp_path)
-    uploads = [new_upload(task) for _ in range(20)]
-
-    def order(name: str) -> list[bytes]:
-        store = open_store(f"sqlite:{tmp_path / name}", task)
-        store.take(uploads)
-        store.close()
-        again = open_store(f"sqlite:{tmp_path / name}", task)
-        batch = close(again)
-        first = released(again, batch)
-        assert released(again, batch) == first
-        again.close()
-        return first
-
-    assert order("a") != order("b")  # alike by chance once in 1e47
-    monkeypatch.setattr(secrets, "token_bytes", bytes)
-    assert order("c") == order("d")  # it was the key
 
 
 def test_forgetting_leaves_nothing_at_all(store: Store, place: PathOrUrl) -> None:
@@ -260,8 +216,8 @@ def test_forgetting_spares_the_waiting_batch_until_told_otherwise(store: Store, 
     uploads = fill(store, place.task)
     batch = close(store)
     late = fill(store, place.task, 1, round_number=2)
-    gone = [e.sealed[:SEALED_BYTES] for e in late] + [e.upload_id for e in [*uploads, *late]]
-    kept = [e.sealed[:SEALED_BYTES] for e in uploads]
+    gone = [e.sealed[:SEALED_BYTES] for e in late] + [e.upload_id for e in late]
+    kept = [e.upload_id + e.sealed[:SEALED_BYTES] for e in uploads]
     store.delete_all()
     assert store.pending() == batch
     assert all(place.held(kept))
@@ -308,35 +264,40 @@ def test_threads_that_add_at_once_lose_and_double_nothing(store: Store, place: P
     assert store.rounds().users == 120
 
 
-def test_uploads_go_on_where_nothing_can_be_put_away_and_end_before_memory_does(
-    store: Store, place: PathOrUrl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise StoreError("store-unavailable", "no room")
+@given(st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=12), st.lists(st.integers(0, 45), max_size=9))
+def test_what_was_seen_is_what_a_set_holds(groups: list[list[int]], asked: list[int]) -> None:
+    seen, known = Seen(), set[int]()
+    for group in groups:
+        new = sorted({number << 32 | 2 for number in group} - known)
+        seen.add(np.array(new, dtype=np.uint64))
+        known |= set(new)
+    wanted = [number << 32 | 2 for number in asked]
+    assert seen.holds(np.array(wanted, dtype=np.uint64)).tolist() == [number in known for number in wanted]
 
-    uploads = fill(store, place.task, 5)
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "_sort_arrivals", fail)
-        while True:
-            new = [new_upload(place.task) for _ in range(2)]
-            try:
-                assert store.take(new) == [ACCEPTED, ACCEPTED]
-            except StoreError:
-                break
-            uploads += new
-            assert len(uploads) < 100
-        assert len(uploads) > 20
-        with pytest.raises(StoreError):
-            store.take(new)
-    assert store.take(uploads) == [REPEATED] * len(uploads)
-    fill(store, place.task, 1)
-    assert store.rounds().users == len(uploads) + 1
+
+def test_what_was_seen_stays_known_while_it_grows() -> None:
+    numbers = np.random.default_rng(1).integers(0, 1 << 63, 300_000, dtype=np.uint64)
+    seen = Seen()
+    for part in np.split(numbers[:200_000], [0, 1, 3000, 90_000]):
+        seen.add(part)
+    assert seen.holds(numbers[:200_000]).all()
+    assert not seen.holds(numbers[200_000:]).any()
+
+
+@pytest.mark.parametrize("ending", [b"\0", b"\0\0\1", b"a"])
+def test_ids_that_end_in_zeros_are_told_apart(store: Store, place: PathOrUrl, ending: bytes) -> None:
+    ids = [(b"x" * length).ljust(16 - len(ending), b"\0") + ending for length in (1, 2, 3)]
+    uploads = [ArrivingUpload(1, id_, new_upload(place.task).sealed) for id_ in ids]
+    assert store.take(uploads) == [ACCEPTED] * 3
+    close(store)
+    assert store.take(uploads) == [REPEATED] * 3
+    assert store.take([new_upload(place.task, 2)]) == [ACCEPTED]
 
 
 def test_a_deletion_that_was_interrupted_is_finished_by_the_next_server(
     store: Store, place: PathOrUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces = [report for e in fill(store, place.task, 20) for report in e.reports]
+    traces = [report for e in fill(store, place.task, 20) for report in split(e.sealed)]
     batch = close(store)
 
     def killed() -> None:

@@ -30,8 +30,6 @@ from tests.service.stores.store_urls import (
 from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, UploadStatus
 from shufflesum.wire import SEALED_BYTES
 
-pytestmark = pytest.mark.usefixtures("short_list")
-
 
 class _Model(RuleBasedStateMachine):
     """A store does what a few Python sets do, through any sequence of calls, openings included."""

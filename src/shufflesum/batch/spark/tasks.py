@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from shufflesum import errors
 from shufflesum.batch.identity import Identity, Items
-from shufflesum.batch.shuffle.passes import permute, scatter
 from shufflesum.batch.targets import PlainTarget, count_records, randomize_rows
 from shufflesum.domains import Domain, Missing
 from shufflesum.errors import DataError, FileError, ReportsError, ShufflesumError
@@ -25,6 +24,7 @@ from shufflesum.plans import Plan
 from shufflesum.protocol import UnverifiedRandomizer
 from shufflesum.randomness import SecureSource
 from shufflesum.reports import UnverifiedCounts
+from shufflesum.shuffling import permute, scatter
 
 RecordBatches = Iterator[Any]
 OnPartition = Callable[[RecordBatches], RecordBatches]

@@ -9,27 +9,26 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import numpy as np
-from numpy.typing import NDArray
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
-from shufflesum.protocol import permutation
-from shufflesum.randomness import SecureSource
 from shufflesum.service.http.access import SecretFile, valid_secrets
 from shufflesum.service.http.asking import Answer, BadAnswerError, ask
 from shufflesum.service.http.messages import load_key_pair, parse_problem, trust, why_unreachable
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import Batch, Store, StoreError
+from shufflesum.shuffling import shuffled
 from shufflesum.wire import SEALED_BYTES, Task
 
-_PIECE = 1 << 20  # reports permuted in memory at a time: 54 MiB, three times for a moment
+_ITEM = np.dtype([("sealed", np.uint8, (SEALED_BYTES,))])
+_MEMORY = 256 << 20  # for permuting; of what is larger, the rest waits in a file
 _SENT = 1 << 14  # reports sent at a time
 _PAUSES = (0.2, 5.0)  # first and longest wait between two attempts, seconds
 _IDLE_SECONDS = 5.0
@@ -37,41 +36,12 @@ _SURE_SECONDS = 3600.0  # the clock must say so for as long before anything is d
 _GRACE = timedelta(days=7)  # after expiry, for a batch that the analyzer does not take
 
 
-def permuted(sealed: Iterable[bytes], reports: int, *, piece: int = _PIECE) -> Generator[bytes]:
-    """All sealed reports in a random order that tells nothing but which reports there are.
-
-    They come from the store in a random order already. So that not even the store knows the one they leave in, pieces
-    of a million are permuted again, uniformly and with fresh secure randomness, one after another: smaller batches as
-    a whole, and of larger ones never more than a piece is held in memory.
-    """
-    source = SecureSource()
-    seen = 0
-    for option_group in _gather(sealed, piece):
-        seen += len(option_group)
-        order = permutation(len(option_group), source)
-        for start in range(0, len(order), _SENT):
-            yield option_group[order[start : start + _SENT]].tobytes()
-    if seen != reports:
-        raise ReportsError(
-            "damaged", f"the store holds {seen} reports of this batch, not {reports}; it was changed by others"
-        )
-
-
-def _gather(sealed: Iterable[bytes], piece: int) -> Iterator[NDArray[np.uint8]]:
-    held: list[bytes] = []
-    count = 0
-    for chunk in sealed:
-        held.append(chunk)
-        count += len(chunk) // SEALED_BYTES
-        if count >= piece:
-            yield _rows(held)
-            held, count = [], 0
-    if held:
-        yield _rows(held)
-
-
-def _rows(chunks: list[bytes]) -> NDArray[np.uint8]:
-    return np.frombuffer(b"".join(chunks), dtype=np.uint8).reshape(-1, SEALED_BYTES)
+def permuted(sealed: Iterable[bytes], reports: int, folder: Path | None = None) -> Generator[bytes]:
+    """All sealed reports in a uniformly random order, drawn now, some at a time."""
+    items = (np.frombuffer(chunk, dtype=_ITEM) for chunk in sealed)
+    for found in shuffled(items, reports, _ITEM, memory=_MEMORY, folder=folder):
+        for start in range(0, len(found), _SENT):
+            yield found[start : start + _SENT].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +241,7 @@ class Releaser:
         raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status}")
 
     async def _body(self, batch: Batch, reports: int) -> AsyncIterator[bytes]:
-        pieces = permuted(self._store.sealed(batch), reports)
+        pieces = permuted(self._store.sealed(batch), reports, self._store.folder)
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
                 yield piece

@@ -1,8 +1,8 @@
 """The shuffler's store in PostgreSQL, in a schema of its own for each task.
 
-Tables are dropped files and all, and the upload ids that stay are written in one transaction, so that neither place
-nor transaction id of a row tells when it came. The server's own write-ahead log keeps changes for a while, as its
-administrator has set it up.
+Tables are dropped files and all, and the upload ids of a round that stay are written sorted and in one transaction, so
+that neither place nor transaction id of a row tells when in the round it came. The server's own write-ahead log keeps
+changes for a while, as its administrator has set it up.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shufflesum.errors import MissingExtraError, ParameterError
-from shufflesum.service.stores.store import PLACE_BYTES, Batch, SqlStore, StoreError, Usage
-from shufflesum.wire import Task
+from shufflesum.service.stores.store import Batch, SqlStore, StoreError, Usage
+from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 try:
     import psycopg
@@ -24,7 +24,6 @@ except ImportError as error:
     ) from error
 
 
-_ROWS = 16_384  # reports read at a time
 _CONNECT_SECONDS, _LOCK_SECONDS = 5, 5
 
 _REASONS = {
@@ -128,7 +127,7 @@ class PostgresStore(SqlStore):
                     try:
                         self._prepare(connection)
                     except BaseException:
-                        connection.close()
+                        _let_go(connection)
                         raise
                     self._connection = connection
                 with self._connection.transaction(), self._connection.cursor() as cursor:
@@ -140,7 +139,7 @@ class PostgresStore(SqlStore):
     _reading = _transaction
 
     def _disconnect(self) -> None:
-        self._arrivals = None  # while it is away, another server may use the store
+        self._open = None  # while it is away, another server may use the store
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
@@ -157,27 +156,31 @@ class PostgresStore(SqlStore):
                 for value in values:
                     copy.write_row((value,))
 
+    folder = None
+
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
-        query = sql.SQL("SELECT substr(id, {}) FROM {} ORDER BY id").format(
-            sql.Literal(PLACE_BYTES + 1), sql.Identifier(f"reports_{batch.round_number:d}")
-        )
         try:
-            with (
-                contextlib.closing(self._connect()) as connection,
-                connection.transaction(),
-                connection.cursor("reports", binary=True) as cursor,
-            ):
-                cursor.execute(query)
-                while rows := cursor.fetchmany(_ROWS):
-                    yield b"".join(report for (report,) in rows)
+            with contextlib.closing(self._connect()) as connection, connection.transaction():
+                for rows in self._uploads(connection, batch.round_number):
+                    yield b"".join(row[UPLOAD_ID_BYTES:] for row in rows)
         except psycopg.Error as error:
             raise _unavailable(error) from error
+
+    def _uploads(self, cursor: Cursor | Connection, number: int) -> Iterator[list[bytes]]:
+        connection = cursor if isinstance(cursor, psycopg.Connection) else cursor.connection
+        query = sql.SQL("SELECT upload FROM {}").format(sql.Identifier(f"uploads_{number:d}"))
+        with connection.cursor("uploads", binary=True) as reading:
+            reading.execute(query)
+            while rows := reading.fetchmany(self._rows_at_once()):
+                yield [upload for (upload,) in rows]
 
     def _make_table(self, cursor: Cursor, table: str, column: str) -> None:
         cursor.execute(sql.SQL(f"CREATE TABLE {table} ({column})"))
         # Statistics quote values, which would stay in the catalogue when the table is dropped.
-        cursor.execute(sql.SQL(f"ALTER TABLE {table} ALTER COLUMN {column.split(maxsplit=1)[0]} SET STATISTICS 0"))
+        name = column.split(maxsplit=1)[0]
+        cursor.execute(sql.SQL(f"ALTER TABLE {table} ALTER COLUMN {name} SET STATISTICS 0"))
+        cursor.execute(sql.SQL(f"ALTER TABLE {table} ALTER COLUMN {name} SET STORAGE EXTERNAL"))  # nothing to compress
 
     def _table_names(self, cursor: Cursor) -> list[str]:
         rows = cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (self._schema,)).fetchall()
@@ -198,10 +201,15 @@ class PostgresStore(SqlStore):
         """Let go of the connection, and with it of the right to be the only server."""
         with self._mutex:
             if self._connection is not None:
-                with contextlib.suppress(psycopg.Error):
-                    # The database ends a connection in its own time; whoever comes next should not have to wait.
-                    self._connection.execute("SELECT pg_advisory_unlock_all()")
+                _let_go(self._connection)
             self._disconnect()
+
+
+def _let_go(connection: Connection) -> None:
+    """Close a connection, and give up its locks at once: the database ends a connection in its own time."""
+    with contextlib.suppress(psycopg.Error):
+        connection.execute("SELECT pg_advisory_unlock_all()")
+    connection.close()
 
 
 def why_unavailable(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """The shuffler's store in one SQLite file: nothing to set up, durable, and emptied for good.
 
-`secure_delete` overwrites what was deleted, and the write-ahead log is cut to nothing after each deletion,
-as are the free pages. Temporary files are made in the folder of the store and nowhere else.
+After each deletion what is left is written anew, so that the file is cut to it, and the write-ahead log is cut to
+nothing; `secure_delete` overwrites what was deleted in pages that stay. Temporary files are made in the folder of the
+store and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from urllib.parse import quote
 from shufflesum._machine import lock_file, sync
 from shufflesum.errors import FileError, ShufflesumError
 from shufflesum.service.stores.store import (
-    PLACE_BYTES,
     Batch,
     SqlStore,
     StoreError,
@@ -25,10 +25,9 @@ from shufflesum.service.stores.store import (
     WrongStoreError,
     usage_of_file,
 )
-from shufflesum.wire import Task
+from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 _BUSY_SECONDS = 5.0
-_ROWS = 16_384  # reports read at a time
 _CACHE_KB = 16_384
 _AT_ONCE = 256  # values in one statement
 _PAGE_BYTES = 4096
@@ -117,7 +116,7 @@ class SqliteStore(SqlStore):
             folder = str(self._path.parent).replace("'", "''")
             connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
-            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA secure_delete = FAST")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
@@ -191,18 +190,27 @@ class SqliteStore(SqlStore):
             some = values[start : start + _AT_ONCE]
             cursor.execute(f"INSERT INTO {table} VALUES {', '.join(['(?)'] * len(some))}", some)
 
+    @property
+    def folder(self) -> Path:
+        """Beside the file."""
+        return self._path.parent
+
     def sealed(self, batch: Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
-        # Piece by piece: while a reading is open, the write-ahead log only grows. A closed round does not change.
-        query = f"SELECT id FROM reports_{batch.round_number:d} WHERE id > ? ORDER BY id LIMIT {_ROWS}"
         try:
             with contextlib.closing(self._connect()) as connection:
-                last = b""
-                while placed := [row[0] for row in connection.execute(query, (last,)).fetchall()]:
-                    last = placed[-1]
-                    yield b"".join(report[PLACE_BYTES:] for report in placed)
+                for rows in self._uploads(connection.cursor(), batch.round_number):
+                    yield b"".join(row[UPLOAD_ID_BYTES:] for row in rows)
         except sqlite3.Error as error:
             raise _unavailable(self._path, error) from error
+
+    def _uploads(self, cursor: sqlite3.Cursor, number: int) -> Iterator[list[bytes]]:
+        # Piece by piece: while a reading is open, the write-ahead log only grows. A closed round does not change.
+        query = f"SELECT rowid, upload FROM uploads_{number:d} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        last = 0
+        while rows := cursor.execute(query, (last, self._rows_at_once())).fetchall():
+            last = rows[-1][0]
+            yield [upload for _, upload in rows]
 
     def _make_table(self, cursor: sqlite3.Cursor, table: str, column: str) -> None:
         # A table that has nothing but its key is kept in the order of that.
@@ -213,11 +221,9 @@ class SqliteStore(SqlStore):
 
     def _erase_dropped(self) -> bool:
         with self._working() as connection:
-            erased = _cut_log(connection)  # first: what was deleted is overwritten before its pages leave the file
-            if erased and connection.execute("PRAGMA freelist_count").fetchone() != (0,):
-                # The list of free pages would tell in which order an index grew, and so something of who came when.
+            if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
                 connection.execute("VACUUM")
-                erased = _cut_log(connection)
+            erased = _cut_log(connection)
         return erased
 
     def usage(self) -> Usage:

@@ -3,15 +3,13 @@
 Sealed reports are kept until their round is released, and no longer. A store never learns who sent an upload or when;
 upload ids are remembered apart from the reports, without order.
 
-Both databases keep rounds, upload ids and sealed reports in tables, changed in transactions. Uploads are first written
-one after another, to a list of arrivals: that is quick. Once there are many, and before a round is closed, the list is
-sorted into tables of upload ids and of reports, so that a known id or report is found at once and reports are kept
-apart from the ids they came with. Ids are sorted by their random bytes. Reports are sorted by a digest that only this
-store can compute, with a secret key drawn for the round: a random order of the whole round, in which nobody can choose
-a place, and which is read in one pass however large the round is.
+Both databases keep rounds, upload ids and uploads in tables, changed in transactions. An upload is written once, as it
+came, behind those that came before; which upload ids and reports the open round has is held in memory, in 16 to 32
+bytes each, and read again after a start. When a round is closed, its upload ids move to the table of all that were
+taken, sorted. Its batch leaves in an order that is drawn when it is handed over (`shufflesum.shuffling`), and that no
+row here tells anything about.
 
-Each round has tables of its own, which are dropped as a whole. The upload ids that stay are then copied to a new table:
-where a row lies must not tell when it came.
+Each round has tables of its own, which are dropped as a whole.
 """
 
 from __future__ import annotations
@@ -19,16 +17,18 @@ from __future__ import annotations
 import abc
 import contextlib
 import enum
-import hashlib
 import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.wire import SEALED_BYTES, UPLOAD_ID_BYTES, Task
@@ -63,9 +63,9 @@ class ArrivingUpload:
     token: bytes | None = None
 
     @cached_property
-    def reports(self) -> list[bytes]:
-        """The sealed reports one by one."""
-        return split(self.sealed)
+    def reports(self) -> NDArray[np.uint64]:
+        """What tells its reports apart from all others; see `marks`."""
+        return marks(self.sealed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,12 @@ class Store(Protocol):
         ...
 
     def sealed(self, batch: Batch) -> Iterator[bytes]:
-        """The batch's sealed reports, some at a time, in a random order that was drawn for the batch as a whole."""
+        """The batch's sealed reports, some at a time, as they came: to be permuted before they leave."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where a batch that does not fit into memory may wait while it is permuted; None for the system's place."""
         ...
 
     def mark_released(self, batch: Batch) -> None:
@@ -158,38 +163,65 @@ class Store(Protocol):
 
 
 def split(sealed: bytes) -> list[bytes]:
-    """Sealed reports one by one; no two that were sealed are alike, and a copy that is not exact cannot be opened."""
+    """Sealed reports one by one."""
     return [sealed[start : start + SEALED_BYTES] for start in range(0, len(sealed), SEALED_BYTES)]
 
 
-def classify(
-    uploads: Sequence[ArrivingUpload], open_round: int | None, known: set[bytes], spent: set[bytes], sealed: set[bytes]
-) -> list[UploadStatus]:
-    """The answer to each upload, given what the store knows of them: upload ids, the open round's tokens and reports.
+def marks(sealed: bytes) -> NDArray[np.uint64]:
+    """The first eight bytes of each sealed report, which are of its own fresh key.
 
-    The sets are added to, so that uploads which repeat each other within one call are recognised as well.
+    A copy that is not exact cannot be opened. Two of a hundred million reports that are no copies have the same mark
+    with a probability below 0.0003, and the upload that came later is then refused.
     """
-    answers = []
-    for upload in uploads:
-        reports = upload.reports
-        if upload.upload_id in known:
-            answer = UploadStatus.REPEATED
-        elif open_round is None or upload.round_number < open_round:
-            answer = UploadStatus.ROUND_CLOSED
-        elif upload.round_number > open_round:
-            answer = UploadStatus.ROUND_NOT_OPEN
-        elif upload.token in spent:
-            answer = UploadStatus.TOKEN_SPENT
-        elif len(set(reports)) < len(reports) or not sealed.isdisjoint(reports):
-            answer = UploadStatus.DUPLICATE
-        else:
-            answer = UploadStatus.ACCEPTED
-            known.add(upload.upload_id)
-            sealed.update(reports)
-            if upload.token is not None:
-                spent.add(upload.token)
-        answers.append(answer)
-    return answers
+    rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, SEALED_BYTES)
+    return np.ascontiguousarray(rows[:, :8]).view(np.uint64).ravel()
+
+
+class Seen:
+    """A set of numbers that only grows: a hash table at most half full, 16 to 32 bytes for each number.
+
+    Where a number lies is drawn with it, by a secret factor, so that nobody can send numbers that crowd together.
+    """
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(1 << 12, dtype=np.uint64)
+        self._count = 0
+        self._factor = np.uint64(secrets.randbits(64) | 1)
+
+    def add(self, values: NDArray[np.uint64]) -> None:
+        """Add numbers that are not in it, all different."""
+        self._count += len(values)
+        if 2 * self._count > len(self._slots):
+            known = self._slots[self._slots != 0]
+            self._slots = np.zeros(1 << (2 * self._count).bit_length(), dtype=np.uint64)
+            for start in range(0, len(known), _AT_ONCE):
+                self._put(known[start : start + _AT_ONCE])
+        self._put(np.maximum(values, 1))  # 0 is an empty slot
+
+    def _put(self, values: NDArray[np.uint64]) -> None:
+        at = self._first(values)
+        while len(values):
+            free = self._slots[at] == 0
+            self._slots[at[free]] = values[free]
+            left = self._slots[at] != values  # others were there, or came at the same time
+            values, at = values[left], self._next(at[left])
+
+    def holds(self, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each number, whether it is in it."""
+        values = np.maximum(values, 1)
+        found, left, at = np.zeros(len(values), dtype=np.bool_), np.arange(len(values)), self._first(values)
+        while len(left):
+            there = self._slots[at]
+            found[left] = there == values[left]
+            on = (there != 0) & ~found[left]
+            left, at = left[on], self._next(at[on])
+        return found
+
+    def _first(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return (values * self._factor) >> np.uint64(65 - len(self._slots).bit_length())
+
+    def _next(self, at: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return (at + np.uint64(1)) & np.uint64(len(self._slots) - 1)
 
 
 def open_store(address: str, task: Task, begin: Callable[[str], None] | None = None) -> Store:
@@ -232,31 +264,29 @@ def usage_of_file(path: Path) -> Usage:
 
 Cursor = Any  # of either database's driver: execute, fetchone, fetchall
 
-FORMAT = "shufflesum-store-5"  # one more with each change that older servers would not understand
+FORMAT = "shufflesum-store-6"  # one more with each change that older servers would not understand
 PROBE_BYTES = 1 << 14  # written beyond an upload's size to see whether one can be: pages of its tables and indexes
-PLACE_BYTES = 16  # the digest that a report is sorted by, written before it
-_KEY_BYTES = 32
+READ_BYTES = 1 << 20  # of uploads, at a time
 _NAME_BYTES = 16  # of the store itself, and of the server that owns it
-_MAX_ARRIVALS = 1 << 16  # reports in the list of arrivals before it is sorted
-_MAX_LISTS = 8  # times as many where that fails
-_ROUND_TABLES = ("arrivals", "order_key", "reports", "tokens")
+_ROUND_TABLES = ("tokens", "uploads")
+_AT_ONCE = 1 << 16  # numbers put into a larger table at a time
 
 
-@dataclass(slots=True)
-class _Arrivals:
-    """The upload ids and sealed reports in the open round's list of arrivals, and the key of that round's order."""
+class _OpenRound:
+    """What tells the uploads of the open round, and their reports, from others."""
 
-    key: bytes
-    ids: set[bytes] = field(default_factory=set)
-    reports: set[bytes] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.ids, self.reports = Seen(), Seen()
 
-    def add(self, upload_id: bytes, reports: Sequence[bytes]) -> None:
-        self.ids.add(upload_id)
-        self.reports.update(reports)
+    def add(self, rows: Sequence[bytes]) -> None:
+        """Add uploads as they are kept: the id before the reports."""
+        self.ids.add(_id_marks([row[:UPLOAD_ID_BYTES] for row in rows]))
+        self.reports.add(marks(b"".join(row[UPLOAD_ID_BYTES:] for row in rows)))
 
-    def placed(self, report: bytes) -> bytes:
-        """A report behind its place in the round's order."""
-        return hashlib.blake2b(report, digest_size=PLACE_BYTES, key=self.key).digest() + report
+
+def _id_marks(ids: Sequence[bytes]) -> NDArray[np.uint64]:
+    """The first half of each upload id: eight random bytes."""
+    return np.frombuffer(b"".join(ids), dtype=np.uint64)[::2]
 
 
 class SqlStore(abc.ABC):
@@ -271,8 +301,7 @@ class SqlStore(abc.ABC):
         self._begin = begin
         self._owner = secrets.token_hex(_NAME_BYTES)
         self._mutex = threading.RLock()
-        self._arrivals: _Arrivals | None = None  # None where it has to be read from the store
-        self._lists = 1  # how many times _MAX_ARRIVALS may wait
+        self._open: _OpenRound | None = None  # None where it has to be read from the store
         self._deletion_unfinished = True  # whoever used it before may have been killed halfway through a deletion
 
     @abc.abstractmethod
@@ -290,6 +319,10 @@ class SqlStore(abc.ABC):
     @abc.abstractmethod
     def _insert(self, cursor: Cursor, table: str, values: Sequence[bytes]) -> None:
         """Add rows of one value each to a table."""
+
+    @abc.abstractmethod
+    def _uploads(self, cursor: Cursor, number: int) -> Iterator[list[bytes]]:
+        """The uploads of a round as they came, some at a time: id and sealed reports."""
 
     @abc.abstractmethod
     def _make_table(self, cursor: Cursor, table: str, column: str) -> None:
@@ -317,86 +350,70 @@ class SqlStore(abc.ABC):
                         raise WrongStoreError("in-use", "another server has taken this store over; stop this one")
                     yield cursor
             except BaseException:
-                self._arrivals = None
+                self._open = None
                 raise
 
     def take(self, uploads: Sequence[ArrivingUpload]) -> list[UploadStatus]:
         """Take uploads; see `Store.take`."""
-        with self._mutex:
-            self._sort_arrivals_in_time()
-            with self._changing() as cursor:
-                number, _ = self._open_round_and_users(cursor)
-                answers = self._answers(cursor, uploads, number)
-                taken = [
-                    upload for upload, answer in zip(uploads, answers, strict=True) if answer is UploadStatus.ACCEPTED
-                ]
-                if number is not None and taken:
-                    self._append(cursor, number, taken)
+        if not uploads:
+            return []
+        with self._changing() as cursor:
+            number, _ = self._open_round_and_users(cursor)
+            opened = self._read_open(cursor, number)
+            answers = self._answers(cursor, uploads, number, opened)
+            taken = [each for each, answer in zip(uploads, answers, strict=True) if answer is UploadStatus.ACCEPTED]
+            if number is not None and taken:
+                rows = [upload.upload_id + upload.sealed for upload in taken]
+                self._insert(cursor, f"uploads_{number:d}", rows)
+                tokens = sorted(upload.token for upload in taken if upload.token is not None)
+                self._insert(cursor, f"tokens_{number:d}", tokens)
+                cursor.execute(
+                    f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(taken), number)
+                )
+                opened.add(rows)
         return answers
 
-    def _answers(self, cursor: Cursor, uploads: Sequence[ArrivingUpload], number: int | None) -> list[UploadStatus]:
-        arrivals = self._read_arrivals(cursor, number)
+    def _answers(
+        self, cursor: Cursor, uploads: Sequence[ArrivingUpload], number: int | None, opened: _OpenRound
+    ) -> list[UploadStatus]:
         ids = [upload.upload_id for upload in uploads]
-        known = self._present(cursor, "taken", ids) | arrivals.ids.intersection(ids)
+        here = opened.ids.holds(_id_marks(ids)).tolist()
+        known = self._present(cursor, "taken", ids) | {id_ for id_, found in zip(ids, here, strict=True) if found}
         fresh = [upload for upload in uploads if upload.round_number == number and upload.upload_id not in known]
         tokens = [upload.token for upload in fresh if upload.token is not None]
-        reports = [report for upload in fresh for report in upload.reports]
         spent = self._present(cursor, f"tokens_{number}", tokens) if tokens else set()
-        placed = [arrivals.placed(report) for report in reports]
-        kept = self._present(cursor, f"reports_{number}", placed) if placed else set()
-        sealed = {report[PLACE_BYTES:] for report in kept} | arrivals.reports.intersection(reports)
-        return classify(uploads, number, known, spent, sealed)
+        copied = opened.reports.holds(np.concatenate([upload.reports for upload in uploads]))
+        sealed: set[int] = set()  # of this call
+        answers = []
+        for upload, copies in zip(uploads, np.split(copied, len(uploads)), strict=True):
+            if upload.upload_id in known:
+                answer = UploadStatus.REPEATED
+            elif number is None or upload.round_number < number:
+                answer = UploadStatus.ROUND_CLOSED
+            elif upload.round_number > number:
+                answer = UploadStatus.ROUND_NOT_OPEN
+            elif upload.token in spent:
+                answer = UploadStatus.TOKEN_SPENT
+            elif copies.any() or _has_copies(upload.reports, sealed):
+                answer = UploadStatus.DUPLICATE
+            else:
+                answer = UploadStatus.ACCEPTED
+                known.add(upload.upload_id)
+                sealed.update(upload.reports.tolist())
+                if upload.token is not None:
+                    spent.add(upload.token)
+            answers.append(answer)
+        return answers
 
-    def _append(self, cursor: Cursor, number: int, uploads: Sequence[ArrivingUpload]) -> None:
-        """Add uploads to the open round's list of arrivals."""
-        self._insert(cursor, f"arrivals_{number:d}", [upload.upload_id + upload.sealed for upload in uploads])
-        self._insert(cursor, f"tokens_{number:d}", [upload.token for upload in uploads if upload.token is not None])
-        cursor.execute(
-            f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(uploads), number)
-        )
-        arrivals = self._read_arrivals(cursor, number)
-        for upload in uploads:
-            arrivals.add(upload.upload_id, upload.reports)
-
-    def _sort_arrivals_in_time(self) -> None:
-        """Sort a long list of arrivals; where that fails, a longer one will do for a while."""
-        if self._arrivals is None:
-            with self._reading() as cursor:
-                self._read_arrivals(cursor, self._open_round_and_users(cursor)[0])
-        assert self._arrivals is not None
-        if len(self._arrivals.reports) < self._lists * _MAX_ARRIVALS:
-            return
-        try:
-            with self._changing() as cursor:
-                number, _ = self._open_round_and_users(cursor)
-                if number is not None:
-                    self._sort_arrivals(cursor, number)
-        except StoreError:
-            if self._lists == _MAX_LISTS:
-                raise
-            self._lists += 1
-        else:
-            self._lists = 1
-
-    def _read_arrivals(self, cursor: Cursor, number: int | None) -> _Arrivals:
-        """What the open round's list of arrivals holds."""
-        if self._arrivals is None:
-            arrivals = _Arrivals(b"")
+    def _read_open(self, cursor: Cursor, number: int | None) -> _OpenRound:
+        """What the open round holds."""
+        if self._open is None:
+            opened = _OpenRound()
             if number is not None:
-                (arrivals.key,) = cursor.execute(f"SELECT id FROM order_key_{number:d}").fetchone()
-                for (upload,) in cursor.execute(f"SELECT upload FROM arrivals_{number:d}").fetchall():
-                    arrivals.add(upload[:UPLOAD_ID_BYTES], split(upload[UPLOAD_ID_BYTES:]))
-            self._arrivals = arrivals  # now that all of it is read
-        return self._arrivals
-
-    def _sort_arrivals(self, cursor: Cursor, number: int) -> None:
-        """Move the open round's list of arrivals into the sorted tables of upload ids and reports."""
-        arrivals = self._read_arrivals(cursor, number)
-        self._insert(cursor, "taken", sorted(arrivals.ids))
-        self._insert(cursor, f"reports_{number:d}", sorted(map(arrivals.placed, arrivals.reports)))
-        cursor.execute(f"DROP TABLE arrivals_{number:d}")
-        self._make_list(cursor, number)
-        self._arrivals = _Arrivals(arrivals.key)
+                for rows in self._uploads(cursor, number):
+                    opened.add(rows)
+            self._open = opened  # now that all of it is read
+        return self._open
 
     def check(self) -> None:
         """Write as much as an upload does; see `Store.check`.
@@ -423,16 +440,20 @@ class SqlStore(abc.ABC):
             number, users = self._open_round_and_users(cursor)
             if number is None or users < smallest or self._pending(cursor) is not None:
                 return None
-            self._sort_arrivals(cursor, number)
+            ids = f"SELECT substr(upload, 1, {UPLOAD_ID_BYTES}) FROM uploads_{number:d}"
+            cursor.execute(f"INSERT INTO taken {ids} ORDER BY 1")
             batch = Batch(secrets.token_hex(16), number, users)
             cursor.execute(
                 f"UPDATE round SET state = 'closed', batch_id = {self.mark} WHERE number = {self.mark}",
                 (batch.batch_id, number),
             )
-            self._arrivals = None
+            self._open = _OpenRound()
             if number < self._task.rounds:
                 self._open_round(cursor, number + 1)
         return batch
+
+    def _rows_at_once(self) -> int:
+        return max(1, READ_BYTES // self._task.upload_bytes)
 
     def pending(self) -> Batch | None:
         """The batch of a closed round; see `Store.pending`."""
@@ -446,10 +467,6 @@ class SqlStore(abc.ABC):
             if self._pending(cursor) != batch:
                 return
             self._end_round(cursor, batch.round_number, "released")
-            self._make_ids(cursor, "sorted", batch.round_number)
-            cursor.execute("INSERT INTO sorted SELECT id FROM taken ORDER BY id")
-            cursor.execute("DROP TABLE taken")
-            cursor.execute("ALTER TABLE sorted RENAME TO taken")
         self._try_to_finish_deletion()
 
     def delete_all(self, *, pending: bool = False) -> None:
@@ -459,12 +476,12 @@ class SqlStore(abc.ABC):
             number, _ = self._open_round_and_users(cursor)
             if number is not None:
                 self._end_round(cursor, number, "expired")
-                self._arrivals = None
+                self._open = None
             if pending and (batch := self._pending(cursor)) is not None:
                 self._end_round(cursor, batch.round_number, "expired")
             cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
             cursor.execute("DROP TABLE taken")
-            self._make_ids(cursor, "taken", self._task.rounds + 1)
+            self._make_table(cursor, "taken", f"id {self.binary} PRIMARY KEY")
         self._try_to_finish_deletion()
 
     def finish_deletion(self) -> None:
@@ -530,23 +547,13 @@ class SqlStore(abc.ABC):
         cursor.execute(
             "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, batch_id TEXT)"
         )
-        self._make_ids(cursor, "taken", 0)
+        self._make_table(cursor, "taken", f"id {self.binary} PRIMARY KEY")
         self._open_round(cursor, 1)
         return values[-1]
 
-    def _make_ids(self, cursor: Cursor, table: str, number: int) -> None:
-        # PostgreSQL keeps the key's name when a table is renamed, so that each needs another.
-        self._make_table(cursor, table, f"id {self.binary} CONSTRAINT ids_{number:d} PRIMARY KEY")
-
-    def _make_list(self, cursor: Cursor, number: int) -> None:
-        self._make_table(cursor, f"arrivals_{number:d}", f"upload {self.binary} NOT NULL")
-
     def _open_round(self, cursor: Cursor, number: int) -> None:
-        self._make_list(cursor, number)
-        self._make_table(cursor, f"reports_{number:d}", f"id {self.binary} PRIMARY KEY")
+        self._make_table(cursor, f"uploads_{number:d}", f"upload {self.binary} NOT NULL")
         self._make_table(cursor, f"tokens_{number:d}", f"id {self.binary} PRIMARY KEY")
-        self._make_table(cursor, f"order_key_{number:d}", f"id {self.binary} PRIMARY KEY")
-        self._insert(cursor, f"order_key_{number:d}", [secrets.token_bytes(_KEY_BYTES)])
         cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
 
     def _end_round(self, cursor: Cursor, number: int, state: str) -> None:
@@ -560,6 +567,12 @@ class SqlStore(abc.ABC):
     def _pending(self, cursor: Cursor) -> Batch | None:
         row = cursor.execute("SELECT batch_id, number, users FROM round WHERE state = 'closed'").fetchone()
         return None if row is None else Batch(*row)
+
+
+def _has_copies(reports: NDArray[np.uint64], taken: set[int]) -> bool:
+    """Whether a report is in its upload twice, or among those taken just now."""
+    own = set(reports.tolist())
+    return len(own) < len(reports) or not taken.isdisjoint(own)
 
 
 def _round_of(table: str) -> int | None:
