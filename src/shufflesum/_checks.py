@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from numbers import Real
 from typing import NoReturn, SupportsIndex
 
@@ -15,6 +16,8 @@ _SHOWN = 60
 class OnlyOnce:
     """What draws, releases or spends: of the same, a copy could do so a second time."""
 
+    __slots__ = ()
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         """Refuse `copy`, `deepcopy` and `pickle`, which all ask here."""
         raise CopyError(
@@ -22,6 +25,15 @@ class OnlyOnce:
             f"a {type(self).__name__} can be neither copied nor pickled: the copy could draw, release or spend what "
             "was already; make one where it is used, and merge results",
         )
+
+    def _refuse_forked(self, process: int) -> None:
+        """Refuse what was made by another process: a fork is a copy."""
+        if os.getpid() != process:
+            raise CopyError(
+                "only-once",
+                f"this {type(self).__name__} was made before a fork, by process {process}: here it is a copy, which "
+                "could draw or release a second time; make one where it is used, and merge results",
+            )
 
 
 def check_size(name: str, value: int, least: int, most: int) -> None:

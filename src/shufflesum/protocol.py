@@ -6,6 +6,7 @@ counts.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -160,6 +161,7 @@ class Analyzer(OnlyOnce):
         self._counts = Counts(plan, round_number)
         plan.check_sending()
         self.plan = plan
+        self._process = os.getpid()
         self._closed = ""  # why it takes no more reports
         self._released: BaseEstimate | None = None
 
@@ -209,6 +211,7 @@ class Analyzer(OnlyOnce):
         return self._released
 
     def _refuse_if_closed(self) -> None:
+        self._refuse_forked(self._process)
         if self._closed:
             raise ReportsError("batch-closed", f"this batch was {self._closed}; start a new Analyzer for other reports")
 
@@ -241,6 +244,7 @@ class Tally(OnlyOnce):
         self._domain = plan.domain.of_round(round_number)
         self._tally = plan.mechanism.tally(plan.encoding_of(self._domain), source or SecureSource())
         self._table = np.zeros(plan.cells, dtype=np.int64)
+        self._process = os.getpid()
         self._closed = False
 
     def add(self, arrays: Any, *, first_row: int = 0) -> None:
@@ -285,6 +289,7 @@ class Tally(OnlyOnce):
         return counts
 
     def _refuse_if_closed(self) -> None:
+        self._refuse_forked(self._process)
         if self._closed:
             raise ReportsError("batch-closed", "this tally has been counted or merged; start a new one for other rows")
 

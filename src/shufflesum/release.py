@@ -41,6 +41,7 @@ def release(
         )
     broken = next(iter(flaws), None) or (why_broken(counts) if whole else _A_PART)
     refuse_broken(broken, without_guarantee=without_guarantee)
+    counts.close()
     table = counts.table.copy()
     table.setflags(write=False)
     estimate = estimate_of(plan, counts.users, counts.rejected, table, broken, counts.round_number)

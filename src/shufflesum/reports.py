@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_size
+from shufflesum._checks import OnlyOnce, check_size
 from shufflesum.cells import BLANK, count_cells
 from shufflesum.errors import ReportsError
 from shufflesum.plans import Plan, check_plan, check_unaltered
@@ -54,11 +54,11 @@ class Reports:
         return replace(given[0], cells=np.concatenate([piece.cells for piece in given]))
 
 
-class Counts:
+class Counts(OnlyOnce):
     """How often each cell was reported, in one round of a plan; blanks and what names no cell are counted apart.
 
     Adding reports in pieces, in any order, or merging the tables of several shards gives the same table: order carries
-    nothing, so a table of counts is itself a perfect shuffle.
+    nothing, so a table of counts is itself a perfect shuffle. Once it is released it takes nothing more.
     """
 
     __slots__ = ("blanks", "plan", "rejected", "round_number", "table")
@@ -104,6 +104,7 @@ class Counts:
                 "analyze reports with the plan they were made under",
             )
         self._check_round(reports.round_number)
+        self._refuse_if_released()
         if outside := count_cells(reports.cells, self.table):
             blanks = int(np.count_nonzero(reports.cells == BLANK))
             self.blanks += blanks
@@ -121,9 +122,18 @@ class Counts:
                 f"cannot merge counts of plan {other.plan.id[:12]} into counts of plan {self.plan.id[:12]}",
             )
         self._check_round(other.round_number)
+        self._refuse_if_released()
         self.table += other.table
         self.blanks += other.blanks
         self.rejected += other.rejected
+
+    def close(self) -> None:
+        """Take nothing more: a second estimate with a few reports more would show those few by the difference."""
+        self.table.setflags(write=False)
+
+    def _refuse_if_released(self) -> None:
+        if not self.table.flags.writeable:
+            raise ReportsError("batch-closed", "this table was released already, so it takes no more reports")
 
     def _check_round(self, other: int) -> None:
         if other != self.round_number:

@@ -41,7 +41,8 @@ def test_the_table_of_an_analyzer_is_not_public_and_an_estimate_stays_what_it_wa
     analyzer = Analyzer(plan)
     first = analyzer.analyze(reports_of(plan, [(0, 0)]))
     assert not [name for name, value in vars(analyzer).items() if isinstance(value, Counts) and name[0] != "_"]
-    analyzer._counts.add(reports_of(plan, [(0, 1)]))  # as nobody should
+    with refusal("batch-closed", error=ReportsError):
+        analyzer._counts.add(reports_of(plan, [(0, 1)]))  # as nobody should
     assert analyzer.estimate() is first
 
 
