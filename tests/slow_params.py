@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["slow_among", "slow_but_for"]
+__all__ = ["few_or_many", "slow_among", "slow_but_for"]
 
 
 def slow_among(cases: Iterable[Any], slow: Container[Any]) -> list[Any]:
@@ -18,3 +18,8 @@ def slow_among(cases: Iterable[Any], slow: Container[Any]) -> list[Any]:
 def slow_but_for(cases: Iterable[Any], often: Container[Any]) -> list[Any]:
     """Cases to parametrize a test with, all of them slow but these."""
     return [case if case in often else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
+def few_or_many(few: int, many: int) -> pytest.MarkDecorator:
+    """The number of `cases`, the many slow."""
+    return pytest.mark.parametrize("cases", [few, pytest.param(many, marks=pytest.mark.slow)])

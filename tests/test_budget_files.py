@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.budgets import DELTA, EPSILON, SMALL, THRICE
-from tests.damaged_bytes import damaged_bytes
+from tests.fuzz import damaged_bytes
 from tests.refusals import refusal
 
 from shufflesum._documents import encode_checked

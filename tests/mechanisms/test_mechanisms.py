@@ -260,7 +260,7 @@ def test_its_accountant_answers_from_both_sides_and_refuses_false_claims(case: C
         ("one-bit", BALL),
     ],
 )
-def test_its_choices_are_arguments_of_plan_that_lead_to_it_again(kind: str, shape: Any) -> None:
+def test_its_options_are_arguments_of_plan_that_lead_to_it_again(kind: str, shape: Any) -> None:
     mechanism: Any = NoisyCounts(1, (1,), (0.5,), 5) if isinstance(shape, MultiChoice) else SOME[kind]
     choices = mechanism.options()
     planned = ss.plan(users=5000, **held(shape), epsilon=1.0, delta=1e-6, mechanism=choices).mechanism

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import importlib
 import importlib.util
 import re
@@ -11,15 +13,21 @@ import pytest
 from tests.refusals import refusal
 
 import shufflesum
+from shufflesum.domains import L2Ball
+from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
-from shufflesum.estimate import EstimateTable
+from shufflesum.estimate import EstimateTable, estimate_of
+from shufflesum.mechanisms import OneBit
+from shufflesum.plans import Plan
 from shufflesum.plots import (
     DRAWABLE,
     error_chart,
     estimate_chart,
+    rendered,
     require_plots,
     save_chart,
 )
+from shufflesum.testing import no_guarantee
 
 
 def estimate(mean: Any, wider: Any = 0.0) -> Any:
@@ -165,3 +173,25 @@ def test_the_parts_of_the_error_are_stacked_and_their_sum_is_written_above() -> 
     assert marks(spec) == ["bar", "text"]
     labels = spec["datasets"][spec["layer"][1]["data"]["name"]]
     assert [row["label"] for row in labels] == ["1", "0.3"]
+
+
+# Estimates of vectors with a bounded norm are drawn as means of arrays of the same shape are
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (5, "Coordinate"),
+        (50, "Coordinate"),
+        ((4, 6), "90 % intervals: ±"),
+        ({"weight": (4, 6), "bias": (4,)}, "Coordinate"),
+    ],
+    ids=["few", "many", "matrix", "layers"],
+)
+def test_a_ball_is_drawn_as_arrays_of_its_shape_are(shape: Any, said: str) -> None:
+    plan = Plan(L2Ball(shape, 2.0, seed=bytes(16)), OneBit(3, 0.5, 3.0), no_guarantee(users=10))
+    ones = np.random.default_rng(1).integers(0, 31, plan.cells // 2)
+    estimate = estimate_of(plan, 10, 0, np.stack([30 - ones, ones], axis=1).reshape(-1), None, 1)
+    assert isinstance(estimate, L2BallEstimate)
+    svg, _ = rendered(estimate_chart(estimate, title="t", level=0.9, truth=estimate.mean))
+    assert said in svg

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.refusals import refusal
 
+import shufflesum.privacy
 from shufflesum.errors import ParameterError
 from shufflesum.privacy import Guarantee, RandomizedResponseAccountant, honest_users
 
@@ -53,3 +56,31 @@ def test_a_guarantee_in_words_names_the_conditions_it_rests_on() -> None:
     assert replace(plain, accountant="none").describe() == "none"
     assert replace(plain, rounds=3).describe() == "epsilon 1.0, delta 1e-6 over 3 rounds"
     assert replace(plain, honest_fraction=0.5).describe() == "epsilon 1.0, delta 1e-6 if 500 users are honest"
+
+
+# The proofs are read beside the code: the modules and functions that their pages name are there
+
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(shufflesum.privacy.__file__).parent
+FOLDERS = (PACKAGE, PACKAGE.parent, ROOT)
+PAGES = {name: (ROOT / "docs" / name).read_text() for name in ("privacy.md", "privacy-ball.md")}
+NAMED = re.compile(r"`([\w/]+\.py)`((?:(?:,| and)\s+`[\w.]+`)*)")  # `module.py`, `function` and `function`
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_and_function_named_on_a_page_is_where_it_says(page: str) -> None:
+    named = [(path, re.findall(r"`([\w.]+)`", names)) for path, names in NAMED.findall(PAGES[page])]
+    assert sum(len(names) for _, names in named) > 20
+    for path, names in named:
+        file = next((folder / path for folder in FOLDERS if (folder / path).exists()), None)
+        assert file is not None, path
+        for name in names:
+            assert re.search(rf"\b(def|class) {name.split('.')[-1]}\b", file.read_text()), (path, name)
+
+
+def test_every_module_of_the_accountant_is_on_a_page() -> None:
+    pages = "".join(PAGES.values())
+    modules = [file.relative_to(PACKAGE).as_posix() for file in PACKAGE.glob("**/[!_]*.py")]
+    assert len(modules) > 15
+    assert [module for module in modules if f"`{module}`" not in pages] == []

@@ -20,6 +20,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from shufflesum.cli import _group
+from shufflesum.service.http.messages import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -202,3 +203,16 @@ def test_every_shown_command_has_the_options_it_is_given(page: str, line: str) -
 def test_an_option_that_is_not_there_is_noticed() -> None:
     assert "--epsilon" in known_options(["plan"])
     assert "--epsilom" not in known_options(["plan"])
+
+
+# docs/deploy.md names the problems that exist; its commands are looked at with those of all pages
+
+
+DEPLOY_PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+
+
+def test_every_problem_is_listed_under_its_kind_of_retry() -> None:
+    section = DEPLOY_PAGE.split("## Problems")[1].split("##")[0]
+    rows = [row for row in section.splitlines() if row.startswith("| `")]
+    listed = {name: row.split("`")[1] for row in rows for name in re.findall(r"`([a-z-]+)`", row.split("|")[2])}
+    assert listed == {problem.name: problem.retry for problem in PROBLEMS.values()}

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.damaged_bytes import damaged_bytes, few_or_many
+from tests.fuzz import damaged_bytes
 from tests.refusals import refusal
 from tests.service.processes import Program
+from tests.slow_params import few_or_many
 
 from shufflesum import Plan
 from shufflesum.errors import PlanError

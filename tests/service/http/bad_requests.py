@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 
-from tests.damaged_bytes import damaged_bytes
+from tests.fuzz import damaged_bytes
 from tests.service.http.raw_connections import Target
 from tests.service.servers import fake_upload
 

@@ -9,10 +9,11 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.damaged_bytes import damaged_bytes, few_or_many
+from tests.fuzz import damaged_bytes
 from tests.service.http.bad_requests import REPORTS, USERS, bad_for_a_shuffler, bad_for_an_analyzer, request_of
 from tests.service.http.raw_connections import Line, Target, assert_alive, assert_refused, assert_takes_uploads
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
+from tests.slow_params import few_or_many
 
 from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.wire import SEALED_BYTES

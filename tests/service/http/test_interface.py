@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from schemathesis import APIOperation, BaseSchema, Case, GenerationMode
 from schemathesis.core.failures import FailureGroup
 from starlette.routing import BaseRoute, Route
-from tests.damaged_bytes import few_or_many
 from tests.forked_processes import wait_until
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
+from tests.slow_params import few_or_many
 
 from shufflesum.protocol import Randomizer
 from shufflesum.service.analyzer.interface import analyzer_interface

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
-__all__ = ["damaged_bytes", "few_or_many"]
-
-
-def few_or_many(few: int, many: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("cases", [few, pytest.param(many, marks=pytest.mark.slow)])
+__all__ = ["damaged_bytes"]
 
 
 def damaged_bytes(source: random.Random, good: bytes, *, within: int | None = None) -> bytes:
