@@ -72,6 +72,12 @@ def number(value: float, error: float, rounding: str = ROUND_HALF_EVEN) -> str:
     return f"{rounded:,f}" if rounded else f"{abs(rounded):,f}"
 
 
+def plus_minus(value: float, wide: float, *, whole: bool = False) -> str:
+    """A value and what may lie on either side of it, which is rounded up: 42,189 ± 160; users are whole numbers."""
+    either = math.ceil(wide) if whole and math.isfinite(wide) else wide
+    return f"{number(value, max(wide, 10.0) if whole else wide)} ± {plain(either, 2, ROUND_CEILING)}"
+
+
 def between(lower: float, upper: float, error: float) -> str:
     """An interval that, as it is shown, holds all of the one that is meant."""
     return f"{number(lower, error, ROUND_FLOOR)} to {number(upper, error, ROUND_CEILING)}"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice, check_size
-from shufflesum._format import counted, downwards, percent, upwards
+from shufflesum._format import counted, downwards, percent, plain, upwards
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domains import Domain, Missing
 from shufflesum.encodings import Block
@@ -75,7 +75,7 @@ class Simulation:
     @property
     def unit(self) -> str:
         """What errors are measured in."""
-        if self.estimate.to_table(self.level).quantity == "count":
+        if self.estimate.to_table(self.level).of_users:
             return "users"
         return "" if _widths(self.plan.domain) is None else "% of the bounds' width"
 
@@ -262,7 +262,7 @@ def _widths(domain: Domain) -> _Floats | None:
 def found(simulation: Simulation) -> dict[str, str]:
     """Figures under what they are called; errors are root mean squares of one entry."""
     plan, unit = simulation.plan, f" {simulation.unit}" if simulation.unit else ""
-    sure = "" if math.isnan(simulation.observed_error) else f" ± {simulation.observed_error:.2g}"
+    sure = "" if math.isnan(simulation.observed_error) else f" ± {plain(simulation.observed_error, 2)}"
     worst = "of coefficients, not of entries: see the plan" if simulation.worst is None else _error(simulation.worst)
     equal = ", groups equally large" if plan.domain.column_layout.grouped else ""
     return {
@@ -276,7 +276,7 @@ def found(simulation: Simulation) -> dict[str, str]:
 
 
 def _error(value: float) -> str:
-    return f"{value:.4g}"
+    return plain(value, 4)
 
 
 def _times(repeats: int) -> str:
@@ -286,7 +286,7 @@ def _times(repeats: int) -> str:
 def _held(simulation: Simulation) -> str:
     if not simulation.intervals:
         return "there were none: too few users everywhere"
-    sure = "" if math.isnan(simulation.coverage_error) else f" ± {100 * simulation.coverage_error:.2g}"
+    sure = "" if math.isnan(simulation.coverage_error) else f" ± {plain(100 * simulation.coverage_error, 2)}"
     return f"{downwards(100 * simulation.coverage, 4)}{sure} % of {simulation.intervals:,}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import signal
@@ -248,3 +249,30 @@ def test_a_page_that_bars_people_or_asks_others_would_be_noticed() -> None:
         assert reached < controls
         assert "127.0.0.1:9" in visitor.hosts
         assert any("dialog" in complaint for complaint in visitor.complaints)
+
+
+@pytest.mark.parametrize("kind", ["means", "counts"])
+def test_a_notebook_shows_estimates_and_pictures_with_the_network_off(kind: str) -> None:
+    """What a notebook keeps in its output, formatted by IPython, in a browser that reaches nobody."""
+    interactive = pytest.importorskip("IPython.core.interactiveshell", reason="there is no IPython")
+    labels = ["x", "</script><script>alert(1)</script>", "y"]
+    held: dict[str, Any] = {
+        "means": {"values": np.full((2_000, 3), 0.5), "columns": ["a", "b", "c"]},
+        "counts": {"values": ["x", "y"] * 1_000, "domain": ss.Categories(labels)},
+    }
+    chosen = held[kind]
+    estimate = ss.aggregate(chosen.pop("values"), epsilon=1.0, delta=1e-6, **chosen)
+    formatter = interactive.InteractiveShell().display_formatter
+    table, _ = formatter.format(estimate)
+    drawn, sizes = formatter.format(estimate.plot())
+    assert set(drawn) == {"text/plain", "image/png"}  # nothing that would fetch a script
+    png = drawn["image/png"]
+    data = png if isinstance(png, str) else base64.b64encode(png).decode()
+    width = sizes["image/png"]["width"]
+    image = f'<img alt="chart" width="{width}" src="data:image/png;base64,{data}">'
+    with visiting(offline=True) as visitor:
+        visitor.page.set_content(f"<!doctype html><title>n</title>{table['text/html']}{image}")
+        box = visitor.page.get_by_alt_text("chart")
+        assert box.evaluate("image => image.complete && image.naturalWidth") == 2 * width
+        assert visitor.page.locator("table").inner_text().count("±") == 3
+        assert (visitor.complaints, visitor.hosts - {""}) == ([], set())

@@ -34,7 +34,7 @@ def test_the_demo_tells_its_plan_its_result_and_draws_it(command: Command, folde
     done = command("demo", "--users", 3000, "-o", "new/folder")
     assert (done.code, done.err) == (0, "")
     assert as_predicted(done.out)
-    for expected in ("3,000 people", "3,000 users", "guarantee for one row: epsilon 1", "standard error"):
+    for expected in ("3,000 people", "3,000 users", "guarantee for one row: epsilon 1", " ± "):
         assert expected in done.out
     assert "picture: new/folder/heartbeat.png" in done.out
     assert [path.name for path in (folder / "new/folder").iterdir()] == ["heartbeat.png"]

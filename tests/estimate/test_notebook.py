@@ -201,7 +201,7 @@ def test_a_notebook_shows_plans() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_a_picture(kind: str) -> None:
     chart = estimate(kind).plot(title="A title")
-    document = chart.to_dict()
+    document = chart.chart.to_dict()
     assert "A title" in json.dumps(document)
     assert "3,000 users, epsilon 1.0, delta 1e-6" in json.dumps(document)
 

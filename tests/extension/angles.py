@@ -164,7 +164,7 @@ class DirectionEstimate(BaseEstimate):
         domain: Any = self.domain
         names = [f"{direction:g} degrees" for direction in domain.directions]
         return EstimateTable(
-            quantity="count",
+            quantity="users",
             level=level,
             value=self.counts,
             std_error=self.users * np.sqrt(self._means.variance("users")),
@@ -174,6 +174,8 @@ class DirectionEstimate(BaseEstimate):
             notes=np.full(len(names), ""),
             shape=(len(names),),
             further={"share": self._means.mean},
+            entry="direction",
+            of_users=True,
             names_of=lambda places: [names[place] for place in places],
         )
 

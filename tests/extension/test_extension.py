@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,9 +26,14 @@ from tests.service.servers import Deployment
 import shufflesum as ss
 from shufflesum import domains, mechanisms
 from shufflesum.audit import audit
+from shufflesum.cli.output.printed import print_rows
+from shufflesum.estimate import EstimateTable
+from shufflesum.pages import report_page
 from shufflesum.plans import Plan
+from shufflesum.plots import rounds_chart
 from shufflesum.service.client import Client, estimates_in, fetch_estimate
 from shufflesum.statement import statement
+from shufflesum.tables import estimate_to_json, write_estimate
 
 USERS, NORTH_EAST = 2_000, 45.0
 GUARANTEE: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6}
@@ -83,6 +92,40 @@ def test_card_statement_and_simulation_speak_of_it() -> None:
 
 
 @pytest.mark.processes
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DensityEstimate(DirectionEstimate):
+    """A kind of estimate that no renderer has heard of: users per degree."""
+
+    what: ClassVar[str] = "Private densities"
+
+    def _rows(self, level: float) -> EstimateTable:
+        counts = DirectionEstimate._rows(self, level)
+        per_degree = counts.shape[0] / 360.0
+        scaled = {name: per_degree * getattr(counts, name) for name in ("value", "std_error", "lower", "upper")}
+        notes = np.array([""] * (len(counts) - 1) + ["the last one"])
+        return replace(counts, quantity="density", entry="bearing", of_users=False, notes=notes, **scaled)
+
+
+def test_every_renderer_takes_the_table_of_a_new_kind_of_estimate(tmp_path: Path, capsys: Any) -> None:
+    found = ss.aggregate(headings(), domain=Angles(6), **GUARANTEE)
+    density = DensityEstimate(found.plan, found.users, found.rejected, found.table)
+    heads, names = ("bearing", "density", "95 % interval"), [f"{60 * sector} degrees" for sector in range(6)]
+    print_rows(density, 0.95)
+    page = report_page([density], title="Bearings", made=datetime(2026, 1, 1, tzinfo=UTC))
+    for shown in (str(density), density._repr_html_(), page.lower(), capsys.readouterr().out):
+        for words in (*heads, *names, " ± "):
+            assert words in shown
+    write_estimate(tmp_path / "density.csv", density)
+    with (tmp_path / "density.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == names
+    assert [float(row["value"]) for row in rows] == pytest.approx(density.to_table().value.tolist())
+    assert rows[-1]["notes"] == "the last one"
+    for chart in (density.plot().chart, rounds_chart([density, replace(density, round_number=1)], title="t")):
+        assert "Density" in json.dumps(chart.to_dict())
+    assert json.dumps(estimate_to_json(density))
+
+
 def test_commands_have_its_options_and_files_carry_its_reports(tmp_path: Path) -> None:
     (tmp_path / "headings.csv").write_text("heading\n" + "\n".join(f"{angle:.2f}" for angle in headings()))
     run = shufflesum(

@@ -216,7 +216,7 @@ def count_rows(estimate: _Counted, level: float) -> EstimateTable:
     """Counts as a table, with each label's `share` of the users and the `consistent_count`."""
     counts, names = estimate.counts, estimate.names
     return EstimateTable(
-        "count",
+        "users",
         level,
         counts,
         estimate.count_standard_error,
@@ -226,6 +226,9 @@ def count_rows(estimate: _Counted, level: float) -> EstimateTable:
         counts.shape,
         lambda places: [names[place] for place in places],
         further={"share": estimate.frequencies, "consistent_count": estimate.consistent_counts},
+        entry="label",
+        of_users=True,
+        beside=("share", 100 / estimate.users, " %"),
     )
 
 

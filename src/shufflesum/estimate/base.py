@@ -116,13 +116,16 @@ class BaseEstimate(ABC):
         return self.to_table(level).to_frame(library)
 
     def plot(self, *, title: str | None = None, truth: ArrayLike | None = None, level: float = 0.95) -> Any:
-        """A chart of Altair, as `--plot` draws it; needs the extra `plots`."""
+        """A picture that a notebook shows without a network, as `--plot` draws it; needs the extra `plots`.
+
+        `.save(path)` writes it, `.chart` is the chart of Altair.
+        """
         # Pictures know estimates, and nothing here depends on a picture: see the layers in pyproject.toml.
-        from shufflesum.plots import estimate_chart
+        from shufflesum.plots import Picture, estimate_chart
 
         promise = self.plan.guarantee.describe() if self.guarantee_holds else "WITHOUT the plan's guarantee"
         subtitle = f"{self.users:,} users, {promise}"
-        return estimate_chart(self, truth=truth, title=title or self.what, subtitle=subtitle, level=level)
+        return Picture(estimate_chart(self, truth=truth, title=title or self.what, subtitle=subtitle, level=level))
 
     def save(self, path: str | Path) -> None:
         """Write the whole estimate, its plan with it, as a checksummed JSON file for `load`."""
@@ -197,6 +200,15 @@ class BaseEstimate(ABC):
         return describe_adjustments(self.adjusted, self.plan.domain.wording.clipped)
 
     @property
+    def _bounds(self) -> tuple[Floats, Floats] | None:
+        """The public bounds of the entries of a vector; None where entries have none of their own."""
+        box = self.plan.domain.numbers
+        if box is None or box.structure.mixes or len(box.shape) != 1:
+            return None
+        lower = np.broadcast_to(box.lower, box.shape)
+        return lower, lower + box.width
+
+    @property
     def _means(self) -> Means:
         return self.plan.mechanism.decode(self.plan.encoding_of(self.domain), self.table, self.users)
 
@@ -268,6 +280,9 @@ class MeanEstimate(BaseEstimate):
             mean.shape,
             self._names,
             further={"sum": np.ravel(self.sum)},
+            beside=("sum", self.users, ""),
+            bounds=self._bounds,
+            named=self.columns is not None,
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
-from shufflesum._format import between, evenly, number, percent
+from shufflesum._format import Z_95, between, evenly, number, percent, plus_minus
 from shufflesum.errors import MissingExtraError
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,8 @@ class EstimateTable:
     value is missing or must not be relied on; and the `further` columns of a kind of estimate.
     """
 
-    quantity: Literal["mean", "count"]
+    quantity: str
+    """What a value is, as the head of a column and the title of an axis: "mean", "users"."""
     level: float
     value: Floats
     std_error: Floats
@@ -46,6 +47,16 @@ class EstimateTable:
     """The names of the entries of one such array, by their places."""
     groups: tuple[str, ...] = ()
     further: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    entry: str = "entry"
+    """What a row is: an entry, a label, a word."""
+    of_users: bool = False
+    """Whether values are numbers of users: whole for people, drawn from 0, and of many the largest are shown."""
+    beside: tuple[str, float, str] | None = None
+    """What people also see: its name, what a value is multiplied with for it, and its unit."""
+    bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
+    """The public bounds of the entries of one array, where they are numbers with bounds."""
+    named: bool = False
+    """Whether names are those of columns, and not places in an array."""
 
     def __len__(self) -> int:
         return len(self.value)
@@ -62,7 +73,7 @@ class EstimateTable:
         times = max(1, len(self.groups))
         if self.groups:
             found["group"] = np.repeat(np.array(self.groups, dtype=np.str_), self.entries)
-        if self.quantity == "mean":
+        if not self.of_users:
             found |= {f"index_{axis}": np.tile(at.ravel(), times) for axis, at in enumerate(np.indices(self.shape))}
         found["name"] = np.tile(np.array(self.names_of(range(self.entries)), dtype=np.str_), times)
         for name in ("value", "std_error", "lower", "upper", "users", "notes"):
@@ -97,9 +108,10 @@ class EstimateTable:
     def some(self, most: int) -> list[int]:
         """The rows to show where there is room for so many.
 
-        All of them, or the largest counts, or evenly spaced means; of groups the largest, each with evenly spaced ones.
+        All of them, or the largest numbers of users, or evenly spaced values; of groups the largest, each with
+        evenly spaced ones.
         """
-        if self.quantity == "count":
+        if self.of_users:
             return list(range(len(self))) if len(self) <= most else self.largest(most)
         if not self.groups:
             return evenly(len(self), most)
@@ -114,56 +126,65 @@ class EstimateTable:
 
     def heads(self) -> list[str]:
         """The heads of the columns of `cells`."""
-        each = ["standard error", f"{percent(self.level)} % interval"]
-        if self.quantity == "count":
-            return ["label", "users", *each, "share"]
+        told = [self.quantity, f"{percent(self.level)} % interval"]
         if self.groups:
-            return ["group", "users", *(["entry"] if self.entries > 1 else []), "mean", *each]
-        return ["entry", "mean", *each, "sum"]
+            return ["group", "users", *([self.entry] if self.entries > 1 else []), *told]
+        return [self.entry, *told, *([self.beside[0]] if self.beside else [])]
 
     def cells(self, places: Sequence[int]) -> list[list[str]]:
         """Rows for people: values to as many digits as their errors allow, ends rounded outwards.
 
-        A group without a mean is one row.
+        A group without a value is one row.
         """
         rows: list[list[str]] = []
         seen: set[int] = set()
         for place, name in zip(places, self.names_of([place % self.entries for place in places]), strict=True):
-            value, error = float(self.value[place]), float(self.std_error[place])
-            missing = np.isnan(value)
-            ends = "" if missing else between(float(self.lower[place]), float(self.upper[place]), error)
-            told = [number(value, error) or str(self.notes[place]), number(error, error), ends]
+            told, missing = self._told(place), np.isnan(self.value[place])
             if not self.groups:
-                rows.append([name, *told, self._beside(place, error)])
+                rows.append([name, *told, *self._beside(place)])
                 continue
             group = place // self.entries
             if missing and group in seen:
                 continue
             seen.add(group)
-            size, spread = float(self.users[place]), float(self.further["users_std_error"][place])
+            size = float(self.users[place])
+            wide = Z_95 * float(self.further["users_std_error"][place])
             entry = [] if self.entries == 1 else [""] if missing else [name]
-            rows.append([self.groups[group], f"{number(size, spread)} ± {number(spread, spread)}", *entry, *told])
+            rows.append([self.groups[group], plus_minus(size, wide, whole=True), *entry, *told])
         return rows
 
     def left_out(self, places: Sequence[int]) -> str:
         """A sentence on the rows that are not among these; nothing where all are."""
         if len(places) == len(self):
             return ""
-        if self.quantity == "count":
-            return f"{len(places)} of {len(self):,} labels are shown, the largest counts."
+        entries = f"{self.entry[:-1]}ies" if self.entry.endswith("y") else f"{self.entry}s"
         if not self.groups:
-            return f"{len(places)} of {len(self):,} entries are shown, evenly spaced."
+            how = "the largest counts" if self.of_users else "evenly spaced"
+            return f"{len(places)} of {len(self):,} {entries} are shown, {how}."
         groups = len({place // self.entries for place in places})
         each = len(places) // groups
         shown = f"{groups} of {len(self.groups):,} groups are shown, the largest"
-        return f"{shown}, with {each} of {self.entries:,} entries each."
+        return f"{shown}, with {each} of {self.entries:,} {entries} each."
 
-    def _beside(self, place: int, error: float) -> str:
-        """The share of a count, or the sum of a mean."""
-        users = float(self.users[place])
-        if self.quantity == "count":
-            return f"{number(100 * float(self.further['share'][place]), 100 * error / users)} %"
-        return number(float(self.further["sum"][place]), users * error)
+    def half_width(self, place: int) -> float:
+        """How far the farther end of an interval is from its value."""
+        value = self.value[place]
+        return float(max(self.upper[place] - value, value - self.lower[place]))
+
+    def _told(self, place: int) -> list[str]:
+        """The value with what may lie on either side, and its interval; or why there is none."""
+        value, wide = float(self.value[place]), self.half_width(place)
+        if np.isnan(value):
+            return [str(self.notes[place]), ""]
+        digits = max(wide, 10.0) if self.of_users else wide
+        ends = between(float(self.lower[place]), float(self.upper[place]), digits)
+        return [plus_minus(value, wide, whole=self.of_users), ends]
+
+    def _beside(self, place: int) -> list[str]:
+        if self.beside is None:
+            return []
+        _, times, unit = self.beside
+        return [f"{number(times * float(self.value[place]), times * self.half_width(place))}{unit}"]
 
 
 def _pick(names: Sequence[str], places: Sequence[int]) -> list[str]:

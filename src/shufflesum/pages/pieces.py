@@ -22,7 +22,6 @@ _MOST = 100  # rows
 _LONGEST = 300  # letters of a cell
 _LONGEST_QUESTION = 2000  # letters; labels can be long, and the statement has them
 _NOTHING = "Nothing: one process holds all data and draws the noise."
-_WORDS = {"label", "entry", "group"}  # heads of columns of words
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def estimate_table(estimate: BaseEstimate, level: float = 0.95, most: int = _MOS
         return Table([], [], f"{estimate.prompt[:1].upper()}{estimate.prompt[1:]}.")
     found = estimate.to_table(level)
     places = found.some(most)
-    heads = [Column(head[:1].upper() + head[1:], words=head in _WORDS) for head in found.heads()]
+    heads = [Column(head[:1].upper() + head[1:], words=head in ("group", found.entry)) for head in found.heads()]
     return Table(heads, found.cells(places), found.left_out(places))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import BaseEstimate
+from shufflesum.estimate import BaseEstimate, EstimateTable
 from shufflesum.plots.look import alt, visible
 
 _Floats = NDArray[np.float64]
@@ -38,16 +38,12 @@ def drawn_names(names: Iterable[str]) -> list[str]:
     return drawn
 
 
-def units_of(estimate: BaseEstimate) -> list[list[int]] | None:
-    """The entries of a vector, or of each group's, by what can share an axis; None where all can."""
-    box = estimate.plan.domain.numbers
-    if box is None or box.structure.mixes or len(box.shape) != 1:
-        return None
-    lower = np.broadcast_to(box.lower, box.shape)
-    found = by_unit(lower, lower + box.width)
-    if box.columns is not None and len(box.columns) <= _FEW:  # years and centimetres would hide each other's intervals
-        found = by_bounds(lower, lower + box.width)
-    return found if len(found) > 1 else None
+def units_of(table: EstimateTable) -> list[list[int]]:
+    """The entries of a vector, or of each group's, by what can share an axis."""
+    if table.bounds is None:
+        return [list(range(table.entries))]
+    # years and centimetres would hide each other's intervals
+    return (by_bounds if table.named and table.entries <= _FEW else by_unit)(*table.bounds)
 
 
 def by_bounds(lower: _Floats, upper: _Floats) -> list[list[int]]:

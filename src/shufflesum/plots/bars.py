@@ -128,4 +128,4 @@ def count_chart(
         {"label": label} | {name: float(column[place]) for name, column in columns.items()}
         for place, label in zip(shown, table.labels(shown), strict=True)
     ]
-    return bar_chart(rows, axis="Users", level=table.level, title=title, subtitle=notes)
+    return bar_chart(rows, axis=table.quantity.capitalize(), level=table.level, title=title, subtitle=notes)

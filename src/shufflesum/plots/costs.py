@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shufflesum._format import downwards
+from shufflesum._format import downwards, plain
 from shufflesum.plots.look import (
     BLACK,
     BLUE,
@@ -112,7 +112,7 @@ def stacked_parts(
         for order, (part, error) in enumerate(split.items())
     ]
     totals = {reports: sum(split.values()) for reports, split in parts.items()}
-    labels = [{"t": reports, "error": total, "label": f"{total:.2g}"} for reports, total in totals.items()]
+    labels = [{"t": reports, "error": total, "label": plain(total, 2)} for reports, total in totals.items()]
     colours = alt.Scale(domain=list(PART_COLOURS), range=list(PART_COLOURS.values()))
     bars = alt.Chart(as_data(rows), mark=alt.MarkDef("bar", size=width))
     words = alt.Chart(as_data(labels), mark=alt.MarkDef("text", dy=-11, fontSize=TEXT_SIZE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._format import evenly, percent, upwards
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import BaseEstimate
+from shufflesum.estimate import BaseEstimate, EstimateTable
 from shufflesum.plots.axes import check_drawable, drawn_names, needs_log, units_of
 from shufflesum.plots.bars import MOST_BARS, count_chart
 from shufflesum.plots.groups import group_chart
@@ -41,11 +42,10 @@ def estimate_chart(
     """
     check_drawable(estimate)
     table = estimate.to_table(level)
-    if table.quantity == "count":
-        return count_chart(table, truth=truth, title=title, subtitle=subtitle)
     if table.groups:
-        named = estimate.columns is not None
-        return group_chart(table, truth=truth, named=named, title=title, subtitle=subtitle)
+        return group_chart(table, truth=truth, title=title, subtitle=subtitle)
+    if table.of_users:
+        return count_chart(table, truth=truth, title=title, subtitle=subtitle)
     mean = table.value.reshape(table.shape)
     panels = {"mean": mean, "lower": table.lower.reshape(table.shape), "upper": table.upper.reshape(table.shape)}
     if truth is not None:
@@ -56,22 +56,22 @@ def estimate_chart(
             )
     if mean.ndim == 2 and min(mean.shape) > 1 and _FEW < mean.size <= 4 * _MOST_POINTS:
         return _heat_maps(panels, level, title, subtitle)
-    return _vector(estimate, panels, title, subtitle, level)
+    return _vector(table, panels, title, subtitle)
 
 
 def _vector(
-    estimate: BaseEstimate, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str, level: float
+    table: EstimateTable, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str
 ) -> alt.LayerChart | alt.VConcatChart | alt.ConcatChart:
     """All entries in their order."""
-    mean, with_truth = panels["mean"], "truth" in panels
-    units = units_of(estimate) or [list(range(mean.size))]
-    names = None if estimate.columns is None else drawn_names(estimate.columns)
+    mean, with_truth, level = panels["mean"], "truth" in panels, table.level
+    units = units_of(table)
+    names = drawn_names(table.names_of(range(mean.size))) if table.named else None
     flat = {name: values.ravel() for name, values in panels.items()}
     if mean.size <= MOST_BARS and (len(units) > 1 or (names and _crowded(names)) or _vanishing(flat)):
         labels = names or [str(place) for place in range(mean.size)]
         drawn = [Panel(_labelled(flat, labels, unit)) for unit in units]
         notes = [subtitle] if subtitle else []
-        return panels_chart(drawn, axis="Mean", level=level, title=title, subtitle=notes)
+        return panels_chart(drawn, axis=table.quantity.capitalize(), level=level, title=title, subtitle=notes)
     step = -(-mean.size // _MOST_POINTS)
     if step > 1:
         subtitle = f"{subtitle}{'. ' if subtitle else ''}One coordinate in {step:,} is shown"
@@ -79,11 +79,11 @@ def _vector(
     if mean.size <= _FEW:
         if names is not None:
             rows = [row | {"coordinate": name} for row, name in zip(rows, names, strict=True)]
-        layers = _points(level, with_truth, named=names is not None, alone=mean.size == 1)
+        layers = _points(table, with_truth, named=names is not None, alone=mean.size == 1)
         return _alone(rows, layers, heading(title, subtitle))
     if 1 < len(units) <= _MOST_UNITS:
-        return _lines(rows, units, level, names, heading(title, subtitle))
-    return _alone(rows, _line(level, with_truth, names), heading(title, subtitle))
+        return _lines(table, rows, units, names, heading(title, subtitle))
+    return _alone(rows, _line(table, with_truth, names), heading(title, subtitle))
 
 
 def _crowded(names: Sequence[str]) -> bool:
@@ -112,7 +112,11 @@ def _alone(rows: Rows, layers: list[alt.Chart], title: alt.TitleParams) -> alt.L
 
 
 def _lines(
-    rows: Rows, units: Sequence[Sequence[int]], level: float, names: Sequence[str] | None, title: alt.TitleParams
+    table: EstimateTable,
+    rows: Rows,
+    units: Sequence[Sequence[int]],
+    names: Sequence[str] | None,
+    title: alt.TitleParams,
 ) -> alt.VConcatChart:
     """One plot above another, each of the coordinates that share an axis; dots where they do not follow each other."""
     charts = []
@@ -120,7 +124,7 @@ def _lines(
         members = set(unit)
         mine = [row for row in rows if row["coordinate"] in members]
         together = len(unit) > 1 and unit[-1] - unit[0] == len(unit) - 1
-        layers = (_line if together else _dots)(level, "truth" in rows[0], names)
+        layers = (_line if together else _dots)(table, "truth" in rows[0], names)
         charts.append(alt.LayerChart(data=as_data(mine), layer=layers, width=WIDTH, height=HEIGHT / 2))
     return alt.VConcatChart(vconcat=charts, title=title, spacing=20, config=config())
 
@@ -146,41 +150,45 @@ def _coordinate(names: Sequence[str] | None) -> alt.X:
     return alt.X("coordinate:Q", title=None, scale=scale, axis=axis)
 
 
-def _line(level: float, with_truth: bool, names: Sequence[str] | None) -> list[alt.Chart]:
+def _line(table: EstimateTable, with_truth: bool, names: Sequence[str] | None) -> list[alt.Chart]:
     base = alt.Chart().encode(x=_coordinate(names))
-    color, dash = _legend(level, with_truth, symbol_size=500)
-    band = base.mark_area(opacity=0.3, color=_ESTIMATE).encode(y=_value("lower"), y2=alt.Y2("upper:Q"))
-    line = _named(base, "mean").mark_line(strokeWidth=2.5).encode(y=_value("mean"), color=color, strokeDash=dash)
-    truth = _named(base, "truth").mark_line(strokeWidth=2).encode(y=_value("truth"), color=color, strokeDash=dash)
+    color, dash = _legend(table.level, with_truth, symbol_size=500)
+    y = partial(_value, table)
+    band = base.mark_area(opacity=0.3, color=_ESTIMATE).encode(y=y("lower"), y2=alt.Y2("upper:Q"))
+    line = _named(base, "mean").mark_line(strokeWidth=2.5).encode(y=y("mean"), color=color, strokeDash=dash)
+    truth = _named(base, "truth").mark_line(strokeWidth=2).encode(y=y("truth"), color=color, strokeDash=dash)
     return [band, line, truth] if with_truth else [band, line]
 
 
-def _dots(level: float, with_truth: bool, names: Sequence[str] | None) -> list[alt.Chart]:
-    return _marks(alt.Chart().encode(x=_coordinate(names)), level, with_truth, size=30)
+def _dots(table: EstimateTable, with_truth: bool, names: Sequence[str] | None) -> list[alt.Chart]:
+    return _marks(alt.Chart().encode(x=_coordinate(names)), table, with_truth, size=30)
 
 
-def _points(level: float, with_truth: bool, *, named: bool, alone: bool) -> list[alt.Chart]:
+def _points(table: EstimateTable, with_truth: bool, *, named: bool, alone: bool) -> list[alt.Chart]:
     axis = alt.Axis(labelAngle=0) if named or not alone else alt.Axis(labels=False, ticks=False)
     x = alt.X("coordinate:O", title=None if named or alone else "Coordinate", sort=None, axis=axis)
-    return _marks(alt.Chart().encode(x=x), level, with_truth, size=140)
+    return _marks(alt.Chart().encode(x=x), table, with_truth, size=140)
 
 
-def _marks(base: alt.Chart, level: float, with_truth: bool, size: int) -> list[alt.Chart]:
-    color, _ = _legend(level, with_truth, symbol_size=140)
+def _marks(base: alt.Chart, table: EstimateTable, with_truth: bool, size: int) -> list[alt.Chart]:
+    color, _ = _legend(table.level, with_truth, symbol_size=140)
+    y = partial(_value, table)
     bars = base.mark_rule(strokeWidth=3 if size > 100 else 1.5, color=_ESTIMATE).encode(
-        y=_value("lower"), y2=alt.Y2("upper:Q")
+        y=y("lower"), y2=alt.Y2("upper:Q")
     )
-    points = _named(base, "mean").mark_point(filled=True, size=size, opacity=1).encode(y=_value("mean"), color=color)
+    points = _named(base, "mean").mark_point(filled=True, size=size, opacity=1).encode(y=y("mean"), color=color)
     truth = (
         _named(base, "truth")
         .mark_tick(thickness=3, size=34 if size > 100 else 8, opacity=1)
-        .encode(y=_value("truth"), color=color)
+        .encode(y=y("truth"), color=color)
     )
     return [bars, points, truth] if with_truth else [bars, points]
 
 
-def _value(field: str) -> alt.Y:
-    return alt.Y(f"{field}:Q", title="Mean", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+def _value(table: EstimateTable, field: str) -> alt.Y:
+    return alt.Y(
+        f"{field}:Q", title=table.quantity.capitalize(), scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)
+    )
 
 
 def _named(chart: alt.Chart, series: str) -> alt.Chart:

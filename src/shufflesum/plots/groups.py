@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._format import percent
+from shufflesum._format import percent, plain
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import EstimateTable
 from shufflesum.plots.axes import drawn_names
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 def group_chart(
-    table: EstimateTable, *, truth: ArrayLike | None = None, named: bool = False, title: str, subtitle: str = ""
+    table: EstimateTable, *, truth: ArrayLike | None = None, title: str, subtitle: str = ""
 ) -> alt.LayerChart | alt.VConcatChart | alt.ConcatChart:
-    """The mean of each group with its interval; `named` says that the names of its entries are those of columns.
+    """The mean of each group with its interval.
 
     Single numbers are the bars of one plot; of a few numbers each has a panel where the groups stand side by side.
     Matrices are heat maps of the means, with half the width of the interval written above, other arrays lines with
     bands: one small plot for each group, all on one scale. Of many groups the largest are shown, and the subtitle says
     so. Groups too small for a mean are named, and left empty.
     """
-    groups, level = len(table.groups), table.level
+    groups, level, axis = len(table.groups), table.level, table.quantity.capitalize()
     shape = (groups, *table.shape)
     panels = {"mean": table.value, "lower": table.lower, "upper": table.upper}
     if truth is not None:
@@ -60,16 +60,16 @@ def group_chart(
     names = drawn_names(table.groups[place] for place in shown.tolist())
     sizes, missing = counts[shown].tolist(), np.isnan(table.value[:: table.entries])[shown].tolist()
     if single:
-        return bar_chart(_bars(names, panels), axis="Mean", level=level, title=title, subtitle=notes)
+        return bar_chart(_bars(names, panels), axis=axis, level=level, title=title, subtitle=notes)
     if table.entries <= _FEW:
         entries = drawn_names(table.names_of(range(table.entries)))
-        titles = entries if named else [f"Entry {entry}" for entry in entries]
+        titles = entries if table.named else [f"Entry {entry}" for entry in entries]
         labels = [f"{name} ({_users(size)})" for name, size in zip(names, sizes, strict=True)]
         drawn = _side_by_side(labels, titles, panels, missing)
-        return panels_chart(drawn, axis="Mean", level=level, title=title, subtitle=notes)
+        return panels_chart(drawn, axis=axis, level=level, title=title, subtitle=notes)
     above = ["too few users" if few else f"{_users(size)} users" for few, size in zip(missing, sizes, strict=True)]
     if len(shape) == 3 and min(table.shape) > 1 and table.entries <= _MOST_PIXELS:
-        plots = _heat_maps(names, above, panels)
+        plots = _heat_maps(names, above, panels, axis)
         columns = 5 if truth is None else 4
         notes.append(f"Above each group its size, and half the width of its {percent(level)} % intervals, on average")
     else:
@@ -123,7 +123,7 @@ def _title(name: str, second: str) -> alt.TitleParams:
     )
 
 
-def _heat_maps(names: Sequence[str], sizes: Sequence[str], panels: _Panels) -> list[_Plot]:
+def _heat_maps(names: Sequence[str], sizes: Sequence[str], panels: _Panels, axis: str) -> list[_Plot]:
     means = np.concatenate([panels[name].ravel() for name in ("mean", "truth") if name in panels])
     means = means[np.isfinite(means)]
     domain = [float(means.min()), float(means.max())] if means.size else [0.0, 1.0]
@@ -133,21 +133,21 @@ def _heat_maps(names: Sequence[str], sizes: Sequence[str], panels: _Panels) -> l
     for place, (name, size) in enumerate(zip(names, sizes, strict=True)):
         values = panels["mean"][place]
         seen = bool(np.isfinite(values).all())
-        second = f"{size}, ± {half[place].mean():.3g}" if seen else size
-        plots.append(_heat_map(values, _title(name, second), colours))
+        second = f"{size}, ± {plain(float(half[place].mean()))}" if seen else size
+        plots.append(_heat_map(values, _title(name, second), colours, axis))
         if "truth" in panels:
-            plots.append(_heat_map(panels["truth"][place], _title(name, "the truth"), colours))
+            plots.append(_heat_map(panels["truth"][place], _title(name, "the truth"), colours, axis))
     return plots
 
 
-def _heat_map(values: _Floats, title: alt.TitleParams, colours: alt.Scale) -> alt.Chart:
+def _heat_map(values: _Floats, title: alt.TitleParams, colours: alt.Scale, axis: str) -> alt.Chart:
     rows, columns = values.shape
     side = _HEAT_MAP / max(rows, columns)
     if not np.isfinite(values).all():
         empty = alt.MarkDef("rect", color="#EEEEEE")
         return alt.Chart(as_data([{}]), mark=empty, title=title, width=side * columns, height=side * rows)
     cells = [{"row": row, "column": column, "value": value} for (row, column), value in np.ndenumerate(values)]
-    legend = alt.Legend(title="Mean", titleFontSize=TEXT_SIZE, gradientLength=_HEAT_MAP)
+    legend = alt.Legend(title=axis, titleFontSize=TEXT_SIZE, gradientLength=_HEAT_MAP)
     return alt.Chart(as_data(cells), mark="rect", title=title, width=side * columns, height=side * rows).encode(
         x=alt.X("column:O", axis=None),
         y=alt.Y("row:O", axis=None),

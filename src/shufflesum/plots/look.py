@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import os
 import re
+import struct
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -180,9 +181,29 @@ def _key(entries: Sequence[KeyEntry]) -> alt.LayerChart:
 
 
 DRAWABLE = (".png", ".svg", ".html")
+_SCALE = 2  # pixels of a PNG for each of the picture's
 _STAND_IN = "\ufdd0"
 # What turns the direction of all that follows, and what XML and HTML have no place for.
 _UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+class Picture:
+    """A chart as a notebook shows it: a PNG inside the output, without scripts, so that it needs no network.
+
+    `chart` is the chart of Altair, for whoever wants to change it.
+    """
+
+    def __init__(self, chart: alt.TopLevelMixin) -> None:
+        self.chart = chart
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it by its suffix: .png, .svg, or .html that opens without a network."""
+        save_chart(self.chart, path)
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        png = svg_to_png(rendered_svg(self.chart))
+        width, height = struct.unpack(">II", png[16:24])
+        return png, {"width": width // _SCALE, "height": height // _SCALE}
 
 
 def rendered(chart: alt.TopLevelMixin) -> tuple[str, bytes]:
@@ -225,7 +246,7 @@ def svg_to_png(svg: str) -> bytes:
     """PNG of an SVG, at twice the pixels."""
     import vl_convert
 
-    png: bytes = vl_convert.svg_to_png(svg, scale=2)
+    png: bytes = vl_convert.svg_to_png(svg, scale=_SCALE)
     return png
 
 

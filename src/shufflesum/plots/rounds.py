@@ -36,7 +36,7 @@ def rounds_chart(
     notes = [*([subtitle] if subtitle else []), f"{percent(level)} % intervals; each plot has a scale of its own"]
     if len(places) < len(found[-1]):
         notes.append(f"{len(places)} of {len(found[-1]):,} are shown")
-    axis = "Users" if found[-1].quantity == "count" else "Mean"
+    axis = found[-1].quantity.capitalize()
     plots = []
     for name, place in zip(drawn_names(found[-1].labels(places)), places, strict=True):
         rows: list[dict[str, Any]] = [
@@ -52,7 +52,7 @@ def rounds_chart(
 
 def _entries(table: EstimateTable) -> list[int]:
     """The places of what is shown."""
-    if table.quantity == "count":
+    if table.of_users:
         return _largest(table.value, _MOST)
     if not table.groups:
         return evenly(len(table), _MOST)

@@ -221,6 +221,8 @@ class GroupEstimate(BaseEstimate):
                 "sum": self.sum.ravel(),
                 "sum_std_error": self.sum_standard_error.ravel(),
             },
+            bounds=self._bounds,
+            named=self.columns is not None,
         )
 
     def _names(self, places: Sequence[int]) -> list[str]:

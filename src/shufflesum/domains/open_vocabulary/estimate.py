@@ -216,7 +216,7 @@ class VocabularyEstimate(BaseEstimate):
         lower, upper = means.interval(tail_of(level), "users")
         function, bucket = (at.ravel() for at in np.indices((functions, buckets)))
         return EstimateTable(
-            "count",
+            "users",
             level,
             self.users * means.mean,
             self.users * np.sqrt(means.variance("users")),
@@ -227,6 +227,9 @@ class VocabularyEstimate(BaseEstimate):
             function.shape,
             lambda places: [f"function {place // buckets}, bucket {place % buckets}" for place in places],
             further={"share": means.mean, "function": function, "bucket": bucket, "report_count": self.table},
+            entry="bucket",
+            of_users=True,
+            beside=("share", 100 / self.users, " %"),
         )
 
     @property
