@@ -102,7 +102,7 @@ class Plan:
         )
         facts = [
             f"collects: {type(self.domain).__name__} of shape {self.shape}{self.domain.bounds_text()}, from at least "
-            f"{self.users:,} users",
+            f"{counted(self.users, 'user')}",
             f"each user and round: {self.mechanism.describe(self.encoding)} ({sent})",
             f"guarantee for one user: {self.guarantee.describe()} ({self.accountant} accountant)",
             f"expected squared error of all entries: {self.expected_error.total:.4g}",

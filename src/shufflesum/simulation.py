@@ -266,7 +266,7 @@ def found(simulation: Simulation) -> dict[str, str]:
     worst = "of coefficients, not of entries: see the plan" if simulation.worst is None else _error(simulation.worst)
     equal = ", groups equally large" if plan.domain.column_layout.grouped else ""
     return {
-        "data": f"{simulation.users:,} users, {simulation.data}",
+        "data": f"{counted(simulation.users, 'user')}, {simulation.data}",
         f"error to expect, worst data{equal}": worst + (unit if simulation.worst is not None else ""),
         "error that the error bars say": _error(simulation.predicted) + unit,
         "error observed": f"{_error(simulation.observed)}{sure}{unit}, {_times(simulation.repeats)}",

@@ -23,7 +23,9 @@ def statement(plan: Plan, *, in_process: bool = False) -> str:
         )
     check_plan(plan)
     wording = plan.domain.wording
-    question = f"{wording.collected()}, from at least {plan.users:,} users, in {_rounds(plan)}. {wording.bounds()}"
+    question = (
+        f"{wording.collected()}, from at least {counted(plan.users, 'user')}, in {_rounds(plan)}. {wording.bounds()}"
+    )
     return f"""# Privacy statement
 
 {textwrap.fill(f"Plan {plan.id[:16]}: {question}", 120)}
@@ -94,7 +96,7 @@ def assumed(plan: Plan, *, in_process: bool = False) -> str:
     honest = (
         "All users are counted on to follow the protocol."
         if plan.honest_fraction == 1
-        else f"The guarantee counts on {plan.honest_users:,} users following the protocol."
+        else f"The guarantee counts on {counted(plan.honest_users, 'user')} following the protocol."
     )
     if in_process:
         trusted = "The process that holds the data hands on nothing but its results."
@@ -144,7 +146,7 @@ def _roles(plan: Plan, in_process: bool) -> str:
             f"makes {counted(plan.reports, 'report')} ({plan.bytes_per_user['raw']:,} bytes), as many from everybody, each a "
             "message of its own.",
             "**The shuffler** receives the reports, mixes those of all users, and forgets who sent what. It releases "
-            f"nothing below {plan.users:,} users.{sealed if plan.local_epsilon is None else ''}",
+            f"nothing below {counted(plan.users, 'user')}.{sealed if plan.local_epsilon is None else ''}",
             "**The analyzer**, and everybody it shares its results with, sees the mixed reports only, and is not trusted.",
         ]
     return "\n".join(textwrap.fill(f"- {role}", 120, subsequent_indent="  ") for role in roles)
@@ -154,7 +156,7 @@ def _large_delta(plan: Plan) -> str:
     if plan.delta * plan.users < 1:
         return ""
     return (
-        f" **This delta is no less than one in {plan.users:,} users: it would allow that the data of one of them is published whole.** "
+        f" **This delta is no less than one in {counted(plan.users, 'user')}: it would allow that the data of one of them is published whole.** "
         "It should be far below."
     )
 

@@ -181,7 +181,7 @@ class DirectionEstimate(BaseEstimate):
 
     def figures(self, level: float = 0.95) -> dict[str, Any]:
         """The counts and the direction."""
-        return {"counts": self.counts, "mean_direction": self.mean_direction}
+        return {**BaseEstimate.figures(self, level), "mean_direction": self.mean_direction}
 
     def remarks(self, level: float = 0.95) -> list[str]:
         """The direction."""

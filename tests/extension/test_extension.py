@@ -123,7 +123,9 @@ def test_every_renderer_takes_the_table_of_a_new_kind_of_estimate(tmp_path: Path
     assert rows[-1]["notes"] == "the last one"
     for chart in (density.plot().chart, rounds_chart([density, replace(density, round_number=1)], title="t")):
         assert "Density" in json.dumps(chart.to_dict())
-    assert json.dumps(estimate_to_json(density))
+    document = json.loads(json.dumps(estimate_to_json(density)))
+    assert document["value"] == pytest.approx(density.to_table().value.tolist())
+    assert document["name"] == names
 
 
 def test_commands_have_its_options_and_files_carry_its_reports(tmp_path: Path) -> None:

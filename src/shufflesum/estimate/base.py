@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._checks import check_number
-from shufflesum._format import Shown
+from shufflesum._format import Shown, counted
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.estimate.table import EstimateTable, Library
@@ -75,9 +75,12 @@ class BaseEstimate(ABC):
     def _rows(self, level: float) -> EstimateTable:
         """The tidy table, but for the guarantee."""
 
-    @abstractmethod
     def figures(self, level: float = 0.95) -> dict[str, Any]:
-        """Everything estimated, by name and in its own shape, as JSON and .npz files have it; intervals are pairs."""
+        """Everything estimated, by name, as JSON and .npz files have it: the columns of the table.
+
+        A kind of estimate whose values have a shape of their own says so in this shape; intervals are pairs.
+        """
+        return {name: column for name, column in self.to_table(level).columns.items() if name != "users"}
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
@@ -124,7 +127,7 @@ class BaseEstimate(ABC):
         from shufflesum.plots import Picture, estimate_chart
 
         promise = self.plan.guarantee.describe() if self.guarantee_holds else "WITHOUT the plan's guarantee"
-        subtitle = f"{self.users:,} users, {promise}"
+        subtitle = f"{counted(self.users, 'user')}, {promise}"
         return Picture(estimate_chart(self, truth=truth, title=title or self.what, subtitle=subtitle, level=level))
 
     def save(self, path: str | Path) -> None:
@@ -152,7 +155,9 @@ class BaseEstimate(ABC):
         broken = "" if self.guarantee_holds else ", WITHOUT the plan's guarantee"
         name = type(self).__name__
         later = f", round {self.round_number}" if self.round_number > 1 else ""
-        return f"{name}({self.users} users, shape={self.plan.shape}, plan {self.plan.id[:12]}{later}{broken})"
+        return (
+            f"{name}({counted(self.users, 'user')}, shape={self.plan.shape}, plan {self.plan.id[:12]}{later}{broken})"
+        )
 
     def __str__(self) -> str:
         """The guarantee, and a table of all entries or of some: the same as a notebook shows."""
@@ -164,7 +169,7 @@ class BaseEstimate(ABC):
     def _shown(self) -> Shown:
         plan = self.plan
         later = f", round {self.round_number:,} of {plan.rounds:,}" if plan.rounds > 1 else ""
-        facts = [f"{self.users:,} users{later}; plan {plan.id[:12]}"]
+        facts = [f"{counted(self.users, 'user')}{later}; plan {plan.id[:12]}"]
         notes = [*([self.adjustment] if self.adjustment else []), *map(str, self.warnings)]
         if self.broken is None:
             facts.append(f"guarantee for one user: {plan.guarantee.describe()}")

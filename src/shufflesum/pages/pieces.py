@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from shufflesum import statement
+from shufflesum._format import counted
 from shufflesum.estimate import BaseEstimate
 from shufflesum.pages.render import markdown, render
 from shufflesum.plans import Plan
@@ -74,7 +75,7 @@ def estimate_svg(
 def question(plan: Plan) -> str:
     """What is asked, as a sentence."""
     wording = plan.domain.wording
-    asked = f"{_capital(_short_question(wording.collected()))}, from at least {plan.users:,} users."
+    asked = f"{_capital(_short_question(wording.collected()))}, from at least {counted(plan.users, 'user')}."
     return f"{asked} {_short_question(wording.bounds())}".rstrip()
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shufflesum._format import counted
 from shufflesum.errors import MissingExtraError
 from shufflesum.plots.look import visible
 
@@ -76,7 +77,7 @@ def _environment() -> Environment:
     require_pages()
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -84,6 +85,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["counted"] = counted
+    return environment
 
 
 @cache

@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from shufflesum._format import percent, upwards
+from shufflesum._format import counted, percent, upwards
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.pages.pieces import estimate_svg, estimate_table, html_table, plan_words, question, statement_html
@@ -56,7 +56,7 @@ def report_page(
         over_time=_over_time(estimates, level) if named and not nothing_drawn else None,
         results=[
             {
-                "heading": f"Round {estimate.round_number}, {estimate.users:,} users" if named else "",
+                "heading": f"Round {estimate.round_number}, {counted(estimate.users, 'user')}" if named else "",
                 "broken": estimate.broken,
                 "picture": None if nothing_drawn or estimate is not newest else _picture(estimate, level),
                 "table": html_table(estimate_table(estimate, level)),

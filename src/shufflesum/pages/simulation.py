@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from shufflesum._format import downwards, evenly, number
+from shufflesum._format import counted, downwards, evenly, number
 from shufflesum.pages.pieces import (
     Column,
     Table,
@@ -31,7 +31,7 @@ def simulation_page(simulation: Simulation, *, title: str, made: datetime, comma
         "simulation.html",
         title=title,
         question=question(plan),
-        data=f"{simulation.users:,} users, {simulation.data}",
+        data=f"{counted(simulation.users, 'user')}, {simulation.data}",
         found=html_table(Table([Column("What", words=True), Column("Found", words=True)], figures)),
         repeats=f"{simulation.repeats:,}",
         picture=picture(svg, "The estimate of the first try with its intervals, and the truth"),

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from shufflesum._format import percent, upwards
+from shufflesum._format import counted, percent, upwards
 from shufflesum.cli.commands import in_options
 from shufflesum.estimate import BaseEstimate, Quantile, Top
 from shufflesum.plans import Plan
@@ -131,7 +131,7 @@ def print_estimate(
     in_process = in_process or plan.noise_by == "curator"
     sending = "" if in_process else f", each sending {plan.mechanism.describe(plan.encoding)}"
     which = f", round {estimate.round_number} of {plan.rounds}" if plan.rounds > 1 else ""
-    console.print(f"[bold]{estimate.users:,} users[/bold]{which}{sending}")
+    console.print(f"[bold]{counted(estimate.users, 'user')}[/bold]{which}{sending}")
     if estimate.broken is None:
         left = "this process saw the data" if in_process else f"if shuffler and analyzer collude: {fallback(plan)}"
         console.print(

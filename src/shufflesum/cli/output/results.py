@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from shufflesum._format import counted
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.options.common import option_group
 from shufflesum.cli.output.printed import (
@@ -182,7 +183,7 @@ result_options = option_group(
 
 def _chart(estimate: BaseEstimate, what: str, level: float) -> Any:
     promise = guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"
-    subtitle = f"{estimate.users:,} users, {promise}"
+    subtitle = f"{counted(estimate.users, 'user')}, {promise}"
     return estimate_chart(estimate, title=f"{estimate.what} of {what}", subtitle=subtitle, level=level)
 
 

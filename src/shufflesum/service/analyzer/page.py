@@ -318,7 +318,7 @@ def _newer(rounds: CountedRounds | None, shown: list[tuple[CountedBatch, BaseEst
 def _matrices(estimate: BaseEstimate) -> bool:
     """Whether they are drawn as colours, which stay as they are in the dark."""
     table = estimate.to_table(LEVEL)
-    return table.quantity == "mean" and len(table.shape) == 2
+    return not table.of_users and len(table.shape) == 2
 
 
 def _alt(estimate: BaseEstimate) -> str:
