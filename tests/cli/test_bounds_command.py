@@ -1,4 +1,4 @@
-"""`shufflesum bounds`, `shufflesum variance` and `--quantiles`: out of files, for people and programs."""
+"""`shufflesum bounds`, `run --variance` and `--quantiles`: out of files, for people and programs."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ def test_quantiles_are_refused(people: str, command: Command, arguments: tuple[s
 
 def test_variances_of_columns(people: str, command: Command) -> None:
     arguments = ("--columns", "age", "--bounds", "0:120", "--confidence", "0.99999999")
-    document = command("variance", people, *PRIVACY, *arguments, "--json").document
+    document = command("run", people, "--variance", *PRIVACY, *arguments, "--json").document
     truth = np.loadtxt(people, delimiter=",", skiprows=1)[:, 0]
     for name, value in (("mean", truth.mean()), ("variance", truth.var()), ("standard_deviation", truth.std())):
         (lower,), (upper,) = document[f"{name}_interval"]
         assert lower <= value <= upper
     assert json.dumps(document["plan"]["domain"]["columns"]) == '["age", "age squared"]'
-    text = command("variance", people, *PRIVACY, *arguments).out
+    text = command("run", people, "--variance", *PRIVACY, *arguments).out
     assert not lacking(text, "age", "variance", "6,000 users")
     (line,) = (line for line in text.splitlines() if line.split()[0] == "age")  # in a pipe, however long it is
     assert line.count(" to ") == 2
@@ -134,5 +134,9 @@ def test_variances_of_columns(people: str, command: Command) -> None:
 
 def test_variance_refuses_values_out_of_bounds(people: str, command: Command) -> None:
     arguments = ("--columns", "age", "--bounds", "0:30")
-    assert not lacking(refusal_of(command, "variance", people, *PRIVACY, *arguments), "[out-of-bounds]", "--clip")
-    assert not lacking(refusal_of(command, "variance", people, *PRIVACY, "--confidence", "0"), "[out-of-range]")
+    assert not lacking(
+        refusal_of(command, "run", people, "--variance", *PRIVACY, *arguments), "[out-of-bounds]", "--clip"
+    )
+    assert not lacking(
+        refusal_of(command, "run", people, "--variance", *PRIVACY, "--confidence", "0"), "[out-of-range]"
+    )

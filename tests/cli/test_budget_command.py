@@ -34,7 +34,7 @@ def test_a_run_is_entered_and_the_one_that_does_not_fit_is_refused(command: Comm
     assert len(budget.entries) == 1
 
 
-@pytest.mark.parametrize("arguments", [("bounds", "--share", "0.9"), ("variance", "--bounds", "0:2")])
+@pytest.mark.parametrize("arguments", [("bounds", "--share", "0.9"), ("run", "--variance", "--bounds", "0:2")])
 def test_bounds_and_variances_are_entered_too(command: Command, budget: ss.Budget, arguments: tuple[str, ...]) -> None:
     done = command(arguments[0], "answers.csv", *arguments[1:], *PRIVACY, *BUDGET)
     assert done.code == 0
@@ -100,7 +100,7 @@ def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, wee
         ((*WEEKLY, "-o", "nowhere/counts.csv"), "unwritable"),
         ((*WEEKLY, "--quantiles", "0.5"), "conflicting-arguments"),
         ((*WEEKLY[:2], *PRIVACY, "--labels", "3", *COUNTED), "missing-argument"),
-        (("variance", "unfit.csv", "--bounds", "0:2", *PRIVACY), "out-of-bounds"),
+        (("run", "unfit.csv", "--variance", "--bounds", "0:2", *PRIVACY), "out-of-bounds"),
         (("bounds", "unfit.csv", "--bins", "0,1,2", "--share", "1", *PRIVACY), "out-of-bounds"),
         (("randomize", "unfit.csv", *WEEKLY[2:], "-o", "reports"), "unknown-label"),
         (("randomize", *WEEKLY[1:], "-o", "reports", "--round", "3"), "out-of-range"),
@@ -145,7 +145,7 @@ def test_rounds_are_counted_by_the_budget_and_one_more_costs_the_plan_again_and_
 @pytest.mark.usefixtures("weekly")
 def test_rounds_that_nothing_counts_are_spoken_of(command: Command) -> None:
     assert not lacking(command(*WEEKLY).err, "note", "2 rounds", "--rounds-file", "--budget")
-    varied = ("variance", "answers.csv", "--bounds", "0:2", *PRIVACY, "--rounds", "2")
+    varied = ("run", "answers.csv", "--variance", "--bounds", "0:2", *PRIVACY, "--rounds", "2")
     assert not lacking(command(*varied).err, "note", "2 rounds", "--budget")
     assert command(*WEEKLY, *COUNTED).err == ""
 

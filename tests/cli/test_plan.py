@@ -157,7 +157,7 @@ def test_a_target_error_finds_the_smallest_of_what_is_left_out(command: Command,
     assert worse > target
 
 
-def test_an_acceptable_error_is_given_by_column_or_for_all(command: Command) -> None:
+def test_a_margin_is_given_by_column_or_for_all(command: Command) -> None:
     asked = ("plan", "--users", "3000", "--delta", "1e-6", "--digits", "3", "--json", "--bounds")
     named = command(*asked, "age=0:120", "--margin", "age=2").document
     one = command(*asked, "0:120", "--dimension", "1", "--margin", "2").document

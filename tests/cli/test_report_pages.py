@@ -50,7 +50,7 @@ def test_values_that_were_moved_or_filled_in_are_spoken_of_wherever_intervals_ar
     assert said in done.out
     assert said in page
     assert "as they were counted" in page
-    varied = ("variance", people, *PRIVACY, "--bounds", "0:1", "--clip", "--missing", "midpoint")
+    varied = ("run", people, "--variance", *PRIVACY, "--bounds", "0:1", "--clip", "--missing", "midpoint")
     assert said in command(*varied).out
     assert command(*varied, "--json").document["adjustment"] == said
 

@@ -345,7 +345,19 @@ def test_those_left_must_be_enough_for_the_plan(command: Command, folder: Path) 
     )
     run = ("run", "gaps.csv", "--plan", "plan.json", "--missing", "drop")
     assert lacking(command(*run).err, "[too-few-users]", "500 rows", "without missing values") == []
-    asked = ("variance", "gaps.csv", "--columns", "age", "--bounds", "0:9", *PRIVACY, "--missing", "drop", "--json")
+    asked = (
+        "run",
+        "gaps.csv",
+        "--variance",
+        "--columns",
+        "age",
+        "--bounds",
+        "0:9",
+        *PRIVACY,
+        "--missing",
+        "drop",
+        "--json",
+    )
     done = command(*asked).document
     assert (done["users"], done["adjusted"]) == (500, ["dropped"])
 

@@ -24,7 +24,6 @@ __all__ = ["COMMANDS", "main"]
 SECTIONS = {
     "Ask a question of data on this machine": {
         "run": "Private means, counts or group means of the rows of a file.",
-        "variance": "Private means and variances of the columns of a file.",
         "bounds": "Bounds for the columns of a file, found privately.",
         "budget": "Make, show or ask the budget of a population.",
     },
@@ -62,7 +61,7 @@ _MODULES = {
         "batch": ["randomize", "shuffle", "analyze"],
         "clients": ["send", "status", "estimate"],
         "plan": ["explore", "statement"],
-        "run": ["variance", "bounds"],
+        "run": ["bounds"],
         "simulate": ["demo"],
         "task": ["keygen", "tokens"],
     }.items()

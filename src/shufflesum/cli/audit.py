@@ -211,11 +211,7 @@ def _document(result: AuditResult) -> dict[str, Any]:
         "findings": list(result.findings),
         "tested": {each.kind: {"counts": each.counts, "events": each.events} for each in result.tested},
         "paths": [each._asdict() for each in result.paths],
-        "report_attack": {
-            "reports": reports.reports,
-            "noise": reports.noise,
-            "epsilon_lower": reports.epsilon_lower,
-        },
+        "report_attack": {"reports": reports.reports, "noise": reports.noise, "epsilon_lower": reports.epsilon_lower},
         "batch_attack": {"batches": batches.batches, "epsilon_lower": batches.epsilon_lower},
     }
 

@@ -354,13 +354,7 @@ def shuffle_command(
             click.echo("note: where a folder has no _shufflesum.json, nobody notices files that it lacks", err=True)
         with progress_bar("reports", source.rows) as progress:
             done = shuffle_source(
-                source,
-                output,
-                **engine.local,
-                format=format,
-                restart=restart,
-                released=released,
-                progress=progress,
+                source, output, **engine.local, format=format, restart=restart, released=released, progress=progress
             )
     if done.repeated:
         console.print(f"{done.repeated:,} of the uploads came before and do not count again")
@@ -380,11 +374,7 @@ class _NotYetError(Exception):
 @click.argument("shuffled", type=PLACE, required=False)
 @target_options
 @click.option("--key", type=PATH, help="With --task: the analyzer's private key.")
-@click.option(
-    "--state",
-    type=PATH,
-    help="Add to the counts in this file, and remember there what was counted.",
-)
+@click.option("--state", type=PATH, help="Add to the counts in this file, and remember there what was counted.")
 @click.option(
     "--without-guarantee", is_flag=True, help="Insist on an estimate where the plan's guarantee cannot be confirmed."
 )

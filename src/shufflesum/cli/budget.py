@@ -27,7 +27,7 @@ from shufflesum.tables import StagedOutputs
 def budget_command() -> None:
     """What may be asked of one population in all: a plan is entered before it is run, and refused if it is too much.
 
-    Give the file to run, bounds, variance, randomize, task create and both servers with --budget FILE.
+    Give the file to run, bounds, randomize, task create and both servers with --budget FILE.
     """
 
 

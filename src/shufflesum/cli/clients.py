@@ -54,11 +54,7 @@ from shufflesum.wire import Task
 @planned_column_options
 @table_options
 @click.option("--clip", is_flag=True, help="Always so here: values are moved to the nearest bound.")
-@click.option(
-    "--tokens",
-    type=PATH,
-    help="Upload tokens, one line for each row; with --row also one alone.",
-)
+@click.option("--tokens", type=PATH, help="Upload tokens, one line for each row; with --row also one alone.")
 @click.option(
     "--contributions",
     type=PATH,

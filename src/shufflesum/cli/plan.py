@@ -43,8 +43,7 @@ def _margins(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> f
         errors = []
     if not errors or len(set(names)) < len(names) or ("" in names and len(names) > 1):
         raise ParameterError(
-            "wrong-type",
-            f"--margin is {' and '.join(texts)}; give one number for all, or NAME=X once for each column",
+            "wrong-type", f"--margin is {' and '.join(texts)}; give one number for all, or NAME=X once for each column"
         )
     return errors[0] if names == [""] else dict(zip(names, errors, strict=True))
 
@@ -66,11 +65,7 @@ def _margins(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> f
     help="Instead: squared error of the mean, summed over coordinates, in squared units of the values, of frequencies "
     "summed over labels, of one word's frequency.",
 )
-@click.option(
-    "--details",
-    is_flag=True,
-    help="Print all that follows from the plan, such as the parts of its error.",
-)
+@click.option("--details", is_flag=True, help="Print all that follows from the plan, such as the parts of its error.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("-o", "--output", type=PATH, help="Write the plan file (.json).")
 @click.option("--plot", type=PATH, help="Draw the predicted error by number of reports.")
@@ -182,7 +177,7 @@ def statement_command(plan_file: Path, output: Path | None) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of this machine.  [a free one]")
 @click.option("--no-browser", is_flag=True, help="Print the page's address and open nothing.")
 def explore_command(port: int, no_browser: bool) -> None:
-    """Open a page on this machine that plans: users, what they hold, epsilon or an acceptable error, delta.
+    """Open a page on this machine that plans: users, what they hold, epsilon or a margin, delta.
 
     It shows the plan, its statement, and the error against epsilon and against users: for both mechanisms, the paper's
     formula and a trusted curator. Only this machine can reach it, and only by the address that is printed. Ctrl-C ends

@@ -1,4 +1,4 @@
-"""`shufflesum run`, `variance` and `bounds`: a file of users' data in; private estimates out."""
+"""`shufflesum run` and `bounds`: a file of users' data in; private estimates out."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ from shufflesum.tables import DataSource, PathOrUrl, StagedOutputs, check_shape,
 @clip_options("Move values to the nearest bound, or scale vectors down to --clipping-norm,", DROPPED, "drop")
 @table_options
 @result_options
+@click.option("--variance", is_flag=True, help="Of numbers: also the variance and the standard deviation of each.")
 @click.option("--verbose", is_flag=True, help="Also say the mechanism, and what each row stands for.")
 def run_command(
     file: PathOrUrl,
@@ -90,6 +91,7 @@ def run_command(
     clip: bool,
     missing: Any,
     results: Results,
+    variance: bool,
     verbose: bool,
     **plan_arguments: Any,
 ) -> None:
@@ -98,7 +100,7 @@ def run_command(
     FILE is a CSV (.csv or .tsv, also compressed as .csv.gz), a Parquet or Arrow IPC file, a .npy (memory-mapped, any
     shape) or an .npz; - is standard input. The guarantee is for one row: if people have several rows, name the column
     that tells them apart with --user-column. Bounds and labels are public: choose them from what can be, not by looking
-    at the data.
+    at the data. Variances are those within the bounds: what --clip moves is moved before it is squared.
 
     \b
     Example: shufflesum run beats.csv --epsilon 1 --delta 1e-6 --bounds 0:1 --plot beats.png
@@ -107,6 +109,7 @@ def run_command(
              shufflesum run people.csv --categories age --bins 0,18,45,65,120 --quantiles 0.5 --epsilon 1 --delta 1e-6
              shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0:100 --epsilon 1 --delta 1e-6
              shufflesum run queries.csv --open-vocabulary query --candidates words.txt --epsilon 1 --delta 1e-6
+             shufflesum run people.csv --columns age --bounds 0:120 --variance --epsilon 1 --delta 1e-6
              shufflesum run updates.npy --clipping-norm 0.4 --clip --epsilon 2 --delta 1e-6
     """
     asked = words_of(candidates)
@@ -117,6 +120,21 @@ def run_command(
             kind = next(kind for kind in DOMAINS.values() if kind.needs_candidates)
         chosen = None if kind is None else (kind, None)
     given = {name: value for name, value in plan_arguments.items() if value is not None}
+    if variance:
+        beside: dict[str, Any] = {
+            "--plan": plan_file,
+            "--candidates": candidates,
+            "-o": results.output,
+            "--plot": results.plot,
+        }
+        beside |= {"--report": results.report, "--quantiles": results.quantiles, "--top": results.top}
+        named = [*held.given, *([] if chosen is None else [f"--{chosen[0].kind}"])]
+        for option in [*named, *(option for option, value in beside.items() if value)]:
+            raise ParameterError(
+                "conflicting-arguments", f"{option} does not go with --variance; leave one of them out"
+            )
+        _run_variance(file, reading, results, given, budget_file, clip=clip, missing=missing)
+        return
     if rounds_file is not None and plan_file is None:
         raise ParameterError(
             "missing-argument", "--rounds-file counts the rounds of one plan; make it with shufflesum plan, give --plan"
@@ -161,17 +179,17 @@ def run_command(
         budget.note_second_release(plan)
 
 
-def _plan_for(
-    file: PathOrUrl,
-    table: DataSource,
-    chosen: Chosen | None,
-    held: DomainOptions,
-    given: dict[str, Any],
-) -> Plan:
-    """A plan for just this file; it knows what the columns are called."""
+def _check_target(given: dict[str, Any]) -> None:
     for name in ("epsilon", "delta"):
         if name not in given:
             raise ParameterError("missing-argument", f"--{name} is missing; give --epsilon and --delta, or a --plan")
+
+
+def _plan_for(
+    file: PathOrUrl, table: DataSource, chosen: Chosen | None, held: DomainOptions, given: dict[str, Any]
+) -> Plan:
+    """A plan for just this file; it knows what the columns are called."""
+    _check_target(given)
     named = named_columns(table)
     if chosen is None:
         return make_plan(users=table.rows, shape=table.shape, columns=named, noise_by="curator", **given)
@@ -185,36 +203,19 @@ def _plan_for(
     return make_plan(users=table.rows, domain=domain, noise_by="curator", **given)
 
 
-@click.command("variance", cls=Command)
-@file_argument("file")
-@click.option("--epsilon", type=float, required=True, help="The guarantee's epsilon.")
-@click.option("--delta", type=float, required=True, help="The guarantee's delta.")
-@plan_options
-@clip_options("Move values to the nearest bound", DROPPED, "drop")
-@budget_option
-@table_options
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
-@click.option("--json", "as_json", is_flag=True, help="Print plan and result as one JSON object.")
-def variance_command(
+def _run_variance(
     file: PathOrUrl,
+    reading: TableOptions,
+    results: Results,
+    given: dict[str, Any],
+    budget_file: Path | None,
+    *,
     clip: bool,
     missing: Any,
-    budget_file: Path | None,
-    reading: TableOptions,
-    confidence: float,
-    as_json: bool,
-    **plan_arguments: Any,
 ) -> None:
-    """Mean, variance and standard deviation of each column of FILE, privately; each row is one user.
-
-    Users hold each value and its square, so that one plan serves for both. Variances are those within the bounds:
-    what --clip moves is moved before it is squared.
-
-    \b
-    Example: shufflesum variance people.csv --bounds 0:120 --columns age --epsilon 1 --delta 1e-6
-    """
-    tail_of(confidence)
-    given = with_mechanism({name: value for name, value in plan_arguments.items() if value is not None})
+    """Mean, variance and standard deviation of each column: users hold each value and its square, in one plan."""
+    _check_target(given)
+    given = with_mechanism(given)
     with warnings_as_notes(), spending(budget_file) as budget:
         table, missing = apply_missing_policy(file, reading.open(file), missing)
         bounds = given.pop("bounds", None)
@@ -234,7 +235,7 @@ def variance_command(
             estimate = aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin)
         found = Moments.of(squares, estimate, clip=clip, missing=missing)
     reading.note_missing_header(table, file)
-    _show_moments(found, table.names or (), confidence, as_json)
+    _show_moments(found, table.names or (), results.confidence, results.json)
     budget.note_second_release(plan)
 
 

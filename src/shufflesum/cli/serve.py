@@ -67,23 +67,13 @@ serving_options = option_group(
     Serving,
     task_option,
     budget_option,
-    click.option(
-        "--store",
-        required=True,
-        metavar="STORE",
-        help="sqlite:PATH or postgresql://user@host/database.",
-    ),
+    click.option("--store", required=True, metavar="STORE", help="sqlite:PATH or postgresql://user@host/database."),
     click.option(
         "--secret-file",
         type=PATH,
         help="The secret that shuffler and analyzer share (mode 0600); a second line is valid, too.",
     ),
-    click.option(
-        "--host",
-        default="127.0.0.1",
-        show_default=True,
-        help="Address to listen on.",
-    ),
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(
         "--port",
         type=click.IntRange(0, 65535),
@@ -108,37 +98,20 @@ serving_options = option_group(
     "shuffler", cls=Command, context_settings=DEPLOYED, short_help="Take uploads, release whole batches, permuted."
 )
 @serving_options
-@click.option(
-    "--analyzer",
-    required=True,
-    metavar="URL",
-    help="Where batches are handed to.",
-)
-@click.option(
-    "--analyzer-ca",
-    type=PATH,
-    help="Certificate authority of the analyzer, if it is not a public one.",
-)
+@click.option("--analyzer", required=True, metavar="URL", help="Where batches are handed to.")
+@click.option("--analyzer-ca", type=PATH, help="Certificate authority of the analyzer, if it is not a public one.")
 @click.option(
     "--client-cert",
     type=PATH,
     help="Certificate to show to an analyzer that asks for one (its --peer-ca), instead of a secret or beside it.",
 )
-@click.option(
-    "--client-key",
-    type=PATH,
-    help="Its key.",
-)
+@click.option("--client-key", type=PATH, help="Its key.")
 @click.option(
     "--operator-secret-file",
     type=PATH,
     help="The secret that opens POST /tasks/ID/release, unknown to the analyzer (mode 0600).  [nobody may ask]",
 )
-@click.option(
-    "--allow-plain-http",
-    is_flag=True,
-    help="Hand batches to another machine without TLS.",
-)
+@click.option("--allow-plain-http", is_flag=True, help="Hand batches to another machine without TLS.")
 @click.option(
     "--tokens",
     type=PATH,
@@ -146,10 +119,7 @@ serving_options = option_group(
     help="Digests from shufflesum tokens: only their tokens may upload, once a round.",
 )
 @click.option(
-    "--release-at",
-    type=int,
-    metavar="USERS",
-    help="Release a round at so many users.  [the task's smallest batch]",
+    "--release-at", type=int, metavar="USERS", help="Release a round at so many users.  [the task's smallest batch]"
 )
 @click.option(
     "--max-pending",
@@ -240,17 +210,8 @@ def shuffler(
     short_help="Take batches from the shuffler and answer with estimates.",
 )
 @serving_options
-@click.option(
-    "--key",
-    type=PATH,
-    required=True,
-    help="The analyzer's private key, from shufflesum keygen.",
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    help="Processes that open reports.  [one per core]",
-)
+@click.option("--key", type=PATH, required=True, help="The analyzer's private key, from shufflesum keygen.")
+@click.option("--processes", type=click.IntRange(min=1), help="Processes that open reports.  [one per core]")
 @click.option(
     "--without-guarantee",
     is_flag=True,
@@ -269,9 +230,7 @@ def shuffler(
     help="Take batches from a certificate that this authority has signed, instead of a secret or beside it.",
 )
 @click.option(
-    "--peer-name",
-    metavar="NAME",
-    help="The name in that certificate.  [the host in the task's shuffler address]",
+    "--peer-name", metavar="NAME", help="The name in that certificate.  [the host in the task's shuffler address]"
 )
 @click.pass_context
 def analyzer(

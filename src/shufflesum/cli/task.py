@@ -69,11 +69,7 @@ def create(
     with StagedOutputs() as outputs:
         staged = outputs.stage(output, (".json",))
         task = Task(
-            name=name,
-            plan=Plan.load(plan_file),
-            analyzer_key=load_public_key(key_file),
-            shuffler=shuffler,
-            expires=end,
+            name=name, plan=Plan.load(plan_file), analyzer_key=load_public_key(key_file), shuffler=shuffler, expires=end
         )
         enter_in_budget(budget_file, task)
         outputs.write(staged, task.to_json() + "\n")

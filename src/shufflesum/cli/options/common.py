@@ -27,10 +27,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def option_group(
-    name: str,
-    make: Callable[..., object],
-    *options: Callable[[Any], Any],
-    parameters: Iterable[str] | None = None,
+    name: str, make: Callable[..., object], *options: Callable[[Any], Any], parameters: Iterable[str] | None = None
 ) -> Callable[[_F], _F]:
     """A decorator: the command takes these options as one argument of this name, which `make` makes of them.
 

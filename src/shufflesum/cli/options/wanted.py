@@ -24,9 +24,7 @@ Chosen = tuple[type[Domain], str | None]
 _F = TypeVar("_F", bound=Callable[..., object])
 
 candidates_option = click.option(
-    "--candidates",
-    type=click.Path(path_type=Path),
-    help="open-vocabulary: a file of the words to count, one a line.",
+    "--candidates", type=click.Path(path_type=Path), help="open-vocabulary: a file of the words to count, one a line."
 )
 
 
