@@ -59,7 +59,7 @@ server_app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     start = ball.unflatten(model.start(np.random.default_rng(0)))
     with tempfile.TemporaryDirectory() as folder:
-        training = federated.Training(plan, start, rounds=Path(folder) / "rounds.json", step=federated.Momentum(3.0))
+        training = federated.Training(plan, start, rounds=Path(folder) / "rounds.db", step=federated.Momentum(3.0))
         initial = ArrayRecord({name: Array(layer) for name, layer in start.items()})
         Shuffled(training).start(grid=grid, initial_arrays=initial, num_rounds=ROUNDS, evaluate_fn=accuracy)
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import multiprocessing
 import os
 import signal
+import sqlite3
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Work", "forked", "killed_at", "killed_everywhere", "start_forked", "wait_until"]
+__all__ = ["Work", "forked", "killed_at", "killed_everywhere", "start_forked", "unlock_ledgers", "wait_until"]
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.forked_processes", "tests.service.processes", "tests.service.preload_imports"])
 
 Work = Callable[[], None]
-_CALLS = [(os, "open"), (os, "fsync"), (os, "replace"), (os, "unlink"), (os, "close"), (fcntl, "flock")]
-"""All that changes the disk, and the lock."""
+_TRACEME, _NEXT_CALL = 0, 24  # of ptrace
+_MOST_KILLS = 250
 
 
 def start_forked(log: Path, work: Work) -> multiprocessing.process.BaseProcess:
@@ -40,28 +41,66 @@ def forked(log: Path, work: Work) -> int:
 
 
 def killed_at(call: int) -> None:
-    """This process ends without warning after so many of the calls above."""
-    left = call
+    """From here on a child of this process does its work, which is killed at its next system call after so many.
 
-    def dying(real: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*given, **named)
+    System calls are all that changes the disk, or a lock, whoever makes them: SQLite's are not Python's. This process
+    waits, and ends as the child does.
+    """
+    trace = ctypes.CDLL(None).ptrace
+    trace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    child = os.fork()
+    if child == 0:
+        assert trace(_TRACEME, 0, None, None) == 0
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
+    stops, status = 0, os.waitpid(child, 0)[1]
+    while os.WIFSTOPPED(status):
+        if stops == 2 * call:  # it stops before each and after it
+            os.kill(child, signal.SIGKILL)
+        stops += 1
+        trace(_NEXT_CALL, child, None, None)
+        status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
 
-    for module, name in _CALLS:
-        setattr(module, name, partial(dying, getattr(module, name)))
 
-
-def killed_everywhere(log: Path, work: Callable[[int], None]) -> int:
-    """How many processes were killed, each at one call more than the one before, until one came to its end."""
-    killed = 0
-    while (code := forked(log, partial(work, killed))) != 0:
-        assert code == -signal.SIGKILL, log.read_text()
-        killed += 1
-        assert killed < 50
+def killed_everywhere(log: Path, work: Callable[[int], None], *, step: int = 2) -> int:
+    """How many processes were killed, each so many calls later than the one before, until one came to its end."""
+    killed = forked(log, partial(_kill_everywhere, work, step))
+    assert 0 <= killed < _MOST_KILLS, log.read_text()
     return killed
+
+
+def _kill_everywhere(work: Callable[[int], None], step: int) -> None:
+    """One process that forks all others: it has imported everything."""
+    for killed in range(_MOST_KILLS):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                work(step * killed)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        status = os.waitpid(child, 0)[1]
+        if not os.WIFSIGNALED(status):
+            os._exit(killed if status == 0 else _MOST_KILLS)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    os._exit(_MOST_KILLS)
+
+
+def unlock_ledgers() -> None:
+    """From here on SQLite opens files as if no lock were taken."""
+
+    def connect(address: str, real: Any = sqlite3.connect, **named: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = real(address + "&vfs=unix-none" * named.get("uri", False), **named)
+        return connection
+
+    vars(sqlite3).update(connect=connect)
 
 
 def _in_log(log: Path, work: Work) -> None:

@@ -217,7 +217,7 @@ def _task_altered_later(plan: ss.Plan, _: Path) -> None:
 
 
 def _rounds_later(plan: ss.Plan, folder: Path) -> None:
-    used = RoundCounter(folder / "rounds.json", PLAN)
+    used = RoundCounter(folder / "rounds.db", PLAN)
     used.plan = plan
     used.begin()
 
@@ -229,7 +229,7 @@ ROLES: dict[str, Callable[[ss.Plan, Path], object]] = {
     "counts": lambda plan, _: Counts(plan),
     "gate": _gate,
     "aggregate": lambda plan, _: ss.aggregate([0, 1] * 1000, plan=plan),
-    "rounds": lambda plan, folder: RoundCounter(folder / "rounds.json", plan),
+    "rounds": lambda plan, folder: RoundCounter(folder / "rounds.db", plan),
     "rounds, later": _rounds_later,
     "budget, fixed": lambda plan, _: ss.Budget(8.0, 1e-4, plans=[plan]),
     "budget, fits": lambda plan, _: ss.Budget(8.0, 1e-4).fits(plan),

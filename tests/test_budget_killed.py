@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import time
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked_processes import forked, killed_at, killed_everywhere, start_forked
+from tests.forked_processes import forked, killed_at, killed_everywhere, start_forked, unlock_ledgers
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum import _machine as machine_module
 from shufflesum import budget as budget_module
-from shufflesum import budget_file
-from shufflesum._machine import replace_file
 from shufflesum.budget import Budget
-from shufflesum.errors import PrivacyError
+from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
 from shufflesum.privacy.engine.filters import PrivacyCost, PrivacyFilter
 
@@ -42,61 +39,75 @@ def released(path: Path) -> int:
     return len(place.read_text().split()) if place.exists() else 0
 
 
+def a_copy(path: Path, call: int) -> Path:
+    """The same budget for each call, so that each is made the same calls with."""
+    place = path.with_name(str(call))
+    place.mkdir()
+    shutil.copy(path, place)
+    return place / path.name
+
+
 def enter_first(path: Path, call: int) -> None:
     vars(budget_module).update(costs_of=cheap)
-    budget = Budget.open(path)
+    copy = a_copy(path, call)
+    budget = Budget.open(copy)
     killed_at(call)
     budget.begin(PLAN)
-    release(path)
+    release(copy)
 
 
 def release_first(path: Path, call: int) -> None:
     """As it must not be done."""
     vars(budget_module).update(costs_of=cheap)
-    budget = Budget.open(path)
+    copy = a_copy(path, call)
+    budget = Budget.open(copy)
     killed_at(call)
-    release(path)
+    release(copy)
     budget.begin(PLAN)
 
 
-def test_a_process_killed_at_any_step_leaves_what_it_entered_spent(tmp_path: Path) -> None:
-    path = tmp_path / "budget.json"
-    Budget.create(path, EPSILON, DELTA)
-    assert killed_everywhere(tmp_path / "log", partial(enter_first, path)) >= 8
+def spent_and_released(path: Path) -> set[tuple[int, int]]:
+    """How often something was entered, and released, in each of the copies."""
+    return {(len(Budget.open(copy).entries) - 1, released(copy)) for copy in path.parent.glob("*/budget.db")}
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a budget that says already what the plan costs."""
+    monkeypatch.setattr(budget_module, "costs_of", cheap)
+    Budget.create(tmp_path / "budget.db", EPSILON, DELTA).begin(PLAN)
+    return tmp_path / "budget.db"
+
+
+def test_a_process_killed_at_any_step_leaves_what_it_entered_spent(path: Path) -> None:
+    assert killed_everywhere(path.with_name("log"), partial(enter_first, path), step=3) >= 20
     # some were killed after the entry was on the disk and before anything was released
-    assert len(Budget.open(path).entries) > released(path) >= 1
+    assert spent_and_released(path) == {(0, 0), (1, 0), (1, 1)}
 
 
 @pytest.mark.slow
-def test_a_process_that_releases_before_it_enters_is_caught_by_the_same_test(tmp_path: Path) -> None:
-    path = tmp_path / "budget.json"
-    Budget.create(path, EPSILON, DELTA)
-    killed_everywhere(tmp_path / "log", partial(release_first, path))
-    assert len(Budget.open(path).entries) < released(path)
+def test_a_process_that_releases_before_it_enters_is_caught_by_the_same_test(path: Path) -> None:
+    killed_everywhere(path.with_name("log"), partial(release_first, path))
+    assert (0, 1) in spent_and_released(path)
 
 
 def prepare(locked: bool) -> None:
-    def slowly(*given: Any) -> None:
-        time.sleep(0.005)
-        replace_file(*given)
-
-    vars(budget_file).update(replace_file=slowly)
     vars(budget_module).update(costs_of=cheap)
     if not locked:
-        vars(machine_module).update(try_lock=lambda *_: True)
-        # an open budget would notice that another process has written over its entry
-        budget_file.Content.follows = lambda *_: True  # type: ignore[method-assign]
+        unlock_ledgers()
 
 
 def take_all(path: Path, locked: bool, _: int) -> None:
     prepare(locked)
-    budget = Budget.open(path)
     try:
+        budget = Budget.open(path)
         while True:
             budget.begin(PLAN)
             release(path)
     except PrivacyError:
         return
+    except FileError:
+        assert not locked
 
 
 def enter_tasks(path: Path) -> None:
@@ -126,7 +137,7 @@ def all_at_once(path: Path, *, locked: bool, work: Any = take_all) -> int:
 
 
 def test_processes_never_spend_the_same_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "budget.json"
+    path = tmp_path / "budget.db"
     assert all_at_once(path, locked=True) == TIMES == len(Budget.open(path).entries)
     monkeypatch.setattr(budget_module, "costs_of", cheap)
     with refusal("budget-spent"):
@@ -134,7 +145,8 @@ def test_processes_never_spend_the_same_rest(tmp_path: Path, monkeypatch: pytest
 
 
 def test_processes_without_a_lock_would_be_caught(tmp_path: Path) -> None:
-    assert all_at_once(tmp_path / "budget.json", locked=False) > TIMES
+    """The file is damaged, or more is released than was entered, or both."""
+    assert all_at_once(tmp_path / "budget.db", locked=False) != TIMES
 
 
 def held_by(path: Path) -> list[tuple[str | None, tuple[str, ...]]]:
@@ -142,13 +154,7 @@ def held_by(path: Path) -> list[tuple[str | None, tuple[str, ...]]]:
 
 
 def test_what_a_task_was_entered_for_is_taken_by_one_store_and_each_store_is_found_once(tmp_path: Path) -> None:
-    path = tmp_path / "budget.json"
+    path = tmp_path / "budget.db"
     all_at_once(path, locked=True, work=take_tasks)
     stores = ("shared store", *(f"store of {number}" for number in range(3)))
     assert held_by(path) == [(f"task {task}", (store,)) for task in range(8) for store in stores]
-
-
-def test_stores_without_a_lock_would_be_caught(tmp_path: Path) -> None:
-    path = tmp_path / "budget.json"
-    all_at_once(path, locked=False, work=take_tasks)
-    assert len(held_by(path)) < 8 * 4

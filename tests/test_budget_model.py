@@ -116,7 +116,7 @@ def test_nothing_that_is_asked_exceeds_it_or_is_entered_twice(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = tmp_path_factory.mktemp("budget") / "budget.json"
+    path = tmp_path_factory.mktemp("budget") / "budget.db"
     model, handles = Model(), [Budget.create(path, EPSILON, DELTA), Budget.open(path)]
     # computed once
     monkeypatch.setattr(budget_module, "costs_of", lambda plan: lambda within: cost_of(plan, within))

@@ -25,7 +25,7 @@ MADE: dict[str, Callable[[Path], object]] = {
     "analyzer": lambda _: ss.Analyzer(PLAN),
     "counts": lambda _: Counts(PLAN),
     "budget": lambda _: ss.Budget(1.0, 1e-6),
-    "budget in a file": lambda folder: ss.Budget.create(folder / "budget.json", 1.0, 1e-6),
+    "budget in a file": lambda folder: ss.Budget.create(folder / "budget.db", 1.0, 1e-6),
 }
 
 

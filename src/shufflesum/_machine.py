@@ -36,12 +36,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, text: str, mode: int = 0o666) -> None:
+def replace_file(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     """Put a file at `path`, whole and on the disk when this returns; where that fails, what was there stays."""
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}")
     try:
-        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
@@ -139,39 +139,6 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
-
-
-# Seconds. What is done under such a lock takes some milliseconds, but for a budget that is entered under that of a file
-# of rounds: the charge of a new plan takes up to some seconds, and the budget's own lock as long as this.
-_PATIENCE = 30.0
-_PAUSE = 0.01
-
-
-@contextmanager
-def locked(path: Path, clock: Clock) -> Iterator[None]:
-    """Keep all other processes, and threads, from the file at `path`, by a lock file beside what it points to."""
-    final = path.resolve()
-    lock_path = final.with_name(f".{final.name}.lock")
-    end = clock.monotonic() + _PATIENCE
-    while (lock := _try(path, lock_path)) is None:
-        if clock.monotonic() > end:
-            raise FileError("in-use", f"{path}: another process holds it; see what it waits for")
-        clock.wait(_PAUSE)
-    try:
-        yield
-    finally:
-        lock_path.unlink(missing_ok=True)
-        os.close(lock)
-
-
-def _try(path: Path, lock_path: Path) -> int | None:
-    try:
-        return lock_file(lock_path)
-    except OSError as error:
-        raise FileError(
-            "unwritable",
-            f"{path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
-        ) from error
 
 
 _State = TypeVar("_State")

@@ -10,18 +10,17 @@ import math
 import os
 import threading
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
-from pathlib import Path
 from typing import Unpack
 
 import msgspec
 
 from shufflesum._checks import OnlyOnce, check_number, check_size
 from shufflesum._format import downwards
-from shufflesum._machine import SYSTEM_CLOCK, Clock, locked
-from shufflesum.budget_file import Content, Entry, Limits, PlanCost, percent, read_budget, write_budget
+from shufflesum._machine import SYSTEM_CLOCK, Clock
+from shufflesum.budget_file import BudgetFile, Content, Entry, EntryChange, Limits, PlanCost, percent
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.compositions import compose, costs_of, filter_for
 from shufflesum.domains import Domain
@@ -54,9 +53,12 @@ class Budget(OnlyOnce):
         for plan in plans:
             check_plan(plan)
         entries = _listed(epsilon, delta, plans, clock) if plans else ()
-        self.path: Path | None = None
-        self._clock, self._mine, self._process = clock, threading.Lock(), os.getpid()
-        self._content = Content(float(epsilon), float(delta), bool(plans), None, entries)
+        self._start(Content(float(epsilon), float(delta), bool(plans), None, entries), None, clock)
+
+    def _start(self, content: Content, file: BudgetFile | None, clock: Clock) -> None:
+        self.path = None if file is None else file.path
+        self._content, self._file, self._clock = content, file, clock
+        self._mine, self._process = threading.Lock(), os.getpid()
 
     @classmethod
     def create(
@@ -69,21 +71,16 @@ class Budget(OnlyOnce):
         clock: Clock = SYSTEM_CLOCK,
     ) -> Budget:
         """Make the file of a budget; one that exists is refused."""
-        budget, file = cls(epsilon, delta, plans=plans, clock=clock), Path(path)
-        with locked(file, clock):
-            if os.path.lexists(file):
-                raise FileError("exists", f"{file}: exists, and a budget is never begun anew; choose another file")
-            budget._content = write_budget(file, budget._content)
-        budget.path = file
+        budget, file = cls(epsilon, delta, plans=plans, clock=clock), BudgetFile(path)
+        file.create(budget._content)
+        budget._start(budget._content, file, clock)
         return budget
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> Budget:
         """The budget of a file."""
-        content = read_budget(Path(path))
-        budget = cls.__new__(cls)
-        budget.path, budget._clock, budget._mine, budget._content = Path(path), clock, threading.Lock(), content
-        budget._process = os.getpid()
+        budget, file = cls.__new__(cls), BudgetFile(path)
+        budget._start(file.read(), file, clock)
         return budget
 
     def __str__(self) -> str:
@@ -145,12 +142,12 @@ class Budget(OnlyOnce):
         check_size("rounds", rounds, 1, plan.rounds)
         named, again = () if run is None else (run,), False
 
-        def change(content: Content, cost: PlanCost | None) -> tuple[Content, Entry]:
+        def change(content: Content, cost: PlanCost | None) -> EntryChange | Entry:
             nonlocal again
             places = self._places(content, plan, collection)
             for place in places:
                 if run in content.entries[place].runs:
-                    return content, content.entries[place]
+                    return content.entries[place]
             for place in places:
                 entry = content.entries[place]
                 if entry.begun + rounds <= entry.rounds:
@@ -182,10 +179,10 @@ class Budget(OnlyOnce):
 
         check_plan(plan)
 
-        def change(content: Content, cost: PlanCost | None) -> tuple[Content, Entry]:
+        def change(content: Content, cost: PlanCost | None) -> EntryChange | Entry:
             for place in self._places(content, plan, collection):
                 if content.entries[place].collection == collection:
-                    return content, content.entries[place]
+                    return content.entries[place]
                 return content.changed(place, collection=collection)
             return self._entered(content, plan, collection, 0, (), cost)
 
@@ -260,7 +257,7 @@ class Budget(OnlyOnce):
         begun: int,
         runs: tuple[str, ...],
         cost: PlanCost | None,
-    ) -> tuple[Content, Entry]:
+    ) -> EntryChange:
         if cost is None:
             raise self._refusal(
                 "budget-closed",
@@ -273,8 +270,7 @@ class Budget(OnlyOnce):
             )
         entry = _entry(plan, cost.cost, self._clock)
         entry = msgspec.structs.replace(entry, collection=collection, begun=begun, runs=runs)
-        limits, entries = Limits.of(cost.within), (*content.entries, entry)
-        return msgspec.structs.replace(content, limits=limits, entries=entries), entry
+        return EntryChange(len(content.entries), entry, Limits.of(cost.within))
 
     def _refusal(self, problem: Problem, what: str) -> PrivacyError:
         left = downwards(100 * max(0.0, 1 - self.spent))
@@ -290,39 +286,41 @@ class Budget(OnlyOnce):
 
     def _now(self) -> Content:
         """What the file says now; refused unless it continues what this process read or wrote last."""
-        if self.path is None:
-            return self._content
-        last = self._content  # taken before reading, because other threads may write in between
-        found = read_budget(self.path)
-        if not found.follows(last):
-            raise FileError(
-                "rolled-back",
-                f"{self.path}: was replaced by an older copy or by another budget, and lacks changes that this process "
-                "has seen; put the latest file back, or take all of the budget for spent",
-            )
-        if len(found.changes) > len(self._content.changes):
-            self._content = found
-        return found
+        return self._content if self._file is None else self._file.read()
 
-    def _change(self, plan: Plan, change: Callable[[Content, PlanCost | None], tuple[Content, Entry]]) -> Entry:
+    def _change(self, plan: Plan, change: Callable[[Content, PlanCost | None], EntryChange | Entry]) -> Entry:
         """Read, change and write as one step that no other process or thread comes between.
 
         What takes long, the charge of a plan that is new, is computed before; entries stay, so any other has one.
         """
-        if self.path is None and os.getpid() != self._process:
+        while True:
+            cost = _cost(self._now(), plan)
+            with self._alone() as (content, write):
+                if cost is not None and content.filter not in (None, cost.within):
+                    continue  # another plan was the first, and chose other limits
+                changed = change(content, cost)
+                if isinstance(changed, Entry):
+                    return changed  # as it was
+                write(changed)
+            return changed.entry
+
+    @contextmanager
+    def _alone(self) -> Iterator[tuple[Content, Callable[[EntryChange], None]]]:
+        """What it says, and where a change is written, which is on the disk after the block."""
+        if self._file is not None:
+            with self._file.change() as (content, ledger):
+                yield content, lambda changed: ledger.append(msgspec.to_builtins(changed))
+            return
+        if os.getpid() != self._process:
             raise FileError(
                 "in-use", "this budget is in another process, which forked this one: make a file, with Budget.create"
             )
-        while True:
-            cost = _cost(self._now(), plan)
-            with self._mine, nullcontext() if self.path is None else locked(self.path, self._clock):
-                content = self._now()
-                if cost is not None and content.filter not in (None, cost.within):
-                    continue  # another plan was the first, and chose other limits
-                changed, entry = change(content, cost)
-                if changed is not content:
-                    self._content = changed if self.path is None else write_budget(self.path, changed)
-                return entry
+
+        def write(changed: EntryChange) -> None:
+            self._content = self._content.after(changed)
+
+        with self._mine:
+            yield self._content, write
 
 
 def _cost(content: Content, plan: Plan) -> PlanCost | None:

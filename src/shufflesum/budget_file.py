@@ -1,21 +1,21 @@
-"""What is written down of a budget: entries with their costs, a checksum, replaced as a whole."""
+"""What is written down of a budget: its guarantee, and then every change of an entry, in a ledger."""
 
 from __future__ import annotations
 
-import secrets
-from pathlib import Path
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
 
-from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._format import Shown, upwards
-from shufflesum._machine import replace_file
 from shufflesum.errors import FileError, ShufflesumError
+from shufflesum.ledger import Change, Ledger, Records
 from shufflesum.privacy.engine.filters import GaussianFilter, PrivacyCost, PrivacyFilter, RenyiFilter, check_guarantee
 
-_FORMAT = "shufflesum-budget-4"
-_MARK_BYTES = 4
+_FORMAT = "shufflesum-budget-5"
+_ADVICE = "as long as nobody knows what was spent, nothing can be: take all of the budget for spent"
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,10 +68,9 @@ class PlanCost(NamedTuple):
 
 
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A budget as it is written down. `closed`: its plans were fixed in advance, and composed exactly.
+    """All of a budget. `closed`: its plans were fixed in advance, and composed exactly.
 
-    Else the first plan that is entered chooses the limits for all, since no result is known then. `changes` has a
-    random mark for each time the file was written: an older copy lacks the last ones.
+    Else the first plan that is entered chooses the limits for all, since no result is known then.
     """
 
     epsilon: float
@@ -79,7 +78,6 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     closed: bool
     limits: Limits | None
     entries: tuple[Entry, ...]
-    changes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """What is spent, and by which plans."""
@@ -134,15 +132,27 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether so much more may be spent."""
         return added.within.admits([*self.costs, added.cost])
 
-    def follows(self, earlier: Content) -> bool:
-        """Whether this is the earlier content, or was made from it by further changes."""
-        return self.changes[: len(earlier.changes)] == earlier.changes
+    def changed(self, place: int, **changes: Any) -> EntryChange:
+        """One entry changed."""
+        return EntryChange(place, msgspec.structs.replace(self.entries[place], **changes), self.limits)
 
-    def changed(self, place: int, **changes: Any) -> tuple[Content, Entry]:
-        """With one entry changed, and that entry."""
-        entry = msgspec.structs.replace(self.entries[place], **changes)
-        entries = (*self.entries[:place], entry, *self.entries[place + 1 :])
-        return msgspec.structs.replace(self, entries=entries), entry
+    def after(self, *changes: EntryChange) -> Content:
+        """The budget after changes of its entries."""
+        entries, limits = list(self.entries), self.limits
+        for change in changes:
+            if not 0 <= change.place <= len(entries):
+                raise ValueError(f"there is no entry {change.place} to be changed")
+            entries[change.place : change.place + 1] = [change.entry]
+            limits = change.limits
+        return msgspec.structs.replace(self, entries=tuple(entries), limits=limits)
+
+
+class EntryChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry that is new, or as it is from now on, and the limits since then."""
+
+    place: int
+    entry: Entry
+    limits: Limits | None
 
 
 def percent(part: float) -> str:
@@ -150,54 +160,51 @@ def percent(part: float) -> str:
     return upwards(100 * part) if part else "0"
 
 
-def write_budget(path: Path, content: Content) -> Content:
-    """Replace the file, and return what is in it: the content with one more mark. It is then on the disk."""
-    marked = msgspec.structs.replace(content, changes=(*content.changes, secrets.token_hex(_MARK_BYTES)))
-    try:
-        replace_file(path.resolve(), encode_checked(_FORMAT, msgspec.to_builtins(marked)))
-    except OSError as error:
-        raise FileError(
-            "unwritable",
-            f"{path}: the entry could not be made ({error.strerror or error}); nothing of it may be released: mend the "
-            "disk, and begin again",
-        ) from error
-    return marked
+class BudgetFile:
+    """The ledger of a budget. An older copy in its place is refused, as long as this is open."""
 
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._ledger = Ledger(path, _FORMAT, "budget", _ADVICE)
+        self.path = self._ledger.path
 
-def read_budget(path: Path) -> Content:
-    """What a file says, if nothing about it is in doubt."""
-    try:
-        data, names = path.resolve().read_bytes(), path.resolve().stat().st_nlink
-    except OSError as error:
-        raise FileError(
-            "unreadable",
-            f"{path}: no budget can be read: {error.strerror or error}; make one with shufflesum budget create",
-        ) from error
-    if names > 1:
-        raise FileError(
-            "in-use",
-            f"{path}: has {names} names (hard links), of which an entry would change only one, and the others would be "
-            "budgets of their own; delete all names but one (symbolic links may stay)",
-        )
-    try:
-        content = msgspec.convert(decode_checked(data, _FORMAT), Content)
-        check_guarantee(content.epsilon, content.delta)
-        _ = content.filter  # refuses limits that are none
-        if (content.limits is None) != (content.closed or not content.entries):
-            raise ValueError("limits are there from the first plan on, unless plans were fixed in advance")
-        if not content.changes:
-            raise ValueError("every file was written at least once")
-        if not all(
-            len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
-            and entry.loss_cost >= 0
-            and entry.delta_cost >= 0
-            for entry in content.entries
-        ):
-            raise ValueError("an entry is impossible")
-    except (ValueError, ShufflesumError) as error:
-        raise FileError(
-            problem_of(error),
-            f"{path}: is no budget that can be used ({error}); as long as nobody knows what was spent, nothing can be: "
-            "take all of it for spent",
-        ) from error
-    return content
+    def create(self, content: Content) -> None:
+        """Make the file; one that exists is refused."""
+        self._ledger.create(msgspec.to_builtins(content))
+
+    def read(self) -> Content:
+        """What it says, if nothing about it is in doubt."""
+        return self._content(self._ledger.read())
+
+    @contextmanager
+    def change(self) -> Iterator[tuple[Content, Change]]:
+        """What it says, while nobody else changes it, and where changes are written."""
+        if not self._ledger.exists():
+            self._refuse_missing()
+        with self._ledger.change() as change:
+            yield self._content(change.records), change
+
+    def _refuse_missing(self) -> None:
+        raise FileError("unreadable", f"{self.path}: does not exist; make one with shufflesum budget create")
+
+    def _content(self, records: Records) -> Content:
+        if not records and not self._ledger.exists():
+            self._refuse_missing()
+        try:
+            if not records:
+                raise ValueError("it says of no epsilon and delta")
+            changes = msgspec.convert(records[1:], list[EntryChange])
+            content = msgspec.convert(records[0], Content).after(*changes)
+            check_guarantee(content.epsilon, content.delta)
+            _ = content.filter  # refuses limits that are none
+            if (content.limits is None) != (content.closed or not content.entries):
+                raise ValueError("limits are there from the first plan on, unless plans were fixed in advance")
+            if not all(
+                len(set(entry.runs)) == len(entry.runs) <= entry.begun <= entry.rounds
+                and entry.loss_cost >= 0
+                and entry.delta_cost >= 0
+                for entry in content.entries
+            ):
+                raise ValueError("an entry is impossible")
+        except (ValueError, ShufflesumError) as error:
+            raise FileError("damaged", f"{self.path}: is no budget that can be used ({error}); {_ADVICE}") from error
+        return content

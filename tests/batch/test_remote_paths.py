@@ -91,7 +91,7 @@ def test_all_three_steps_read_what_is_at_an_address(there: tuple[str, Any], tmp_
         put(files, tmp_path / "reports", f"reports-{kind}")
         with refusal("missing-argument", "--released", error=ParameterError):
             shuffle(f"{address}/reports-{kind}", tmp_path / name)
-        listed = tmp_path / "released.json"
+        listed = tmp_path / "released.db"
         shuffle(f"{address}/reports-{kind}", tmp_path / name, released=listed, format=kind)
         put(files, tmp_path / name, name)
         dataset = open_dataset(f"{address}/{name}", stage="shuffled")
@@ -169,7 +169,7 @@ def test_nothing_is_written_to_an_address(tmp_path: Path, monkeypatch: pytest.Mo
     with refusal("unwritable", "s3://hospital/shuffled: is an address", error=FileError):
         shuffle("reports", "s3://someone:password@hospital/shuffled?token=password")
     with refusal("unwritable", "address", error=FileError):
-        shuffle("reports", "shuffled", released="s3://hospital/released.json")
+        shuffle("reports", "shuffled", released="s3://hospital/released.db")
     assert sorted(os.listdir()) == [".reports.finished", "reports", "u.npy"]
 
 

@@ -11,7 +11,7 @@ __all__ = ["BUDGET", "PRIVACY", "RANDOMIZE", "USERS", "make_task"]
 
 USERS = 400
 PRIVACY = ("--epsilon", "0.8", "--delta", "1e-4")
-BUDGET = ("--budget", "budget.json")
+BUDGET = ("--budget", "budget.db")
 RANDOMIZE = ("randomize", "answers.csv", "--categories", "answer", "--plan", "plan.json", *BUDGET)
 
 

@@ -164,9 +164,9 @@ def within() -> Within:
 def budget(command: Command, folder: Path) -> ss.Budget:
     """A budget that holds one plan of PRIVACY, and no second one."""
     np.savetxt(folder / "answers.csv", np.arange(USERS) % 3, fmt="%d", header="answer", comments="")
-    done = command("budget", "create", "budget.json", "--epsilon", "1", "--delta", "4e-4")
+    done = command("budget", "create", "budget.db", "--epsilon", "1", "--delta", "4e-4")
     assert (done.code, done.err) == (0, "")
-    return ss.Budget.open("budget.json")
+    return ss.Budget.open("budget.db")
 
 
 @pytest.fixture

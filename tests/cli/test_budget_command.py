@@ -29,7 +29,7 @@ def test_a_run_is_entered_and_the_one_that_does_not_fit_is_refused(command: Comm
     refused = command(*RUN, "-o", "counts.csv")
     assert refused.code == 2
     assert refused.out == ""
-    assert not lacking(refused.err, "[budget-spent]", "budget.json", "epsilon 0.8")
+    assert not lacking(refused.err, "[budget-spent]", "budget.db", "epsilon 0.8")
     assert not Path("counts.csv").exists()
     assert len(budget.entries) == 1
 
@@ -41,7 +41,7 @@ def test_bounds_and_variances_are_entered_too(command: Command, budget: ss.Budge
     assert len(budget.entries) == 1
 
 
-@pytest.mark.parametrize(("more", "rounds"), [((), ()), (("--rounds", "2"), ("--rounds-file", "main.rounds.json"))])
+@pytest.mark.parametrize(("more", "rounds"), [((), ()), (("--rounds", "2"), ("--rounds-file", "main.rounds.db"))])
 def test_the_command_that_bounds_print_for_the_main_plan_is_entered_too(
     command: Command, budget: ss.Budget, more: tuple[str, ...], rounds: tuple[str, ...]
 ) -> None:
@@ -63,7 +63,7 @@ def test_a_run_that_finds_nothing_to_run_spends_nothing(command: Command, budget
 
 
 WEEKLY = ("run", "answers.csv", "--plan", "weekly.json", "--categories", "answer")
-COUNTED = ("--rounds-file", "rounds.json")
+COUNTED = ("--rounds-file", "rounds.db")
 WEEKLY_RANDOMIZED = ("randomize", *WEEKLY[1:], *BUDGET)
 
 
@@ -79,15 +79,15 @@ def weekly(budget: ss.Budget) -> ss.Plan:
 def test_a_round_that_no_file_has_left_costs_nothing(command: Command, budget: ss.Budget, weekly: ss.Plan) -> None:
     for number in (1, 2):
         assert f"round {number} of 2" in command(*WEEKLY, *COUNTED, *BUDGET).out
-    before = Path("budget.json").read_bytes()
+    before = Path("budget.db").read_bytes()
     assert not lacking(command(*WEEKLY, *COUNTED, *BUDGET).err, "[rounds-spent]")
-    assert Path("budget.json").read_bytes() == before
+    assert Path("budget.db").read_bytes() == before
 
 
 def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, weekly: ss.Plan) -> None:
     command("budget", "create", "little.json", "--epsilon", "0.1", "--delta", "4e-4")
     assert not lacking(command(*WEEKLY, *COUNTED, "--budget", "little.json").err, "[budget-spent]")
-    assert ss.RoundCounter("rounds.json", weekly).used == 0
+    assert ss.RoundCounter("rounds.db", weekly).used == 0
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, wee
         (("bounds", "unfit.csv", "--bins", "0,1,2", "--share", "1", *PRIVACY), "out-of-bounds"),
         (("randomize", "unfit.csv", *WEEKLY[2:], "-o", "reports"), "unknown-label"),
         (("randomize", *WEEKLY[1:], "-o", "reports", "--round", "3"), "out-of-range"),
-        (("randomize", *WEEKLY[1:], "-o", "budget.json"), "exists"),
+        (("randomize", *WEEKLY[1:], "-o", "budget.db"), "exists"),
     ],
 )
 @pytest.mark.usefixtures("weekly", "plan")
@@ -113,7 +113,7 @@ def test_what_is_refused_costs_neither_budget_nor_round(
 ) -> None:
     assert not lacking(command(*arguments, *BUDGET).err, f"[{problem}]")
     assert budget.entries == ()
-    assert not Path("rounds.json").exists()
+    assert not Path("rounds.db").exists()
 
 
 def test_what_fails_after_it_was_entered_says_what_is_spent(
@@ -125,7 +125,7 @@ def test_what_fails_after_it_was_entered_says_what_is_spent(
     monkeypatch.setattr("shufflesum.cli.output.results.write_estimate", fail)
     failed = command(*RUN, "-o", "counts.csv")
     (entry,) = budget.entries
-    assert not lacking(failed.err, "[unwritable]", entry.plan[:12], "budget.json", f"{budget.price(entry)} %")
+    assert not lacking(failed.err, "[unwritable]", entry.plan[:12], "budget.db", f"{budget.price(entry)} %")
 
 
 def test_rounds_are_counted_by_the_budget_and_one_more_costs_the_plan_again_and_says_so(
@@ -235,10 +235,10 @@ def test_a_run_that_would_start_over_with_what_is_refused_costs_nothing_and_thro
     command: Command, budget: ss.Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted(command, monkeypatch, WEEKLY_RANDOMIZED)
-    before = Path("budget.json").read_bytes()
+    before = Path("budget.db").read_bytes()
     unfit = ("randomize", "unfit.csv", *WEEKLY_RANDOMIZED[2:], "-o", "reports", "--restart")
     assert not lacking(command(*unfit).err, "[unknown-label]")
-    assert Path("budget.json").read_bytes() == before
+    assert Path("budget.db").read_bytes() == before
     assert Path(".reports.partial").exists()
 
 
@@ -272,8 +272,8 @@ def test_one_budget_is_entered_and_a_second_one_is_not_forgotten(
 ) -> None:
     command("budget", "create", "other.json", "--epsilon", "1", "--delta", "4e-4")
     assert not lacking(command(*RUN, "--budget", "other.json").err, "[conflicting-arguments]", "--budget")
-    monkeypatch.setenv("SHUFFLESUM_BUDGET", "budget.json:other.json")
-    assert not lacking(command(*RUN[:-2]).err, "[unreadable]", "budget.json:other.json")
+    monkeypatch.setenv("SHUFFLESUM_BUDGET", "budget.db:other.json")
+    assert not lacking(command(*RUN[:-2]).err, "[unreadable]", "budget.db:other.json")
     assert budget.entries == ss.Budget.open("other.json").entries == ()
     monkeypatch.setenv("SHUFFLESUM_BUDGET", "other.json")
     assert command(*RUN[:-2]).code == 0
@@ -294,19 +294,19 @@ def test_a_variable_that_is_empty_is_no_way_to_run_without_a_budget(
 
 def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) -> None:
     assert not lacking(
-        command("budget", "show", "budget.json").out, "epsilon 1.0", "0 % spent", "budget ask budget.json"
+        command("budget", "show", "budget.db").out, "epsilon 1.0", "0 % spent", "budget ask budget.db"
     )
     command(*RUN)
-    done = command("budget", "show", "budget.json", "--plot", "budget.svg")
+    done = command("budget", "show", "budget.db", "--plot", "budget.svg")
     assert not lacking(done.out, "epsilon 1.0", budget.entries[0].plan[:8], "1 of 1", "wrote budget.svg")
     assert not lacking(Path("budget.svg").read_text(), "% left", "privacy loss", "1 plan was entered")
-    document = command("budget", "show", "budget.json", "--json").document
+    document = command("budget", "show", "budget.db", "--json").document
     assert document["spent"] == budget.spent
     assert document["entries"][0]["plan"] == budget.entries[0].plan
 
 
 def test_what_could_still_be_asked_is_a_plan_that_fits(command: Command, budget: ss.Budget) -> None:
-    done = command("budget", "ask", "budget.json", "--users", str(USERS), "--labels", "3", "-o", "asked.json")
+    done = command("budget", "ask", "budget.db", "--users", str(USERS), "--labels", "3", "-o", "asked.json")
     assert not lacking(done.out, "Plan", "error", "wrote asked.json")
     assert budget.entries == ()
     assert budget.fits(ss.Plan.load("asked.json"))
@@ -314,7 +314,7 @@ def test_what_could_still_be_asked_is_a_plan_that_fits(command: Command, budget:
         (("--labels", "3"), "missing-argument"),
         (("--users", "9", "--labels", "3", "--epsilon", "1"), "conflicting-arguments"),
     ):
-        assert not lacking(command("budget", "ask", "budget.json", *arguments).err, f"[{problem}]")
+        assert not lacking(command("budget", "ask", "budget.db", *arguments).err, f"[{problem}]")
 
 
 def test_plans_fixed_in_advance_close_a_budget(command: Command, plan: ss.Plan) -> None:
@@ -337,13 +337,13 @@ def test_plans_fixed_in_advance_close_a_budget(command: Command, plan: ss.Plan) 
 
 
 def test_a_budget_that_is_missing_or_damaged_stops_everything(command: Command, budget: ss.Budget) -> None:
-    assert not lacking(command("budget", "create", "budget.json", *PRIVACY).err, "[exists]")
+    assert not lacking(command("budget", "create", "budget.db", *PRIVACY).err, "[exists]")
     assert not lacking(command(*RUN[:-1], "nowhere.json").err, "[unreadable]")
-    path = Path("budget.json")
+    path = Path("budget.db")
     path.write_text(path.read_text().replace("1.0", "9.0"))
     for arguments in (
         RUN,
-        ("budget", "show", "budget.json"),
-        ("budget", "ask", "budget.json", "--users", "9", "--labels", "3"),
+        ("budget", "show", "budget.db"),
+        ("budget", "ask", "budget.db", "--users", "9", "--labels", "3"),
     ):
         assert not lacking(command(*arguments).err, "[damaged]")

@@ -46,7 +46,7 @@ def refuse_to_serve(folder: Path, arguments: list[str], problem: str = "budget-s
 def test_a_server_enters_its_task_before_it_listens_or_does_not_start(
     command: Command, budget: ss.Budget, task: Task, folder: Path, role: str
 ) -> None:
-    common = ["--task", f"{folder}/task.json", "--secret-file", f"{folder}/secret", "--budget", f"{folder}/budget.json"]
+    common = ["--task", f"{folder}/task.json", "--secret-file", f"{folder}/secret", "--budget", f"{folder}/budget.db"]
     own = [f"{folder}/a.key" if word == "a.key" else word for word in SERVERS[role]]
     arguments = [role, *common, *own, "--store", f"sqlite:{folder}/store"]
     with ServerProcess(folder / "log", arguments) as server:

@@ -137,13 +137,13 @@ def test_the_round_after_the_last_is_refused_and_nothing_is_written(
         rounds=2,
     )
     (folder / "plan.json").write_text(plan.to_json())
-    counted = ("--plan", "plan.json", "--rounds-file", "rounds.json")
+    counted = ("--plan", "plan.json", "--rounds-file", "rounds.db")
     assert command("run", good, *counted, "--json").estimate["round"] == 1
     assert lacking(command("run", good, *counted).out, "round 2 of 2") == []
-    assert lacking(refused(good, *counted), "[rounds-spent]", "rounds.json", "all 2 rounds") == []
-    (folder / "rounds.json").write_text("{}")
-    assert lacking(refused(good, *counted), "[damaged]", "rounds.json") == []
-    said = refused(good, "--epsilon", "1", "--delta", "1e-6", "--rounds-file", "rounds.json")
+    assert lacking(refused(good, *counted), "[rounds-spent]", "rounds.db", "all 2 rounds") == []
+    (folder / "rounds.db").write_text("{}")
+    assert lacking(refused(good, *counted), "[damaged]", "rounds.db") == []
+    said = refused(good, "--epsilon", "1", "--delta", "1e-6", "--rounds-file", "rounds.db")
     assert lacking(said, "[missing-argument]", "--rounds-file", "--plan") == []
 
 

@@ -82,7 +82,7 @@ def test_from_users_over_reports_and_a_shuffle_to_their_mean(
     assert within(found.estimate, crowd.mean(axis=0))
     assert not within(found.estimate, crowd.mean(axis=0) + 0.5)
     after = snapshot(reports)
-    assert after.pop("_released.json")
+    assert after.pop("_released.db")
     assert after == before
 
 
@@ -90,16 +90,16 @@ def test_late_files_wait_for_the_next_batch(folder: Path, command: Command) -> N
     first, late = (Identity.for_plan(unprotected_plan(users=100, shape=4)) for _ in range(2))
     write_folder(folder / "monday", first, [0] * 100)
     write_folder(folder / "tuesday", late, [2] * 100)
-    assert command("shuffle", "monday", "-o", "one", "--released", "released.json").code == 0
-    assert command("shuffle", "tuesday", "-o", "two", "--released", "released.json").code == 0
-    assert not (folder / "monday" / "_released.json").exists()
+    assert command("shuffle", "monday", "-o", "one", "--released", "released.db").code == 0
+    assert command("shuffle", "tuesday", "-o", "two", "--released", "released.db").code == 0
+    assert not (folder / "monday" / "_released.db").exists()
     shutil.copytree(folder / "monday", folder / "both")
     shutil.copy(folder / "tuesday" / "part-0.parquet", folder / "both" / "part-1.parquet")
-    done = command("shuffle", "both", "-o", "three", "--released", "released.json")
+    done = command("shuffle", "both", "-o", "three", "--released", "released.db")
     assert (done.code, done.out) == (2, "")
     assert "[released-before]" in done.err
     assert not (folder / "three").exists()
-    done = command("shuffle", "both", "-o", "three", "--released", "no/such/released.json")
+    done = command("shuffle", "both", "-o", "three", "--released", "no/such/released.db")
     assert lacking(done.err, "[unwritable]", "--released") == []
 
 
@@ -180,7 +180,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
 
 
 def test_the_same_commands_again_say_so_and_succeed(reports: Path, folder: Path, command: Command) -> None:
-    again = ("shuffle", "reports", "-o", "shuffled", "--released", "released.json")
+    again = ("shuffle", "reports", "-o", "shuffled", "--released", "released.db")
     assert command(*again).out.startswith("wrote shuffled: ")
     before = snapshot(folder)
     done = command(*again, "--memory", "500MB")
@@ -190,7 +190,7 @@ def test_the_same_commands_again_say_so_and_succeed(reports: Path, folder: Path,
     write_folder(folder / "other", Identity.for_plan(unprotected_plan(users=1, shape=4)), [0] * 99)
     before = snapshot(folder)
     for other in (
-        ("shuffle", "other", "-o", "shuffled", "--released", "released.json"),
+        ("shuffle", "other", "-o", "shuffled", "--released", "released.db"),
         ("shuffle", "reports", "-o", "shuffled"),
         (*again, "--format", "arrow"),
     ):

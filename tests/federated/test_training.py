@@ -28,7 +28,7 @@ def plan() -> ss.Plan:
 
 
 def training(plan: ss.Plan, folder: Path, **rest: Any) -> Training:
-    return Training(plan, model(), rounds=folder / "rounds.json", **rest)
+    return Training(plan, model(), rounds=folder / "rounds.db", **rest)
 
 
 def update(size: float) -> dict[str, NDArray[np.float32]]:
@@ -116,14 +116,14 @@ def test_what_is_no_update_sends_nothing(plan: ss.Plan) -> None:
 def test_a_plan_for_anything_but_updates_is_refused(tmp_path: Path) -> None:
     box = ss.plan(users=USERS, shape=17, epsilon=4.0, delta=1e-6, mechanism="randomized-response")
     with refusal("wrong-type", error=ParameterError):
-        Training(box, model(), rounds=tmp_path / "rounds.json")
+        Training(box, model(), rounds=tmp_path / "rounds.db")
     with refusal("wrong-type", error=ParameterError):
         randomize_update(box, np.zeros(17), 1)
 
 
 def test_a_model_of_another_size_is_refused(plan: ss.Plan, tmp_path: Path) -> None:
     with refusal("wrong-shape", error=ParameterError):
-        Training(plan, [np.zeros(16)], rounds=tmp_path / "rounds.json")
+        Training(plan, [np.zeros(16)], rounds=tmp_path / "rounds.db")
 
 
 @pytest.mark.long

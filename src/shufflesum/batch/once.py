@@ -7,11 +7,10 @@ what it has `Counted`. (Whether a client has contributed to a round is the servi
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,14 +20,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._documents import decode_checked, encode_checked, problem_of
-from shufflesum._machine import lock_file, replace_file, writing
+from shufflesum._machine import WriteError
 from shufflesum.batch.identity import Identity
 from shufflesum.errors import FileError, ParameterError, ReportsError
+from shufflesum.ledger import Ledger, Records, records_in
 from shufflesum.plans import Plan
 from shufflesum.release import why_broken
 from shufflesum.reports import Counts
-from shufflesum.tables import PathOrUrl, local_path
+from shufflesum.tables import Address, PathOrUrl, local_path
 
 _COMPARED = 1 << 10  # the first bytes tell most files apart
 _PIECE = 1 << 20
@@ -113,8 +112,8 @@ def _keys(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(rows[:, :8]).view(np.uint64).ravel()
 
 
-RELEASED = "_released.json"
-_RELEASED_FORMAT = "shufflesum-released-2"
+RELEASED = "_released.db"
+_RELEASED_FORMAT = "shufflesum-released-3"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,23 +150,13 @@ class _Release:
     members: Members
     shuffles: list[str]
 
-    @classmethod
-    def read(cls, entry: Any) -> Self:
-        shuffles = [str(shuffle) for shuffle in entry["shuffles"]]
-        if not shuffles:
-            raise ValueError("a release without a shuffle")
-        return cls(Members.of(entry["contributions"], str(entry["content"])), shuffles)
-
-    def entry(self) -> dict[str, Any]:
-        return {"shuffles": self.shuffles, "contributions": self.members.digits, "content": self.members.content}
-
 
 class Released:
-    """The shuffler's list of batches it released; by default the file `_released.json` in each input folder.
+    """The shuffler's list of batches it released; by default the ledger `_released.db` in each input folder.
 
     `check` before the work and `record` before the output appears refuse a batch of which some was released before,
     unless it is exactly the same: another order of the same reports shows nothing new. Where another file is named,
-    those in the input folders count as well.
+    those in the input folders count as well; at an address they are only read.
     """
 
     def __init__(
@@ -175,66 +164,73 @@ class Released:
     ) -> None:
         self._members = members
         self._folders = sorted({folder.resolve() for folder in folders}, key=str)
-        # Resolved, so that a link keeps pointing to what is replaced.
         beside = [(folder / RELEASED).resolve() for folder in self._folders]
-        here = [place for place in beside if isinstance(place, Path)]
-        if path is None and len(here) < len(beside):
+        here = {place for place in beside if isinstance(place, Path)}
+        if path is None and len(here) < len(set(beside)):
             raise ParameterError(
                 "missing-argument",
                 f"{self._folders[0]}: no list of what was released can be kept at an address; name a file of this "
                 "machine, always the same (--released, released=)",
             )
-        self._written = sorted(here) if path is None else [local_path(path).resolve()]
-        self._all: list[PathOrUrl] = sorted({*beside, *self._written}, key=str)
+        named = here if path is None else {local_path(path).resolve()}
+        # in order, so that no two processes wait in turns; one folder may have two names
+        self._written = [_ledger(place) for place in sorted({_inode(place): place for place in named}.values())]
+        self._read = [_ledger(place) for place in sorted(here - named)]
+        self._remote = [place for place in beside if isinstance(place, Address)]
 
     def check(self) -> None:
         """Refuse what overlaps an earlier release, and a list that could not be written."""
-        with self._locked():
-            for written in self._written:
-                if not os.access(written.parent, os.W_OK):
-                    raise PermissionError(None, "no permission to write there")
-            for path in self._all:
-                self._find(path, _read(path))
+        for written in self._written:
+            if not os.access(written.path.parent, os.W_OK):
+                raise WriteError(
+                    "unwritable",
+                    f"{written.path}: the list of what was released cannot be kept: no permission to write there; name "
+                    "a file in a folder you may write to (--released, released=)",
+                )
+        for _ in self._found():
+            pass
 
     def knows(self, shuffle_id: str | None) -> bool:
         """Whether exactly this batch was released by this shuffle."""
-        found = (self._find(path, _read(path)) for path in self._all)
-        return any(release is not None and shuffle_id in release.shuffles for release in found)
+        return any(release is not None and shuffle_id in release.shuffles for release in self._found())
 
     def record(self, shuffle_id: str | None) -> None:
         """Add a release, checked again; it is on the disk when this returns."""
-        with self._locked():
-            for path in self._all:
-                self._find(path, _read(path))
-            for written in self._written:
-                releases = _read(written)
-                if (known := self._find(written, releases)) is None:
-                    known = _Release(self._members, [])
-                    releases.append(known)
-                if shuffle_id not in known.shuffles:  # a run that was interrupted after this has it there already
-                    known.shuffles.append(str(shuffle_id))
-                    document = {"releases": [release.entry() for release in releases]}
-                    replace_file(written, encode_checked(_RELEASED_FORMAT, document), 0o600)
+        with ExitStack() as opened:
+            changes = [(written.path, opened.enter_context(written.change())) for written in self._written]
+            for _ in self._found(with_written=False):
+                pass
+            for path, change in changes:
+                release = self._find(path, change.records)
+                if release is None:
+                    who = {"contributions": self._members.digits, "content": self._members.content}
+                    change.append({"shuffle": str(shuffle_id), **who})
+                elif shuffle_id not in release.shuffles:  # a run that was interrupted after this has it there already
+                    change.append({"shuffle": str(shuffle_id), "again": release.shuffles[0]})
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Alone with the lists in their folders: each is replaced, so a lock on the file itself would not last."""
-        advice = "name a file in a folder you may write to (--released, released=)"
-        problem = "the list of what was released cannot be kept"
-        with writing(", ".join(map(str, self._written)), advice, problem), ExitStack() as locks:
-            opened = {}
-            for folder in {path.parent for path in self._written}:
-                lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-                locks.callback(os.close, lock)
-                found = os.fstat(lock)
-                opened[found.st_dev, found.st_ino] = lock  # one folder may have two names
-            for _, lock in sorted(opened.items()):  # in order, so that no two wait in turns
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+    def _found(self, *, with_written: bool = True) -> Iterator[_Release | None]:
+        """The release of exactly this batch in each list, if there was one; others with some of it are refused."""
+        for place in self._remote:
+            try:
+                records = records_in(place.read_bytes(), _RELEASED_FORMAT) if place.exists() else Records()
+            except ValueError as error:
+                raise FileError("damaged", f"{place}: is no {_WHAT} that can be used ({error}); {_ADVICE}") from error
+            yield self._find(place, records)
+        for ledger in [*self._read, *(self._written if with_written else ())]:
+            yield self._find(ledger.path, ledger.read())
 
-    def _find(self, path: PathOrUrl, releases: list[_Release]) -> _Release | None:
-        """The release of exactly this batch in a list, if there was one; others with some of it are refused."""
-        for release in releases:
+    def _find(self, path: PathOrUrl, records: Records) -> _Release | None:
+        releases: dict[str, _Release] = {}  # by the first shuffle of each
+        try:
+            for record in records:
+                if "again" in record:
+                    releases[record["again"]].shuffles.append(record["shuffle"])
+                else:
+                    members = Members.of(record["contributions"], record["content"])
+                    releases[record["shuffle"]] = _Release(members, [record["shuffle"]])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FileError("damaged", f"{path}: is no {_WHAT} that can be used ({error!r}); {_ADVICE}") from error
+        for release in releases.values():
             if release.members.same(self._members):
                 return release
             if release.members.shared(self._members):
@@ -248,27 +244,30 @@ class Released:
         return None
 
 
-def _read(path: PathOrUrl) -> list[_Release]:
-    if not path.exists():
-        return []
+_WHAT = "list of what was released"
+_ADVICE = "take a copy from before, or move it away if none of these reports was ever shuffled (or see --released)"
+
+
+def _ledger(path: Path) -> Ledger:
+    return Ledger(path, _RELEASED_FORMAT, _WHAT, _ADVICE, mode=0o600)
+
+
+def _inode(path: Path) -> tuple[int, int, str]:
     try:
-        return [_Release.read(entry) for entry in decode_checked(path.read_bytes(), _RELEASED_FORMAT)["releases"]]
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise FileError(
-            problem_of(error),
-            f"{path}: the list of what was released cannot be understood ({error}); take a copy from before, or "
-            "move it away if none of these reports was ever shuffled",
-        ) from error
+        found = path.parent.stat()
+    except OSError:
+        return 0, 0, str(path)
+    return found.st_dev, found.st_ino, path.name
 
 
-_COUNTED_FORMAT = "shufflesum-counts-3"
+_COUNTED_FORMAT = "shufflesum-counts-4"
 
 
 class Counted:
-    """Counts that grow day by day in a file such as counts.json, of one round of a plan, locked while the block runs.
+    """Counts that grow day by day in a ledger such as counts.db, of one round of a plan, locked while the block runs.
 
-    `check` before counting and `noisy-counts` afterwards refuse what is in the table already. `save` replaces the file
-    as a whole; without it, or after any error, it stays as it was.
+    `check` before counting and `add` afterwards refuse what is in the table already. What was saved is on the disk when
+    the block ends well; without `save`, or after any error, the file stays as it was.
     """
 
     def __init__(self, path: str | os.PathLike[str], plan: Plan) -> None:
@@ -282,9 +281,9 @@ class Counted:
         self.places: dict[str, str] = {}  # where a folder or file was that was counted -> a digest of its files
         self.names_id: str | None = None  # the columns that coordinates come from
         self.task: list[str | int | None] = []  # its id, None for plain reports, and the round of what was counted
-        self._final = self.path.resolve()  # a link keeps pointing to the file that is replaced
-        self._lock_path = self._final.with_name(f".{self._final.name}.lock")
-        self._lock = -1
+        advice = "take a copy from before, or count all files again into a new one"
+        self._ledger = Ledger(self.path, _COUNTED_FORMAT, "file of counts", advice)
+        self._block = ExitStack()
 
     @property
     def shuffles(self) -> int:
@@ -373,44 +372,22 @@ class Counted:
 
     def __enter__(self) -> Counted:
         """Lock and read the file; where there is none the counts are zero."""
-        try:
-            self._take_lock()
-            if os.path.lexists(self.path):
-                self._load()
-        except OSError as error:
-            self._release()
-            if isinstance(error, FileError):
-                raise
-            raise FileError(
-                "unwritable",
-                f"{self.path}: cannot be used: {error.strerror or error}; name a file in a folder you may write to",
-            ) from error
-        except BaseException:
-            self._release()
-            raise
+        with ExitStack() as block:
+            self._change = block.enter_context(self._ledger.change(patience=0))
+            if self._change.records:
+                self._load(self._change.records[-1])
+            self._block = block.pop_all()
         return self
-
-    def _take_lock(self) -> None:
-        if (lock := lock_file(self._lock_path)) is None:
-            raise FileError("in-use", f"{self.path}: another run is adding to it; wait until that has ended")
-        self._lock = lock
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let others at the file."""
-        self._release()
-
-    def _release(self) -> None:
-        if self._lock >= 0:
-            self._lock_path.unlink(missing_ok=True)
-            os.close(self._lock)
-            self._lock = -1
+        self._block.__exit__(kind, error, trace)
 
     def save(self) -> None:
-        """Replace the file, whole."""
-        with writing(self.path, "it is as it was before"):
-            replace_file(self._final, encode_checked(_COUNTED_FORMAT, self._content()))
+        """Put these counts in the place of the earlier ones, once the block ends well."""
+        self._change.replace(self._content())
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -426,33 +403,21 @@ class Counted:
             "names_id": self.names_id,
         }
 
-    def _load(self) -> None:
-        try:
-            content = decode_checked(self.path.read_bytes(), _COUNTED_FORMAT)
-        except ValueError as error:
-            raise FileError(
-                problem_of(error),
-                f"{self.path}: is no file of counts that can be used ({error}); take a copy from before, or count all "
-                "files again into a new one",
-            ) from error
+    def _load(self, content: dict[str, Any]) -> None:
         plan = self.counts.plan
-        if content["plan"] != plan.id:
+        if content.get("plan") != plan.id:
             raise ReportsError(
                 "plan-mismatch",
-                f"{self.path}: holds counts of plan {str(content['plan'])[:12]}, not of plan {plan.id[:12]}; "
+                f"{self.path}: holds counts of plan {str(content.get('plan'))[:12]}, not of plan {plan.id[:12]}; "
                 "name another --state for another plan",
             )
         try:
             self.task = content["task"]
-            if self.task == [None, None]:
-                self.task = [None, 1]  # files of before plain reports knew their round
             number = 1 if self.task == [] else self.task[1]
             self.counts = _decoded(content["counts"], plan, number)
             self.pending = {shuffle: _decoded(batch, plan, number) for shuffle, batch in content["pending"].items()}
-            self.files, self.contributions = content["files"], content["contributions"]
-            self.parts = content["parts"]
-            self.places = content.get("places", {})  # files of before have none
-            self.flaws, self.names_id = content["flaws"], content["names_id"]
+            self.files, self.contributions, self.parts = content["files"], content["contributions"], content["parts"]
+            self.places, self.flaws, self.names_id = content["places"], content["flaws"], content["names_id"]
         except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
             raise FileError(
                 "damaged", f"{self.path}: is no file of counts that can be used ({error!r}); take a copy from before"

@@ -307,7 +307,7 @@ def _say_randomized(output: Path, dataset: Dataset, plan: Plan, *, repeated: boo
 @click.option(
     "--released",
     type=PATH,
-    help="The shuffler's list of the batches it released.  [default: _released.json in each folder of REPORTS]",
+    help="The shuffler's list of the batches it released.  [default: _released.db in each folder of REPORTS]",
 )
 @engine_options
 def shuffle_command(
@@ -393,7 +393,7 @@ def analyze_command(
 ) -> None:
     """Estimate what the plan is for from SHUFFLED, a folder of shufflesum shuffle or one of its files.
 
-    Files that come day by day are counted with --state counts.json, which grows by all of SHUFFLED or by nothing, and
+    Files that come day by day are counted with --state counts.db, which grows by all of SHUFFLED or by nothing, and
     never takes a file or a batch a second time; the same command again adds nothing. As long as it has too few reports
     there is no estimate, and none where the reports contradict the plan's honest users or are only some of a batch's.
     Without SHUFFLED, --state shows what it has.
@@ -485,7 +485,7 @@ def _refuse_few(reports: int, plan: Plan) -> None:
         raise ReportsError(
             "too-few-users",
             f"{reports} reports, but the plan hides a user among {plan.users} users with {plan.reports} reports each: "
-            f"at least {plan.least_reports}; give all files, or collect them over days with --state counts.json",
+            f"at least {plan.least_reports}; give all files, or collect them over days with --state counts.db",
         )
 
 

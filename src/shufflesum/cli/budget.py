@@ -11,7 +11,7 @@ import msgspec
 
 from shufflesum._format import upwards
 from shufflesum.budget import Budget
-from shufflesum.budget_file import read_budget
+from shufflesum.budget_file import BudgetFile
 from shufflesum.cli.commands import Group
 from shufflesum.cli.options.common import PATH
 from shufflesum.cli.options.wanted import plan_arguments, wanted_options
@@ -46,8 +46,8 @@ def create(file: Path, epsilon: float, delta: float, plan_files: tuple[Path, ...
     """Make FILE. It must not be deleted, nor an older copy put in its place, as long as anything is asked.
 
     \b
-    Example: shufflesum budget create budget.json --epsilon 3 --delta 1e-5
-             shufflesum run people.csv --bounds 0:120 --epsilon 0.5 --delta 1e-6 --budget budget.json
+    Example: shufflesum budget create budget.db --epsilon 3 --delta 1e-5
+             shufflesum run people.csv --bounds 0:120 --epsilon 0.5 --delta 1e-6 --budget budget.db
     """
     Budget.create(file, epsilon, delta, plans=[Plan.load(path) for path in plan_files])
     console.print(f"wrote {file}: epsilon {upwards(epsilon)}, delta {upwards(delta)} in all", markup=False)
@@ -59,7 +59,7 @@ def create(file: Path, epsilon: float, delta: float, plan_files: tuple[Path, ...
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def show(file: Path, plot: Path | None, as_json: bool) -> None:
     """List all plans that were entered in FILE, what each cost, and what is left."""
-    budget = read_budget(file)  # once: others may enter plans meanwhile
+    budget = BudgetFile(file).read()  # once: others may enter plans meanwhile
     entries, parts = budget.entries, budget.parts
     with StagedOutputs() as outputs:
         if plot:
@@ -105,8 +105,8 @@ def ask(
     the larger delta of that, it guarantees more.
 
     \b
-    Example: shufflesum budget ask budget.json --users 50000 --dimension 10
-             shufflesum budget ask budget.json --users 50000 --labels yes,no,unsure -o plan.json
+    Example: shufflesum budget ask budget.db --users 50000 --dimension 10
+             shufflesum budget ask budget.db --users 50000 --labels yes,no,unsure -o plan.json
     """
     with StagedOutputs() as outputs, warnings_as_notes():
         staged = outputs.stage(output, (".json",)) if output else None

@@ -352,7 +352,7 @@ def bounds_command(
     _show_bounds(found, table.names or (), as_json)
     if output and not as_json:
         again = ["shufflesum", "run", str(file), "--plan", str(output), "--clip"]
-        again += [] if rounds in (None, 1) else ["--rounds-file", str(output.with_suffix(".rounds.json"))]
+        again += [] if rounds in (None, 1) else ["--rounds-file", str(output.with_suffix(".rounds.db"))]
         again += [] if budget_file is None else ["--budget", str(budget_file)]
         console.print(f"wrote {output}: run it with {shlex.join(again)}", markup=False)
     budget.note_second_release(plans.first)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.batch.report_folders import every_byte_changed, noiseless_plan
+from tests.batch.report_folders import noiseless_plan
 from tests.refusals import refusal
 
-from shufflesum._documents import decode_checked, encode_checked
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.once import Counted
 from shufflesum.errors import FileError, ReportsError
+from shufflesum.ledger import Ledger
 from shufflesum.release import release
 from shufflesum.reports import Counts
 
@@ -37,7 +37,7 @@ def add_and_save(path: Path, counts: Counts, identity: Identity, digest: str, na
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    path = tmp_path / "counts.json"
+    path = tmp_path / "counts.db"
     add_and_save(path, counts_of(0, 7, rejected=3), DAY, "a" * 64)
     return path
 
@@ -55,7 +55,7 @@ def test_counts_grow_day_by_day(saved: Path) -> None:
     with Counted(saved, PLAN) as counted:
         assert counted.counts.table.tolist() == [1, *[0] * 6, 2, *[0] * 6, 1]
         assert (counted.counts.rejected, counted.shuffles) == (4, 2)
-    assert [path.name for path in saved.parent.iterdir()] == ["counts.json"]
+    assert [path.name for path in saved.parent.iterdir()] == ["counts.db"]
 
 
 def test_the_first_reports_say_which_round_is_counted_and_others_are_refused(tmp_path: Path) -> None:
@@ -63,12 +63,12 @@ def test_the_first_reports_say_which_round_is_counted_and_others_are_refused(tmp
     first, second = (Identity.for_plan(plan, None, number).shuffled(3) for number in (1, 2))
     counts = Counts(plan, 2)
     counts.table[:2] = 1
-    with Counted(tmp_path / "c.json", plan) as counted:
+    with Counted(tmp_path / "c.db", plan) as counted:
         with refusal("round-mismatch", error=ReportsError):
             counted.add(Counts(plan), second, {Path("x"): "a" * 64})
         counted.add(counts, second, {Path("x"): "a" * 64})
         counted.save()
-    with Counted(tmp_path / "c.json", plan) as counted:
+    with Counted(tmp_path / "c.db", plan) as counted:
         assert (counted.counts.round_number, counted.counts.accepted, counted.whole) == (2, 2, False)
         with refusal("round-mismatch", "round 2", "round 1", error=ReportsError):
             counted.check(first)
@@ -77,14 +77,6 @@ def test_the_first_reports_say_which_round_is_counted_and_others_are_refused(tmp
         counted.add(rest, second, {Path("y"): "b" * 64})
         assert counted.whole
         assert counted.counts.accepted == 3
-
-
-def test_counts_of_before_rounds_were_written_down_are_of_the_first(saved: Path) -> None:
-    content = decode_checked(saved.read_bytes(), "shufflesum-counts-3")
-    saved.write_text(encode_checked("shufflesum-counts-3", content | {"task": [None, None]}))
-    add_and_save(saved, counts_of(1), Identity.for_plan(PLAN).shuffled(99), "b" * 64)
-    with Counted(saved, PLAN) as counted:
-        assert (counted.counts.round_number, counted.counts.accepted) == (1, 3)
 
 
 def test_the_same_bytes_are_refused_under_any_name(saved: Path) -> None:
@@ -112,12 +104,12 @@ def test_another_file_of_the_same_shuffle_is_welcome(saved: Path) -> None:
 
 
 def test_counts_are_whole_once_all_that_was_written_has_come(tmp_path: Path) -> None:
-    with Counted(tmp_path / "c.json", PLAN) as counted:
+    with Counted(tmp_path / "c.db", PLAN) as counted:
         assert counted.whole
         counted.add(counts_of(1, 2), THREE, {Path("a"): "a" * 64})
         assert not counted.whole
         counted.save()
-    with Counted(tmp_path / "c.json", PLAN) as counted:
+    with Counted(tmp_path / "c.db", PLAN) as counted:
         assert not counted.whole
         counted.add(counts_of(rejected=1), THREE, {Path("b"): "b" * 64})
         assert counted.whole
@@ -128,13 +120,13 @@ def test_counts_are_whole_once_all_that_was_written_has_come(tmp_path: Path) -> 
 def test_a_batch_that_breaks_the_guarantee_breaks_it_for_good_however_it_came(tmp_path: Path) -> None:
     """File by file nothing is seen until the last one is there; then it stays."""
     broken = Identity.for_plan(PLAN).shuffled(15)
-    with Counted(tmp_path / "c.json", PLAN) as counted:
+    with Counted(tmp_path / "c.db", PLAN) as counted:
         counted.add(counts_of(*range(12)), broken, {Path("a"): "a" * 64})
         assert not counted.flaws
         counted.add(counts_of(rejected=3), broken, {Path("b"): "b" * 64})
         assert list(counted.flaws) == [broken.shuffle_id]
         counted.save()
-    with Counted(tmp_path / "c.json", PLAN) as counted:
+    with Counted(tmp_path / "c.db", PLAN) as counted:
         counted.add(counts_of(4), Identity.for_plan(PLAN).shuffled(1), {Path("c"): "c" * 64})
         assert next(iter(counted.flaws)) == broken.shuffle_id
         with refusal("guarantee-broken", str(broken.shuffle_id)[:12], "3 were rejected"):
@@ -157,9 +149,11 @@ def test_a_batch_that_breaks_the_guarantee_breaks_it_for_good_however_it_came(tm
     ],
 )
 def test_counts_that_make_no_sense_are_refused_whatever_their_checksum(saved: Path, change: dict[str, Any]) -> None:
-    content = decode_checked(saved.read_bytes(), "shufflesum-counts-3")
-    saved.write_text(encode_checked("shufflesum-counts-3", {**content, **change}))
-    with refusal("damaged", "counts.json", error=FileError):
+    ledger = Ledger(saved, "shufflesum-counts-4", "counts", "")
+    (content,) = ledger.read()
+    with ledger.change() as written:
+        written.replace(content | change)
+    with refusal("damaged", "counts.db", error=FileError):
         Counted(saved, PLAN).__enter__()
 
 
@@ -179,7 +173,7 @@ def test_what_is_not_saved_is_forgotten(saved: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run()
     assert saved.read_bytes() == before
-    assert [path.name for path in saved.parent.iterdir()] == ["counts.json"]
+    assert [path.name for path in saved.parent.iterdir()] == ["counts.db"]
 
 
 def test_another_plan_is_refused(saved: Path) -> None:
@@ -187,38 +181,14 @@ def test_another_plan_is_refused(saved: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "shufflesum-counts-3", "checksum": ""}'])
+@pytest.mark.parametrize("text", ["", "{}", "SQLite format 3"])
 def test_what_is_no_state_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "counts.json"
+    path = tmp_path / "counts.db"
     path.write_text(text)
     with refusal("damaged", error=FileError), Counted(path, PLAN):
         pass
     assert path.read_text() == text
-    assert [found.name for found in tmp_path.iterdir()] == ["counts.json"]
-
-
-def test_any_change_is_noticed(saved: Path) -> None:
-    for changed in every_byte_changed(saved):
-        with (
-            refusal(("damaged", "format-mismatch"), "counts.json", error=FileError),
-            Counted(saved, PLAN),
-        ):
-            pass
-        assert saved.read_bytes() == changed
-
-
-def test_a_state_cut_short_is_refused(saved: Path) -> None:
-    data = saved.read_bytes()
-    for size in range(0, len(data) - 1, 40):
-        saved.write_bytes(data[:size])
-        with pytest.raises(FileError), Counted(saved, PLAN):
-            pass
-
-
-def test_another_format_is_named(saved: Path) -> None:
-    saved.write_text(saved.read_text().replace("shufflesum-counts-3", "shufflesum-counts-2"))
-    with refusal("format-mismatch", "'shufflesum-counts-2'", "-3", error=FileError), Counted(saved, PLAN):
-        pass
+    assert [found.name for found in tmp_path.iterdir()] == ["counts.db"]
 
 
 def test_two_runs_cannot_add_at_once(saved: Path) -> None:
@@ -233,7 +203,7 @@ def test_two_runs_cannot_add_at_once(saved: Path) -> None:
 
 def test_a_link_leads_to_the_same_counts_and_the_same_lock(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
-    link = tmp_path / "links" / "today.json"
+    link = tmp_path / "links" / "today.db"
     link.symlink_to(saved)
     with Counted(saved, PLAN), refusal("in-use", error=FileError), Counted(link, PLAN):
         pass
@@ -243,14 +213,8 @@ def test_a_link_leads_to_the_same_counts_and_the_same_lock(saved: Path, tmp_path
         assert counted.counts.accepted == 3
 
 
-def test_a_lock_left_by_a_crash_does_no_harm(saved: Path) -> None:
-    (saved.parent / ".counts.json.lock").touch()
-    with Counted(saved, PLAN) as counted:
-        assert counted.counts.accepted == 2
-
-
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with refusal("unwritable", error=FileError), Counted(tmp_path / "no" / "c.json", PLAN):
+    with refusal("unwritable", error=FileError), Counted(tmp_path / "no" / "c.db", PLAN):
         pass
 
 
@@ -258,8 +222,8 @@ def test_large_counts_are_kept_exactly(tmp_path: Path) -> None:
     counts = Counts(PLAN)
     counts.table[:] = np.arange(15) * (1 << 50) + 1
     counts.blanks = (1 << 40) + 1
-    add_and_save(tmp_path / "c.json", counts, DAY, "a" * 64)
-    with Counted(tmp_path / "c.json", PLAN) as counted:
+    add_and_save(tmp_path / "c.db", counts, DAY, "a" * 64)
+    with Counted(tmp_path / "c.db", PLAN) as counted:
         np.testing.assert_array_equal(counted.counts.table, counts.table)
         assert counted.counts.blanks == counts.blanks
 

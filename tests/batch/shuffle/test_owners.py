@@ -100,10 +100,10 @@ def test_every_folder_remembers_the_release(owners: list[Path], tmp_path: Path) 
 
 
 def test_one_list_serves_all_owners(owners: list[Path], tmp_path: Path) -> None:
-    shuffle(owners, tmp_path / "shuffled", released=tmp_path / "released.json")
+    shuffle(owners, tmp_path / "shuffled", released=tmp_path / "released.db")
     assert not any((folder / RELEASED).exists() for folder in owners)
     with refusal("released-before", error=ReportsError):
-        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again", released=tmp_path / "released.json")
+        shuffle([*owners, owner(tmp_path / "late", seed=9)], tmp_path / "again", released=tmp_path / "released.db")
 
 
 def test_what_does_not_belong_together_is_refused(owners: list[Path], tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_part_of_a_batch_gives_no_estimate_unless_somebody_insists(
     assert "[guarantee-broken]" in refused("analyze", parts, "--plan", "small.json", "-o", "mean.csv")
     done = command("analyze", parts, "--plan", "small.json", "--without-guarantee")
     assert unknown in " ".join(done.out.split())
-    feed = ("--plan", "small.json", "--state", "counts.json")
+    feed = ("--plan", "small.json", "--state", "counts.db")
     done = command("analyze", parts, *feed, "-o", "mean.csv")
     assert unknown in " ".join(done.out.split())
     assert not (files / "mean.csv").exists()
@@ -61,12 +61,12 @@ def test_a_part_of_a_batch_gives_no_estimate_unless_somebody_insists(
 def test_a_batch_that_breaks_the_guarantee_is_found_file_by_file_too_and_never_forgotten(
     parts: Path, files: Path, command: Command, refused: Callable[..., str]
 ) -> None:
-    feed = ("--plan", "small.json", "--state", "counts.json")
+    feed = ("--plan", "small.json", "--state", "counts.db")
     for number in (0, 1):
         assert command("analyze", parts / f"part-{number}.parquet", *feed).code == 0
-    before = (files / "counts.json").read_bytes()
+    before = (files / "counts.db").read_bytes()
     assert "[guarantee-broken]" in refused("analyze", parts / "part-2.parquet", *feed)
-    assert (files / "counts.json").read_bytes() == before
+    assert (files / "counts.db").read_bytes() == before
     done = command("analyze", parts / "part-2.parquet", *feed, "--without-guarantee")
     assert "NO GUARANTEE" in done.out
     plan = ss.Plan.load(files / "small.json")
@@ -81,15 +81,15 @@ def test_a_rewritten_file_is_known_again_and_counts_show_without_new_files(
 ) -> None:
     assert command("randomize", "users.npy", "--plan", "plan.json", "-o", "reports").code == 0
     mixed = shuffle_folder(files / "reports", files / "mixed")
-    counted = command("analyze", "mixed", "--plan", "plan.json", "--state", "counts.json", "--json")
-    again = command("analyze", "--plan", "plan.json", "--state", "counts.json", "--json", "-o", "mean.csv")
+    counted = command("analyze", "mixed", "--plan", "plan.json", "--state", "counts.db", "--json")
+    again = command("analyze", "--plan", "plan.json", "--state", "counts.db", "--json", "-o", "mean.csv")
     assert again.estimate == counted.estimate
     assert (files / "mean.csv").exists()
     assert lacking(refused("analyze", "--plan", "plan.json"), "[missing-argument]", "SHUFFLED") == []
     (files / "packed").mkdir()
     for path in mixed.glob("*.parquet"):
         parquet.write_table(parquet.read_table(path), files / "packed" / path.name, compression="zstd")
-    said = refused("analyze", "packed", "--plan", "plan.json", "--state", "counts.json")
+    said = refused("analyze", "packed", "--plan", "plan.json", "--state", "counts.db")
     assert lacking(said, "[counted-twice]", "part-0") == []
     shutil.copy(files / "packed" / "part-0.parquet", mixed / "again.parquet")
     (mixed / "_shufflesum.json").unlink()
@@ -108,7 +108,7 @@ def day(files: Path, command: Command, number: int, rows: Rows) -> str:
 
 def test_counts_grow_day_by_day(files: Path, command: Command, refused: Callable[..., str], crowd: Rows) -> None:
     days = [day(files, command, number, crowd[60 * number : 60 * number + 60]) for number in range(3)]
-    feed = ("--plan", "small.json", "--state", "counts.json")
+    feed = ("--plan", "small.json", "--state", "counts.db")
     first = command("analyze", days[0], *feed, "-o", "mean.csv")
     assert first.code == 0
     assert first.out == "60 reports so far; 40 more are needed before there is an estimate\n"
@@ -129,7 +129,7 @@ def test_counts_grow_day_by_day(files: Path, command: Command, refused: Callable
 
 def test_below_the_smallest_batch_the_json_says_what_is_missing(files: Path, command: Command, crowd: Rows) -> None:
     name = day(files, command, 0, crowd[:60])
-    done = command("analyze", name, "--plan", "small.json", "--state", "counts.json", "--json")
+    done = command("analyze", name, "--plan", "small.json", "--state", "counts.db", "--json")
     assert done.document["estimate"] is None
     assert (done.document["reports"], done.document["missing"]) == (60, 40)
 
@@ -138,7 +138,7 @@ def test_files_of_one_shuffle_can_come_one_by_one_but_not_twice(
     files: Path, command: Command, refused: Callable[..., str], crowd: Rows
 ) -> None:
     name = day(files, command, 0, crowd[:200])
-    feed = ("--plan", "small.json", "--state", "counts.json")
+    feed = ("--plan", "small.json", "--state", "counts.db")
     done = command("analyze", f"{name}/part-0.parquet", *feed, "--json")
     assert (done.document["estimate"], done.document["reports"], done.document["missing"]) == (None, 100, 0)
     shutil.copy(files / name / "part-0.parquet", files / "renamed.parquet")
@@ -153,21 +153,21 @@ def test_a_state_of_another_plan_or_damaged_is_refused(
     files: Path, command: Command, refused: Callable[..., str], shuffled: Path, crowd: Rows
 ) -> None:
     name = day(files, command, 0, crowd[:200])
-    assert command("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json").code == 0
-    said = refused("analyze", name, "--plan", "small.json", "--state", "counts.json", "-o", "m.csv")
+    assert command("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db").code == 0
+    said = refused("analyze", name, "--plan", "small.json", "--state", "counts.db", "-o", "m.csv")
     assert lacking(said, "[plan-mismatch]", "--state") == []
-    text = (files / "counts.json").read_text()
-    (files / "counts.json").write_text(text.replace('"rejected":0', '"rejected":1'))
-    assert "[damaged]" in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")
-    (files / "counts.json").write_text(text[:-40])
-    assert "[damaged]" in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")
+    text = (files / "counts.db").read_text()
+    (files / "counts.db").write_text(text.replace('"rejected":0', '"rejected":1'))
+    assert "[damaged]" in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db")
+    (files / "counts.db").write_text(text[:-40])
+    assert "[damaged]" in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db")
 
 
 def test_a_refused_batch_leaves_the_state_as_it_was(
     files: Path, command: Command, refused: Callable[..., str], crowd: Rows
 ) -> None:
     first, second = (day(files, command, number, crowd[:150]) for number in range(2))
-    feed = ("--plan", "small.json", "--state", "counts.json")
+    feed = ("--plan", "small.json", "--state", "counts.db")
     assert command("analyze", first, *feed).code == 0
     part = files / second / "part-1.parquet"
     data = bytearray(part.read_bytes())

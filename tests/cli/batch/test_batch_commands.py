@@ -133,10 +133,10 @@ def test_plain_reports_are_of_a_round_and_two_rounds_are_not_mixed(
         assert open_dataset(files / f"s{number}", stage="shuffled").identity.round_number == number
     assert "[out-of-bounds]" in refused("randomize", "hundred.npy", "--plan", "small.json", "-o", "r3")
     assert "[round-mismatch]" in refused("shuffle", "r1", "r2", "-o", "both")
-    done = command("analyze", "s2", "--plan", "small.json", "--state", "counts.json", "--json")
+    done = command("analyze", "s2", "--plan", "small.json", "--state", "counts.db", "--json")
     assert within(done.estimate, np.full(3, 2.0))
     assert done.estimate["round"] == 2
-    assert "[round-mismatch]" in refused("analyze", "s1", "--plan", "small.json", "--state", "counts.json")
+    assert "[round-mismatch]" in refused("analyze", "s1", "--plan", "small.json", "--state", "counts.db")
 
 
 def test_sealed_reports_need_task_and_key(sealed: Path, refused: Callable[..., str], files: Path) -> None:
@@ -162,9 +162,9 @@ def test_a_batch_of_too_few_honest_users_gives_no_estimate(
     hostile = [0] * (plan.least_reports - len(honest))
     write_folder(files / "made", Identity.for_plan(plan), honest + hostile)
     shuffle_folder(files / "made", files / "mixed")
-    said = refused("analyze", "mixed", "--plan", "small.json", "--state", "counts.json")
+    said = refused("analyze", "mixed", "--plan", "small.json", "--state", "counts.db")
     assert lacking(said, "[guarantee-broken]", f"{plan.users // 2} of {plan.users} users") == []
-    assert not (files / "counts.json").exists()
+    assert not (files / "counts.db").exists()
     assert "[guarantee-broken]" in refused("analyze", "mixed", "--plan", "small.json")
     done = command("analyze", "mixed", "--plan", "small.json", "--without-guarantee")
     assert "NO GUARANTEE" in done.out
@@ -266,7 +266,7 @@ def test_an_incomplete_a_damaged_and_a_doubled_folder_are_refused(shuffled: Path
     shutil.copy(part, shuffled / "part-2.parquet")
     assert lacking(refused("analyze", shuffled, "--plan", "plan.json"), "[changed-afterwards]", "part-2.parquet") == []
     (shuffled / "_shufflesum.json").unlink()
-    said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json")
+    said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db")
     assert lacking(said, "[counted-twice]", "part-1.parquet", "part-2.parquet") == []
 
 
@@ -296,8 +296,8 @@ def test_what_names_no_cell_is_counted_and_rejected(shuffled: Path, command: Com
 
 
 def test_outputs_never_replace_inputs(shuffled: Path, refused: Callable[..., str], files: Path) -> None:
-    for name in ("plan.json", "counts.json"):
-        said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json", "-o", name)
+    for name in ("plan.json", "counts.db"):
+        said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db", "-o", name)
         assert lacking(said, "[conflicting-arguments]", name) == []
 
 
@@ -311,10 +311,10 @@ def test_spark_does_the_same(
     done = command("randomize", "users.parquet", *engine, "-o", "reports")
     assert "15,000 reports of 5,000 users" in done.out, done.err
     shuffle_folder(files / "reports", files / "shuffled")
-    spark = command("analyze", "shuffled", *engine, "--state", "counts.json", "--json")
+    spark = command("analyze", "shuffled", *engine, "--state", "counts.db", "--json")
     assert within(spark.estimate, crowd.mean(axis=0))
     assert spark.estimate == command("analyze", "shuffled", "--plan", "plan.json", "--json").estimate
-    again = command("analyze", "shuffled", *engine, "--state", "counts.json", "--json")
+    again = command("analyze", "shuffled", *engine, "--state", "counts.db", "--json")
     assert again.estimate == spark.estimate
     assert "has counted all of shuffled before" in again.err
 

@@ -44,7 +44,7 @@ def test_a_training_through_shuffler_and_analyzer_shows_flower_nothing_but_who_t
             crowd = Crowd(trainer(mod, rows), USERS)
 
             def start(timeout: float) -> tuple[Training, bool]:
-                training = Training(plan, model(), rounds=tmp_path / "rounds.json")
+                training = Training(plan, model(), rounds=tmp_path / "rounds.db")
                 if (tmp_path / "model.npz").exists():
                     training.restore(tmp_path / "model.npz")
                 used = Shuffled(training, analyzer=analyzer.url, task=deployment.task, timeout=timeout)

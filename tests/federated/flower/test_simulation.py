@@ -39,7 +39,7 @@ def updates(users: int = USERS) -> NDArray[np.float32]:
 
 
 def strategy(plan: ss.Plan, folder: Path) -> Shuffled:
-    return Shuffled(Training(plan, model(), rounds=folder / "rounds.json"))
+    return Shuffled(Training(plan, model(), rounds=folder / "rounds.db"))
 
 
 def instruction(number: int | None, values: dict[str, NDArray[np.float32]] | None = None) -> Message:
@@ -91,7 +91,7 @@ def test_after_a_restart_of_the_server_rounds_go_on_and_clients_answer_no_round_
         strategy(plan, tmp_path).start(grid=crowd, initial_arrays=ArrayRecord({}), num_rounds=1)
     numbers = [next(iter(reply.content.config_records.values()))[ROUND_KEY] for reply in crowd.replies]
     assert numbers == [1] * USERS + [2] * USERS
-    (tmp_path / "rounds.json").unlink()  # a server that forgets is not believed
+    (tmp_path / "rounds.db").unlink()  # a server that forgets is not believed
     crowd.replies.clear()
     result = strategy(plan, tmp_path).start(grid=crowd, initial_arrays=ArrayRecord({}), num_rounds=1)
     assert not result.arrays
@@ -153,4 +153,4 @@ def test_replies_that_are_no_reports_are_left_out(plan: ss.Plan, tmp_path: Path)
 
 def test_an_analyzer_and_its_task_are_given_together(plan: ss.Plan, tmp_path: Path) -> None:
     with refusal("conflicting-arguments", error=ParameterError):
-        Shuffled(Training(plan, model(), rounds=tmp_path / "rounds.json"), analyzer="http://127.0.0.1:1")
+        Shuffled(Training(plan, model(), rounds=tmp_path / "rounds.db"), analyzer="http://127.0.0.1:1")

@@ -149,7 +149,7 @@ def shuffle_source(
     default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
     only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
     `progress` is called with how many reports are done, from any thread. What was released is remembered in the file
-    `released`, by default `_released.json` in each input folder: see `once.Released` for what it refuses. Repeated
+    `released`, by default `_released.db` in each input folder: see `once.Released` for what it refuses. Repeated
     after it has finished, it does nothing and returns what is there.
     """
     identity = source.identity

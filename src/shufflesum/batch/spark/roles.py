@@ -253,7 +253,7 @@ def shuffle_folder(
 ) -> Dataset:
     """`shuffle` from a folder of reports, or from several, to a new one.
 
-    What was released is remembered in the file `released`, by default `_released.json` in each input folder. Repeated
+    What was released is remembered in the file `released`, by default `_released.db` in each input folder. Repeated
     after it has finished, it does nothing and returns what is there.
     """
     paths = [path] if isinstance(path, str | os.PathLike | Address) else path
