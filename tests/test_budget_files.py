@@ -50,7 +50,7 @@ def test_a_damaged_file_refuses_everything(path: Path) -> None:
 
 ENTRY = {"plan": "x", "epsilon": 1.0, "delta": 0.1, "users": 9, "rounds": 2, "begun": 1, "runs": [], "entered": ""}
 ENTRY |= {"collection": None, "loss_cost": 0.1, "delta_cost": 0.0}
-START = {"epsilon": EPSILON, "delta": DELTA, "closed": False, "limits": None, "entries": []}
+START: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "closed": False, "limits": None, "entries": []}
 LIMITS = {"delta_share": 0.5, "order": 3.0}
 ENTERED = {"place": 0, "entry": ENTRY, "limits": LIMITS}
 

@@ -64,9 +64,10 @@ def test_a_damaged_file_and_an_older_copy_refuse_everything(path: Path) -> None:
     newest = path.read_bytes()
     for data, problem in ((newest[:-1], "damaged"), (b"", "damaged"), (older, "rolled-back")):
         path.write_bytes(data)
-        for act in (rounds.begin, lambda: rounds.used):
-            with refusal(problem, "rounds.db", "take them all for spent", error=FileError):
-                act()
+        with refusal(problem, "rounds.db", "take them all for spent", error=FileError):
+            rounds.begin()
+        with refusal(problem, "rounds.db", "take them all for spent", error=FileError):
+            assert rounds.used == 2
         assert path.read_bytes() == data
     path.write_bytes(newest)
     assert rounds.begin() == 3

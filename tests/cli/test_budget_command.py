@@ -96,7 +96,7 @@ def test_a_budget_that_is_spent_uses_up_no_round_of_a_file(command: Command, wee
         (("run", "unfit.csv", *WEEKLY[2:], *COUNTED), "unknown-label"),
         ((*WEEKLY, "--clip", *COUNTED), "impossible-combination"),
         ((*WEEKLY, "--missing", "midpoint"), "impossible-combination"),
-        ((*WEEKLY, "--rounds-file", "plan.json"), "format-mismatch"),
+        ((*WEEKLY, "--rounds-file", "plan.json"), "damaged"),
         ((*WEEKLY, "-o", "nowhere/counts.csv"), "unwritable"),
         ((*WEEKLY, "--quantiles", "0.5"), "conflicting-arguments"),
         ((*WEEKLY[:2], *PRIVACY, "--labels", "3", *COUNTED), "missing-argument"),
@@ -293,9 +293,7 @@ def test_a_variable_that_is_empty_is_no_way_to_run_without_a_budget(
 
 
 def test_what_is_spent_and_left_is_shown(command: Command, budget: ss.Budget) -> None:
-    assert not lacking(
-        command("budget", "show", "budget.db").out, "epsilon 1.0", "0 % spent", "budget ask budget.db"
-    )
+    assert not lacking(command("budget", "show", "budget.db").out, "epsilon 1.0", "0 % spent", "budget ask budget.db")
     command(*RUN)
     done = command("budget", "show", "budget.db", "--plot", "budget.svg")
     assert not lacking(done.out, "epsilon 1.0", budget.entries[0].plan[:8], "1 of 1", "wrote budget.svg")
@@ -340,7 +338,7 @@ def test_a_budget_that_is_missing_or_damaged_stops_everything(command: Command, 
     assert not lacking(command("budget", "create", "budget.db", *PRIVACY).err, "[exists]")
     assert not lacking(command(*RUN[:-1], "nowhere.json").err, "[unreadable]")
     path = Path("budget.db")
-    path.write_text(path.read_text().replace("1.0", "9.0"))
+    path.write_bytes(path.read_bytes().replace(b"1.0", b"9.0"))
     for arguments in (
         RUN,
         ("budget", "show", "budget.db"),

@@ -188,7 +188,9 @@ def test_a_folder_that_cannot_be_written_needs_a_list_elsewhere(reports: Path, t
 def test_many_at_once_lose_no_release(tmp_path: Path) -> None:
     ids = [f"{number:032x}" for number in range(40)]
     lists = [Released(Members.of(name), [tmp_path]) for name in ids]
-    threads = [threading.Thread(target=released.record, args=(str(number) * 32,)) for number, released in enumerate(lists)]
+    threads = [
+        threading.Thread(target=released.record, args=(str(number) * 32,)) for number, released in enumerate(lists)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

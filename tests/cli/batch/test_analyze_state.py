@@ -156,10 +156,11 @@ def test_a_state_of_another_plan_or_damaged_is_refused(
     assert command("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db").code == 0
     said = refused("analyze", name, "--plan", "small.json", "--state", "counts.db", "-o", "m.csv")
     assert lacking(said, "[plan-mismatch]", "--state") == []
-    text = (files / "counts.db").read_text()
-    (files / "counts.db").write_text(text.replace('"rejected":0', '"rejected":1'))
+    data = (files / "counts.db").read_bytes()
+    assert b'"rejected":0' in data
+    (files / "counts.db").write_bytes(data.replace(b'"rejected":0', b'"rejected":1'))
     assert "[damaged]" in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db")
-    (files / "counts.db").write_text(text[:-40])
+    (files / "counts.db").write_bytes(data[:-40])
     assert "[damaged]" in refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db")
 
 
