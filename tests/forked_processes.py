@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from shufflesum.ledger import Change
+
 __all__ = ["Work", "forked", "killed_at", "killed_everywhere", "start_forked", "unlock_ledgers", "wait_until"]
 
 _FORKS = multiprocessing.get_context("forkserver")
@@ -94,13 +96,18 @@ def _kill_everywhere(work: Callable[[int], None], step: int) -> None:
 
 
 def unlock_ledgers() -> None:
-    """From here on SQLite opens files as if no lock were taken."""
+    """From here on SQLite opens files as if no lock were taken, and is slow enough for others to come between."""
 
     def connect(address: str, real: Any = sqlite3.connect, **named: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = real(address + "&vfs=unix-none" * named.get("uri", False), **named)
         return connection
 
+    def append(change: Change, content: Any, real: Any = Change.append) -> None:
+        time.sleep(0.02)
+        real(change, content)
+
     vars(sqlite3).update(connect=connect)
+    setattr(Change, "append", append)  # noqa: B010
 
 
 def _in_log(log: Path, work: Work) -> None:

@@ -80,8 +80,8 @@ def take_all(path: Path, plan: Plan, locked: bool) -> None:
             release(path, rounds.begin())
     except PrivacyError:
         return
-    except FileError:
-        assert not locked
+    except FileError:  # damaged by the others
+        release(path, -1)
 
 
 def all_at_once(path: Path, *, locked: bool) -> list[int]:
