@@ -133,7 +133,7 @@ def test_a_server_that_is_interrupted_waits_for_nothing(tmp_path: Path) -> None:
         (("--max-pending", "many"), "bad-arguments"),
         (("--no-such-option",), "bad-arguments"),
         (("--release-at", "1"), "out-of-range"),
-        (("--task", "/nowhere"), "unreadable"),
+        (("--tokens", "/nowhere"), "unreadable"),
     ],
 )
 def test_a_server_that_cannot_start_says_why_in_its_log(tmp_path: Path, options: tuple[str, ...], problem: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -147,6 +148,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 _STOP_SECONDS = 20
 _SWITCH_SECONDS = 0.0005
+_STARTING_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,33 +179,12 @@ class ServerOptions:
             )
 
 
-class _Server(uvicorn.Server):
-    """Says where it listens once it does, and ends without an error after a polite kill."""
-
-    listening: Callable[[], None] = staticmethod(lambda: None)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self.listening()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Any:
-        handlers = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-
-
 def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
     """Serve until SIGTERM or an interrupt; requests under way are finished first. Logs `listening` with its port."""
     # The store's thread asks for the interpreter many times in a transaction, and would wait so long each time.
     sys.setswitchinterval(_SWITCH_SECONDS)
     config = uvicorn.Config(
         app,
-        loop="uvloop",
         http=BoundedProtocol,
         ws="none",
         lifespan="on",
@@ -218,16 +199,33 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     _check_tls(options)
-    config.load()
-    server = _Server(config)
+    server = uvicorn.Server(config)
     if options.tls_cert is None and not is_loopback(options.host):
         log.warning("plain http on an address that others can reach; give --tls-cert, or put a proxy with TLS before")
     with _listen(options) as listener:
-        port = listener.getsockname()[1]
         scheme = "https" if options.tls_cert else "http"
-        server.listening = lambda: log.info("listening", role=role, scheme=scheme, port=port)
-        server.run(sockets=[listener])
+        known = {"role": role, "scheme": scheme, "port": listener.getsockname()[1]}
+
+        def stop(*_: object) -> None:
+            server.should_exit = True
+
+        # While it serves, uvicorn handles them; then it raises them anew, and a polite kill would end as an error.
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            uvloop.run(_serve(server, listener, known))
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     log.info("stopped", role=role)
+
+
+async def _serve(server: uvicorn.Server, listener: socket.socket, known: dict[str, Any]) -> None:
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    while not (server.started or serving.done()):
+        await asyncio.sleep(_STARTING_SECONDS)
+    if server.started:
+        log.info("listening", **known)
+    await serving
 
 
 def _check_tls(options: ServerOptions) -> None:
