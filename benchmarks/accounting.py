@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import shufflesum as ss
 from benchmarks.timing import Row
-from shufflesum.privacy.randomized_response import Blocks, blanket
+from shufflesum.privacy.randomized_response import blanket
 from shufflesum.privacy.randomized_response.accountant import forget
+from shufflesum.privacy.randomized_response.schemes import Blocks
 
 
 def _seconds(job: Callable[[], object], repeats: int = 3) -> float:

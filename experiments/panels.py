@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments import published_errors
 from experiments.experiment import Experiment, Row, number
 from experiments.trials import Encoding, Trial
 from shufflesum.mechanisms import RandomizedResponse
@@ -125,9 +126,11 @@ def _point(value: float, setting: Defaults, encoding: Encoding) -> Point:
     if gamma >= 1:
         return Point(value, gamma, None, None)
     if one_report:
-        bound = published.improved_mse(users=n, dimension=d, epsilon=epsilon, delta=delta, noise_probability=gamma)
+        bound = published_errors.improved_mse(
+            users=n, dimension=d, epsilon=epsilon, delta=delta, noise_probability=gamma
+        )
     else:
-        bound = published.theorem_mse(
+        bound = published_errors.theorem_mse(
             users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta, noise_probability=gamma
         )
     return Point(value, gamma, bound, Trial(n, d, RandomizedResponse(t, k, on_grid(gamma), "uniform"), encoding))

@@ -63,7 +63,7 @@ s.surplus_reports = lambda table, users: slots(table, users) // 2
 h._Subtraction._score = half_scores
 """
 NO_NOISE = """
-import shufflesum.mechanisms.noisy_slots.randomize as t
+import shufflesum.mechanisms.noisy_slots.mechanism as t
 noisy = t.NoisySlotsTally.noise
 t.NoisySlotsTally.noise = lambda self, users: 0 * noisy(self, users)
 """

@@ -12,7 +12,7 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum.errors import ParameterError
 from shufflesum.planning import plan_for_error
-from shufflesum.privacy.randomized_response import Sampling
+from shufflesum.privacy.randomized_response.accountant import Sampling
 
 TARGET: dict[str, Any] = {"epsilon": 8.0, "delta": 0.1}
 SMALL = ss.plan(users=9, shape=1, **TARGET)

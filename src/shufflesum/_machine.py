@@ -101,19 +101,15 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The time of day in UTC, which decides what has expired."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds since some moment, which never jump: for measuring."""
-        ...
 
     def wait(self, seconds: float, event: threading.Event | None = None) -> None:
         """Return after so many seconds, or when the event is set."""
-        ...
 
     async def pause(self, seconds: float, event: asyncio.Event | None = None) -> None:
         """The same in an event loop."""
-        ...
 
 
 class SystemClock:

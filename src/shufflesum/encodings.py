@@ -25,25 +25,20 @@ class Scale(Protocol):
     @property
     def lower(self) -> NDArray[np.float64]:
         """Lower bounds, (d,)."""
-        ...
 
     @property
     def upper(self) -> NDArray[np.float64]:
         """Upper bounds, (d,)."""
-        ...
 
     @property
     def width(self) -> NDArray[np.float64]:
         """Upper minus lower bounds, (d,); finite and positive."""
-        ...
 
     def limits(self, dtype: DTypeLike) -> tuple[NDArray[Any], NDArray[Any]]:
         """Bounds in the precision of the data: what values of that data type are compared with."""
-        ...
 
     def refuse(self, values: NDArray[Any], first_row: int) -> NoReturn:
         """Raise the `DataError` for the first value outside the limits."""
-        ...
 
 
 # ---- blocks of users' data -------------------------------------------------------------------------------------------

@@ -34,7 +34,21 @@ def rows_at_once(plan: Plan, numbers_each: int) -> int:
     return max(1, min(_BLOCK_REPORTS // numbers_each, _BLOCK_VALUES // plan.domain.entries))
 
 
-class Randomizer:
+class _RowReader:
+    """Reads the rows of one round of a plan as the plan's domain does."""
+
+    def __init__(self, plan: Plan, round_number: int, clip: bool, missing: Missing) -> None:
+        plan.check_round(round_number)
+        plan.domain.check_options(clip=clip, missing=missing)
+        self.plan, self.round_number = plan, round_number
+        self._domain, self._clip, self._missing = plan.domain.of_round(round_number), clip, missing
+
+    def prepare(self, arrays: Any, *, first_row: int = 0) -> Prepared:
+        """Users' data as they are taken here, read once; rows are counted from `first_row`."""
+        return self._domain.prepare(arrays, clip=self._clip, missing=self._missing, first_row=first_row)
+
+
+class Randomizer(_RowReader):
     """Turns users' arrays into reports under a plan: one row on a user's own machine, or the rows of a simulated crowd.
 
     Values out of bounds, NaN and infinities are refused unless `clip` moves values to the nearest bound and
@@ -59,13 +73,7 @@ class Randomizer:
         compiled: bool | None = None,
     ) -> None:
         self._check_plan(plan)
-        plan.check_round(round_number)
-        plan.domain.check_options(clip=clip, missing=missing)
-        self.plan = plan
-        self.round_number = round_number
-        self._domain = plan.domain.of_round(round_number)
-        self._clip = clip
-        self._missing = missing
+        super().__init__(plan, round_number, clip, missing)
         self.compiled = can_compile() if compiled is None else compiled
         self._encoder = plan.mechanism.encoder(plan.encoding_of(self._domain), source or SecureSource())
 
@@ -91,10 +99,6 @@ class Randomizer:
             with self.kernels():
                 cells = self._encoder.encode(prepared.block(start, start + size))
             yield Reports(self.plan.id, cells, self.round_number)
-
-    def prepare(self, arrays: Any, *, first_row: int = 0) -> Prepared:
-        """Users' data as this randomizer takes it, read once; rows are counted from `first_row`."""
-        return self._domain.prepare(arrays, clip=self._clip, missing=self._missing, first_row=first_row)
 
     def kernels(self) -> AbstractContextManager[None]:
         """Within it kernels run as here: compiled, or as plain Python."""
@@ -216,7 +220,7 @@ class Analyzer(OnlyOnce):
             raise ReportsError("batch-closed", f"this batch was {self._closed}; start a new Analyzer for other reports")
 
 
-class Tally(OnlyOnce):
+class Tally(_RowReader, OnlyOnce):
     """Adds up rows under a plan; `counts` draws what noise is left to draw, and ends it.
 
     Order carries nothing in a table, so counting shuffles perfectly. What is noise in users' reports may be drawn once
@@ -235,13 +239,8 @@ class Tally(OnlyOnce):
         round_number: int = 1,
     ) -> None:
         check_plan(plan)
-        plan.check_round(round_number)
-        plan.domain.check_options(clip=clip, missing=missing)
-        self.plan = plan
-        self.round_number = round_number
+        super().__init__(plan, round_number, clip, missing)
         self.users = 0
-        self._clip, self._missing = clip, missing
-        self._domain = plan.domain.of_round(round_number)
         self._tally = plan.mechanism.tally(plan.encoding_of(self._domain), source or SecureSource())
         self._table = np.zeros(plan.cells, dtype=np.int64)
         self._process = os.getpid()
@@ -250,8 +249,7 @@ class Tally(OnlyOnce):
     def add(self, arrays: Any, *, first_row: int = 0) -> None:
         """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes."""
         self._refuse_if_closed()
-        prepared = self._domain.prepare(arrays, clip=self._clip, missing=self._missing, first_row=first_row)
-        for block in prepared.blocks(_rows_at_once(self.plan)):
+        for block in self.prepare(arrays, first_row=first_row).blocks(_rows_at_once(self.plan)):
             self._tally.add(block, self._table)
             self.users += len(block)
 

@@ -46,7 +46,6 @@ class RandomSource(Protocol):
 
     def fill(self, out: UInts) -> None:
         """Overwrite `out`, a C-contiguous array of unsigned integers, with fresh uniform bits."""
-        ...
 
 
 class SecureSource:

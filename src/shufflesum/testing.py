@@ -16,7 +16,7 @@ from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.mechanisms.randomized_response.mechanism import on_grid
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.randomized_response import Sampling
+from shufflesum.privacy.randomized_response.accountant import Sampling
 from shufflesum.randomness import UInts
 from shufflesum.wire import Task
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +28,10 @@ from shufflesum.estimate import (
 from shufflesum.mechanisms import Target
 
 if TYPE_CHECKING:
-    from shufflesum.domains.categories import Categories
-    from shufflesum.domains.multi_choice import MultiChoice
+    from shufflesum.domains.base import LabelDomain
+    from shufflesum.domains.open_vocabulary.estimate import WordCounts
 
-_RANKED = 10  # labels in the sentence on places
+_RANKED = 10  # labels in the sentence on ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -139,7 +138,7 @@ class CountEstimate(BaseEstimate):
         return Linear.of(found, level, scale=self.users)
 
     def top(self, k: int, level: float = 0.95) -> Top:
-        """The k labels with the largest counts, and which of them, and of their places, are certain at this level."""
+        """The k labels with the largest counts, and which of them, and of their ranks, are certain at this level."""
         ends = self.count_interval(level, simultaneous=True)
         return top_of(self.labels, self.names, self.counts, ends, k, level)
 
@@ -163,7 +162,7 @@ class CountEstimate(BaseEstimate):
         return count_figures(self, level) | {"report_counts": self.report_counts}
 
     def remarks(self, level: float = 0.95) -> list[str]:
-        """Which places are certain."""
+        """Which ranks are certain."""
         return count_remarks(self, level)
 
     def _rows(self, level: float) -> EstimateTable:
@@ -181,38 +180,14 @@ class CountEstimate(BaseEstimate):
         return Binned(self.plan, self.table, self.users, edges)
 
     @property
-    def _labelled(self) -> Categories | MultiChoice:
-        return cast("Categories | MultiChoice", self.domain)
+    def _labelled(self) -> LabelDomain:
+        return cast("LabelDomain", self.domain)
 
 
 # ---- what labels of a list and words that were asked for share -------------------------------------------------------
 
 
-class _Counted(Protocol):
-    @property
-    def users(self) -> int: ...
-    @property
-    def labels(self) -> Sequence[Label]: ...
-    @property
-    def names(self) -> Sequence[str]: ...
-    @property
-    def counts(self) -> Floats: ...
-    @property
-    def count_standard_error(self) -> Floats: ...
-    @property
-    def frequencies(self) -> Floats: ...
-    @property
-    def standard_error(self) -> Floats: ...
-    @property
-    def consistent_counts(self) -> Floats: ...
-    @property
-    def consistent_frequencies(self) -> Floats: ...
-    def count_interval(self, level: float = 0.95) -> tuple[Floats, Floats]: ...
-    def confidence_interval(self, level: float = 0.95) -> tuple[Floats, Floats]: ...
-    def top(self, k: int, level: float = 0.95) -> Top: ...
-
-
-def count_rows(estimate: _Counted, level: float) -> EstimateTable:
+def count_rows(estimate: CountEstimate | WordCounts, level: float) -> EstimateTable:
     """Counts as a table, with each label's `share` of the users and the `consistent_count`."""
     counts, names = estimate.counts, estimate.names
     return EstimateTable(
@@ -224,7 +199,7 @@ def count_rows(estimate: _Counted, level: float) -> EstimateTable:
         np.full(len(counts), estimate.users),
         np.full(len(counts), ""),
         counts.shape,
-        lambda places: [names[place] for place in places],
+        lambda indices: [names[index] for index in indices],
         further={"share": estimate.frequencies, "consistent_count": estimate.consistent_counts},
         entry="label",
         of_users=True,
@@ -232,7 +207,7 @@ def count_rows(estimate: _Counted, level: float) -> EstimateTable:
     )
 
 
-def count_figures(estimate: _Counted, level: float) -> dict[str, Any]:
+def count_figures(estimate: CountEstimate | WordCounts, level: float) -> dict[str, Any]:
     """Labels as they were given, and all that is estimated of them."""
     return {
         "labels": estimate.labels,
@@ -247,6 +222,6 @@ def count_figures(estimate: _Counted, level: float) -> dict[str, Any]:
     }
 
 
-def count_remarks(estimate: _Counted, level: float) -> list[str]:
-    """Which of the first places are certain."""
+def count_remarks(estimate: CountEstimate | WordCounts, level: float) -> list[str]:
+    """Which of the first ranks are certain."""
     return [estimate.top(min(_RANKED, len(estimate.counts)), level).statement]

@@ -10,10 +10,11 @@ from __future__ import annotations
 from shufflesum.privacy.accountant import PrivacyAccountant, local_epsilon
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
 from shufflesum.privacy.guarantees import Accountant, Guarantee, Interval, honest_users
-from shufflesum.privacy.noisy_counts import NoisyCountsAccountant
+from shufflesum.privacy.noisy_counts.accountant import NoisyCountsAccountant
 from shufflesum.privacy.noisy_slots import NoisySlotsAccountant
-from shufflesum.privacy.one_bit import OneBitAccountant
-from shufflesum.privacy.randomized_response import RandomizedResponseAccountant, published
+from shufflesum.privacy.one_bit.accountant import OneBitAccountant
+from shufflesum.privacy.randomized_response import published
+from shufflesum.privacy.randomized_response.accountant import RandomizedResponseAccountant
 
 __all__ = [
     "Accountant",

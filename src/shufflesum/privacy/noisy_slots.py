@@ -19,18 +19,7 @@ from shufflesum._search import GRID, bracket
 from shufflesum.cells import MOST_CELLS
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.accountant import PrivacyAccountant
-from shufflesum.privacy.engine.composition import (
-    MOST_COMPOSITIONS,
-    ComposedLower,
-    ComposedUpper,
-    Factor,
-    PrivacyProfile,
-    check_delta,
-    check_epsilon,
-    check_single_delta,
-    compose_pairs,
-    compose_profiles,
-)
+from shufflesum.privacy.engine import composition
 from shufflesum.privacy.engine.gaussian import gaussian_noise
 from shufflesum.privacy.engine.laws import (
     Floats,
@@ -68,7 +57,7 @@ class NoisySlotsAccountant(PrivacyAccountant):
         """Refuse what is no noise, and what cannot be certified."""
         check_size("honest users x slots", self.trials, 1, _MOST_TRIALS)
         check_size("cells", self.cells, 1, MOST_CELLS)
-        check_size("rounds", self.rounds, 1, MOST_COMPOSITIONS)
+        check_size("rounds", self.rounds, 1, composition.MOST_COMPOSITIONS)
         check_number("chance", self.chance)
         if not 1.0 / GRID <= self.chance <= 1.0:
             raise ParameterError(
@@ -85,12 +74,12 @@ class NoisySlotsAccountant(PrivacyAccountant):
 
     def delta_upper(self, epsilon: float) -> float:
         """Return a delta for which all rounds together are certainly (epsilon, delta)-private."""
-        epsilon = check_epsilon(epsilon)
+        epsilon = composition.check_epsilon(epsilon)
         return self._height(epsilon, upper=True) if self._needs_no_grid else _upper(self).delta(epsilon)
 
     def delta_lower(self, epsilon: float) -> float:
         """Return a delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
-        epsilon = check_epsilon(epsilon)
+        epsilon = composition.check_epsilon(epsilon)
         return self._height(epsilon, upper=False) if self._needs_no_grid else _lower(self).delta(epsilon)
 
     def epsilon_upper(self, delta: float) -> float:
@@ -101,9 +90,9 @@ class NoisySlotsAccountant(PrivacyAccountant):
         """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
         return self._crossing(delta, upper=False)[0] if self._needs_no_grid else _lower(self).epsilon(delta)
 
-    def upper(self, *, interval: float | None = None) -> ComposedUpper:
+    def upper(self, *, interval: float | None = None) -> composition.ComposedUpper:
         """Bound all rounds together from above, on a grid of `interval` x a power of two."""
-        return compose_profiles([self._factor] if self.cells > 1 else [], interval=interval)
+        return composition.compose_profiles([self._factor] if self.cells > 1 else [], interval=interval)
 
     def pld(self, interval: float) -> PrivacyLossDistribution:
         """A symmetric PLD, on a grid of `interval` x a power of two, that dominates all rounds."""
@@ -114,8 +103,8 @@ class NoisySlotsAccountant(PrivacyAccountant):
         return self.rounds == 1 or self.cells == 1
 
     @property
-    def _factor(self) -> Factor:
-        return Factor(
+    def _factor(self) -> composition.Factor:
+        return composition.Factor(
             profile=_profile(self.trials, self.chance, self.cells, upper=True),
             deviation=loss_deviation(self.trials, self.chance, self.cells),
             highest=highest_loss(self.trials),
@@ -130,7 +119,7 @@ class NoisySlotsAccountant(PrivacyAccountant):
 
     def _crossing(self, delta: float, *, upper: bool) -> tuple[float, float]:
         """Return epsilons (low, high) with delta(low) > delta >= delta(high); (0, 0), or (.., infinity)."""
-        check_single_delta(delta)
+        composition.check_single_delta(delta)
         if self._height(0.0, upper=upper) <= delta:
             return 0.0, 0.0
         return bracket(
@@ -142,7 +131,7 @@ class NoisySlotsAccountant(PrivacyAccountant):
         )
 
 
-def _profile(trials: int, chance: float, cells: int, *, upper: bool) -> PrivacyProfile:
+def _profile(trials: int, chance: float, cells: int, *, upper: bool) -> composition.PrivacyProfile:
     laid_out = _mixture(trials, chance, cells, upper)
     if upper:
         return lambda epsilons: np.minimum(evaluate_upper(laid_out, epsilons), 1.0)
@@ -155,16 +144,16 @@ def _mixture(trials: int, chance: float, cells: int, upper: bool) -> Mixture:
 
 
 @lru_cache(maxsize=_ANSWERS)
-def _upper(accountant: NoisySlotsAccountant) -> ComposedUpper:
+def _upper(accountant: NoisySlotsAccountant) -> composition.ComposedUpper:
     return accountant.upper()
 
 
 @lru_cache(maxsize=_ANSWERS)
-def _lower(accountant: NoisySlotsAccountant) -> ComposedLower:
+def _lower(accountant: NoisySlotsAccountant) -> composition.ComposedLower:
     # few outcomes are not smooth: a finer grid then keeps more of them apart
     finer = _NODES * min(8.0, max(1.0, 64.0 / accountant.rounds))
     step = loss_deviation(accountant.trials, accountant.chance, accountant.cells) / finer
-    return compose_pairs(
+    return composition.compose_pairs(
         [[(pld_below(accountant.trials, accountant.chance, accountant.cells, step), accountant.rounds)]]
     )
 
@@ -174,8 +163,7 @@ def _lower(accountant: NoisySlotsAccountant) -> ComposedLower:
 #
 # Of T slots S ~ Binomial(T, 2 chance/K) hit one of the two cells, evenly split; the victim adds one. With s = S + 1
 # reports in both cells, a of them in its own and b in the other, the worlds weigh (2/s) a and (2/s) b relative to a
-# fair
-# split of s, so that with w = e^eps
+# fair split of s, so that with w = e^eps
 #     delta(eps) = sum over s >= 1 of P[S = s - 1] (2/s) E(a - w b)+,   a ~ Binomial(s, 1/2).
 # Nothing else tells the worlds apart (docs/privacy.md), so this is exact, for every data set. It falls in T and in the
 # chance. For K = 1 there is nothing to tell apart.
@@ -288,9 +276,7 @@ _FINE_NOISE = 10_000.0  # per cell; from about twice that on cells of s are coar
 _MANY_TRIALS = 2**20  # for each noise report of a cell: its law is then as good as Poisson's
 
 
-def smallest_chance(
-    *, honest_users: int, slots: int, cells: int, epsilon: float, delta: float, rounds: int = 1
-) -> float:
+def smallest_chance(honest_users: int, slots: int, cells: int, epsilon: float, delta: float, rounds: int = 1) -> float:
     """Return the least chance of a slot that is certainly enough, a multiple of 2**-53; infinity if 1 is too little.
 
     `delta_upper` at the returned value is at most delta. It is within 1e-9 of the least one (1e-6 where cells hold more
@@ -342,6 +328,6 @@ def _least_chance(trials: int, cells: int, epsilon: float, delta: float, rounds:
 
 
 def _check_target(epsilon: float, delta: float, rounds: int) -> None:
-    if check_epsilon(epsilon) == 0.0:
+    if composition.check_epsilon(epsilon) == 0.0:
         raise PrivacyError("out-of-range", "epsilon = 0: a target must be positive; raise epsilon")
-    (check_single_delta if rounds == 1 else check_delta)(delta)
+    (composition.check_single_delta if rounds == 1 else composition.check_delta)(delta)

@@ -19,7 +19,8 @@ from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine.composition import ComposedUpper, Factor, compose_profiles
-from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant, counts
+from shufflesum.privacy.noisy_counts import counts
+from shufflesum.privacy.noisy_counts.accountant import ChangedCounts, NoisyCountsAccountant
 from shufflesum.privacy.noisy_counts.counts import OneWay, divided, every_way, listed
 
 STEP = 0.05

@@ -12,8 +12,15 @@ from tests.oracles.noisy_counts import binomial, weights_of
 from tests.refusals import refusal
 
 from shufflesum.privacy.engine.pld import dominating
-from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant, counts, overflow_upper, smallest_cap
-from shufflesum.privacy.noisy_counts.accountant import _charge, _with_charge
+from shufflesum.privacy.noisy_counts import counts
+from shufflesum.privacy.noisy_counts.accountant import (
+    ChangedCounts,
+    NoisyCountsAccountant,
+    _charge,
+    _with_charge,
+    overflow_upper,
+    smallest_cap,
+)
 from shufflesum.privacy.noisy_counts.counts import Block, OneWay, listed
 
 EPSILONS = [0.0, 0.1, 0.4, 1.0, 2.0, 3.0]

@@ -16,7 +16,8 @@ from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine import pld
 from shufflesum.privacy.engine.laws import binomial_window
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
-from shufflesum.privacy.noisy_counts import ChangedCounts, accountant, counts, overflow_upper
+from shufflesum.privacy.noisy_counts import accountant, counts
+from shufflesum.privacy.noisy_counts.accountant import ChangedCounts, overflow_upper
 from shufflesum.privacy.noisy_counts.counts import OneWay, Outcomes, listed
 
 mpmath = pytest.importorskip("mpmath")

@@ -14,7 +14,8 @@ from tests.oracles.one_bit import call, ones_law
 from tests.uncompiled_kernels import uncompiled
 
 from shufflesum.privacy.engine.gaussian import gaussian_profile_upper
-from shufflesum.privacy.one_bit import OneBitAccountant, accountant, domination
+from shufflesum.privacy.one_bit import accountant, domination
+from shufflesum.privacy.one_bit.accountant import OneBitAccountant
 from shufflesum.privacy.one_bit.domination import gdp_mu_per_unit, side_lower
 
 mpmath = pytest.importorskip("mpmath")

@@ -14,7 +14,8 @@ from tests.uncompiled_kernels import uncompiled
 
 from shufflesum.errors import ParameterError
 from shufflesum.privacy.engine import gaussian
-from shufflesum.privacy.one_bit import OneBitAccountant, accountant, domination
+from shufflesum.privacy.one_bit import accountant, domination
+from shufflesum.privacy.one_bit.accountant import OneBitAccountant
 from shufflesum.privacy.one_bit.domination import Thresholds, thresholds
 
 mpmath = pytest.importorskip("mpmath")

@@ -11,16 +11,10 @@ from tests.oracles.one_bit import ones_law
 from tests.refusals import refusal
 
 from shufflesum.errors import PrivacyError
-from shufflesum.privacy.one_bit import (
-    OneBitAccountant,
-    best_bits,
-    best_tau,
-    clipping_bias,
-    crowding,
-    error_ratio,
-    largest_amplitude,
-    noise_variance,
-)
+from shufflesum.mechanisms.one_bit.decode import best_bits, best_tau, clipping_bias, crowding
+from shufflesum.privacy import Guarantee
+from shufflesum.privacy.engine.gaussian import gaussian_noise
+from shufflesum.privacy.one_bit.accountant import OneBitAccountant, largest_amplitude
 from shufflesum.privacy.one_bit.domination import (
     ORDERS,
     _curvatures,
@@ -43,6 +37,41 @@ TABLE = [
     (100_000, 10_000, 1.0, 1, 3.78, 0.8099, 1.022, 3.1),
     (100_000, 1_000_000, 4.0, 1, 3.78, 0.4436, 1.011, 1.29),
 ]
+
+
+def noise_variance(
+    *, users: int, coordinates: int, amplitude: float, tau: float, bits: int = 1, mean_square: float = 0.0
+) -> float:
+    """Variance of one coordinate of the mean, on average over coordinates: (tau^2/a^2 - q)/(D n r).
+
+    A user's estimate is B/a times the mean of r signs, B = tau/sqrt(D), and the sign at y = x/B has variance
+    1 - (a y)^2. So q is the users' mean squared norm, at most 1; 0 bounds the variance for all data.
+    """
+    return ((tau / amplitude) ** 2 - mean_square) / (coordinates * users * bits)
+
+
+def error_ratio(
+    *,
+    users: int,
+    dimension: int,
+    coordinates: int,
+    amplitude: float,
+    tau: float,
+    epsilon: float,
+    delta: float,
+    rounds: int = 1,
+    bits: int = 1,
+) -> float:
+    """Squared error of a mean over that of a trusted curator's Gaussian noise, if all users hold one vector of norm 1.
+
+    The bias of clipping, worst for such users, is included. The curator's noise has the sensitivity 2 and the same
+    guarantee in all rounds; `dimension` coordinates are kept of the `coordinates` they were padded to.
+    """
+    noise = noise_variance(
+        users=users, coordinates=coordinates, amplitude=amplitude, tau=tau, bits=bits, mean_square=1.0
+    )
+    curator = 4.0 * rounds * gaussian_noise(epsilon, delta) ** 2 / users**2
+    return (dimension * noise + clipping_bias(tau)) / (dimension * curator)
 
 
 @pytest.mark.long
@@ -124,7 +153,7 @@ def test_more_bits_of_a_coordinate_bring_the_error_down_to_the_curators(users: i
 def test_tau_and_bits_that_the_planner_starts_from() -> None:
     assert [round(best_tau(10**power), 1) for power in (3, 4, 5)] == [2.6, 3.2, 3.8]
     tau = best_tau(100_000)
-    crowded = crowding(users=100_000, coordinates=10_000, tau=tau, epsilon=4.0, delta=DELTA)
+    crowded = crowding(Guarantee(4.0, DELTA, 100_000), 10_000, tau)
     assert 20 < crowded < 30
     assert best_bits(crowded, 10**6) == math.ceil(10 * crowded)
     assert best_bits(crowded, 16) == 16

@@ -14,7 +14,9 @@ from tests.oracles.enumeration import rational_blanket_delta, worst_delta
 from tests.refusals import refusal
 
 from shufflesum.privacy import RandomizedResponseAccountant
-from shufflesum.privacy.randomized_response import MOST_VALUES, Blocks, blanket
+from shufflesum.privacy.randomized_response import blanket
+from shufflesum.privacy.randomized_response.blanket import MOST_VALUES
+from shufflesum.privacy.randomized_response.schemes import Blocks
 
 EPSILONS = [0.0, 0.2, 0.5, 1.0, 2.0, 4.0]
 MANY = [1000, 1001, 10**6, MOST_VALUES]

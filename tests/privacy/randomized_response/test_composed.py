@@ -11,7 +11,8 @@ from tests.oracles.enumeration import worst_delta
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.randomized_response import Blocks, blanket
+from shufflesum.privacy.randomized_response import blanket
+from shufflesum.privacy.randomized_response.schemes import Blocks
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 3.5)
 

@@ -10,7 +10,7 @@ from tests.refusals import refusal
 
 from shufflesum.errors import MissingExtraError, ParameterError
 from shufflesum.privacy import RandomizedResponseAccountant
-from shufflesum.privacy.randomized_response import Blocks
+from shufflesum.privacy.randomized_response.schemes import Blocks
 
 
 def test_dp_accounting_composes_the_exported_distribution_to_the_same_delta() -> None:

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 from tests.oracles.pools import pooled
 
-from shufflesum.privacy.randomized_response import Blocks, direct
+from shufflesum.privacy.randomized_response import direct
 from shufflesum.privacy.randomized_response.direct import pooled_delta_lower, pooled_epsilon_lower
-from shufflesum.privacy.randomized_response.schemes import Subsets
+from shufflesum.privacy.randomized_response.schemes import Blocks, Subsets
 
 SMALL = [
     (users, values, reports, gamma, epsilon)

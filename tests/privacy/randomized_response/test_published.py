@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.refusals import refusal
 
+from experiments import published_errors
 from shufflesum.errors import ParameterError, PrivacyError, ShufflesumError
 from shufflesum.privacy.randomized_response import published
 
@@ -47,22 +48,13 @@ def test_the_second_terms_of_the_improved_maxima_are_reached() -> None:
     assert levels == pytest.approx((54_000 * 0.9 / 54) ** (1 / 3))
 
 
-@pytest.mark.parametrize("setting", [SETTING, HIGH], ids=["low", "high"])
-def test_standard_deviations_are_roots_of_the_squared_errors(setting: dict[str, Any]) -> None:
-    mse = published.improved_mse(noise_probability=0.2, **setting)
-    assert published.improved_standard_deviation(noise_probability=0.2, **setting) == pytest.approx(math.sqrt(mse))
-    mse = published.theorem_mse(coordinates=4, noise_probability=0.2, **setting)
-    deviation = published.corollary_query_standard_deviation(coordinates=4, noise_probability=0.2, **setting)
-    assert deviation == pytest.approx(math.sqrt(mse))
-
-
 def test_squared_errors_by_hand() -> None:
     log = math.log(4.0)
-    value = published.improved_mse(noise_probability=0.0, **SETTING)
+    value = published_errors.improved_mse(noise_probability=0.0, **SETTING)
     first = 98 ** (1 / 3) * 100 ** (8 / 3) * log ** (2 / 3) / (50_000 ** (5 / 3) * 0.95 ** (4 / 3))
     second = 18 * 100 ** (8 / 3) / (50_000 ** (5 / 3) * 3.8 ** (2 / 3))
     assert value == pytest.approx(max(first, second))
-    value = published.theorem_mse(coordinates=2, noise_probability=0.5, **HIGH)
+    value = published_errors.theorem_mse(coordinates=2, noise_probability=0.5, **HIGH)
     logs = math.log(2.0) * math.log(8.0)
     assert value == pytest.approx(
         16 * 100 ** (8 / 3) * (63 * logs) ** (2 / 3) / (0.25 * 50_000 ** (5 / 3) * 2 ** (4 / 3))
@@ -78,7 +70,7 @@ def test_published_squared_error_follows_from_the_cube_rooted_levels(epsilon: fl
     k = published.theorem_mse_levels(users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta)
     rounding, noise = 1 / (4 * k**2), a * d * k * logs / (n * epsilon**2)
     assert rounding == pytest.approx(noise)
-    bound = published.theorem_mse(
+    bound = published_errors.theorem_mse(
         users=n, dimension=d, coordinates=t, epsilon=epsilon, delta=delta, noise_probability=0.0
     )
     assert t * n * (rounding + noise) / (n / d) ** 2 == pytest.approx(bound)
@@ -148,4 +140,4 @@ def test_delta_one_is_allowed_and_unbounded_levels_are_refused() -> None:
     with refusal("out-of-range", error=PrivacyError):
         published.published_levels(coordinates=2, **setting)
     with refusal("out-of-range", error=ParameterError):
-        published.improved_mse(noise_probability=1.0, **setting)
+        published_errors.improved_mse(noise_probability=1.0, **setting)

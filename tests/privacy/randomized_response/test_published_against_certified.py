@@ -14,7 +14,8 @@ import pytest
 
 from shufflesum.errors import PrivacyError
 from shufflesum.privacy import RandomizedResponseAccountant
-from shufflesum.privacy.randomized_response import Sampling, blanket
+from shufflesum.privacy.randomized_response import blanket
+from shufflesum.privacy.randomized_response.accountant import Sampling
 from shufflesum.privacy.randomized_response.published import theorem_main_noise_probability
 
 LOW, HIGH = (0.1, 0.5, 0.95), (1.0, 2.5, 5.9)  # the two ranges of epsilon

@@ -15,8 +15,9 @@ from tests.refusals import refusal
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.privacy import Guarantee, RandomizedResponseAccountant
 from shufflesum.privacy.accountant import local_epsilon
-from shufflesum.privacy.randomized_response import Blocks, blanket, published
+from shufflesum.privacy.randomized_response import blanket, published
 from shufflesum.privacy.randomized_response.accountant import forget
+from shufflesum.privacy.randomized_response.schemes import Blocks
 
 
 def test_one_report_is_the_blanket() -> None:

@@ -10,8 +10,7 @@ from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy import RandomizedResponseAccountant
-from shufflesum.privacy.randomized_response import Blocks
-from shufflesum.privacy.randomized_response.schemes import Subsets
+from shufflesum.privacy.randomized_response.schemes import Blocks, Subsets
 
 
 def uniform_worst(users: int, dimension: int, reports: int, gamma: float, epsilons: tuple[float, ...]) -> np.ndarray:

@@ -117,26 +117,25 @@ class Layers:
             return arrays[0]
         return arrays if self.names is None else dict(zip(self.names, arrays, strict=True))
 
-    def describe(self, place: int) -> str:
-        """Name an entry as the user would, from its place in the flat vector."""
-        if self.single:
-            return describe_entry(self.shapes[0], place)
-        ends = np.cumsum(self.sizes)
-        number = int(np.searchsorted(ends, place, side="right"))
-        within = place - int(ends[number]) + self.sizes[number]
-        return f"{self._name(number)}, {describe_entry(self.shapes[number], within)}"
+    def describe(self, index: int) -> str:
+        """Name an entry as the user would, from its index in the flat vector."""
+        layer, within = self._locate(index)
+        entry = describe_entry(self.shapes[layer], within)
+        return entry if self.single else f"{self._name(layer)}, {entry}"
 
-    def names_of(self, places: Sequence[int]) -> list[str]:
+    def names_of(self, indices: Sequence[int]) -> list[str]:
         """Entries of the flat vector by layer and index, "w[0, 1]"; of a single array by index alone."""
         if self.single:
-            return index_names(self.shape, places)
-        ends, found = np.cumsum(self.sizes), []
-        for place in places:
-            layer = int(np.searchsorted(ends, place, side="right"))
-            within = place - int(ends[layer]) + self.sizes[layer]
-            name = self.names[layer] if self.names is not None else f"layer {layer}"
-            found.append(f"{name}[{index_names(self.shapes[layer], [within])[0]}]")
-        return found
+            return index_names(self.shape, indices)
+        names = self.names or [f"layer {number}" for number in range(len(self.shapes))]
+        located = map(self._locate, indices)
+        return [f"{names[layer]}[{index_names(self.shapes[layer], [within])[0]}]" for layer, within in located]
+
+    def _locate(self, index: int) -> tuple[int, int]:
+        """The layer of an entry of the flat vector, and its index within that."""
+        ends = np.cumsum(self.sizes)
+        layer = int(np.searchsorted(ends, index, side="right"))
+        return layer, index - int(ends[layer]) + self.sizes[layer]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` turns back into equal layers; a list keeps their order."""

@@ -3,7 +3,7 @@ reports.
 
 A value is rounded at random to one of 0..k, k = 2^J - 1; its user reports the cell coordinate x J + j for each binary
 digit j that is 1, and each cell Binomial(trials_j, probability_j) times more, whatever its digit. A chosen label is a
-digit, and users are counted in groups as one digit more; `layout.py` says which cells there are.
+digit, and users are counted in groups as one digit more; `MultiHot` says which cells there are.
 """
 
 from __future__ import annotations
@@ -39,13 +39,8 @@ from shufflesum.mechanisms.noisy_counts.randomize import NoisyCountsEncoder, Noi
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.composition import check_delta
 from shufflesum.privacy.engine.gaussian import gaussian_noise
-from shufflesum.privacy.noisy_counts import (
-    MOST_TRIALS,
-    ChangedCounts,
-    NoisyCountsAccountant,
-    overflow_upper,
-    smallest_cap,
-)
+from shufflesum.privacy.noisy_counts import accountant
+from shufflesum.privacy.noisy_counts.accountant import NoisyCountsAccountant
 from shufflesum.randomness import PROBABILITY_BITS, RandomSource
 
 MOST_DIGITS = 16
@@ -79,7 +74,7 @@ class NoisyCounts(Mechanism):
                     f"{name} has {len(values)} entries; one for each of {self.digits} digits, and with groups one more",
                 )
         for trials, probability in zip(self.trials, self.probabilities, strict=True):
-            check_size("trials", trials, 1, MOST_TRIALS)
+            check_size("trials", trials, 1, accountant.MOST_TRIALS)
             check_number("probability", probability)
             if not 0 <= probability < 1 or not float(probability * 2.0**PROBABILITY_BITS).is_integer():
                 raise ParameterError(
@@ -222,11 +217,11 @@ class NoisyCounts(Mechanism):
     def accountant(self, encoding: MultiHot, guarantee: Guarantee) -> NoisyCountsAccountant:
         """A table whose cells change by one, as many as the sensitivity says; only noise of honest users counts."""
         honest, rounds = guarantee.honest_users, guarantee.rounds
-        counts: list[ChangedCounts] = []
+        counts: list[accountant.ChangedCounts] = []
         classes = self.layout(encoding).sensitivity.classes
         for change, q, p in zip(classes, self.trials, self.probabilities, strict=True):
             if change.paired:
-                counts += ChangedCounts.of_choices(
+                counts += accountant.ChangedCounts.of_choices(
                     trials=honest * q,
                     probability=p,
                     labels=change.cells,
@@ -234,10 +229,10 @@ class NoisyCounts(Mechanism):
                     rounds=rounds,
                 )
             else:
-                counts.append(ChangedCounts(honest * q, p, change.changed * rounds, at_once=change.changed))
+                counts.append(accountant.ChangedCounts(honest * q, p, change.changed * rounds, at_once=change.changed))
         if self.cap is None:
             return NoisyCountsAccountant(tuple(counts))
-        exceeded = overflow_upper(self.user_noise(encoding), self.cap)
+        exceeded = accountant.overflow_upper(self.user_noise(encoding), self.cap)
         return NoisyCountsAccountant(tuple(counts), min(1.0, rounds * honest * exceeded))
 
     def min_malicious(self, encoding: MultiHot, table: CountTable, blanks: int, rejected: int, users: int) -> int:
@@ -382,7 +377,7 @@ class _Certifier:
             return best
         growth = 1 + math.exp(min(guarantee.epsilon, 700.0))
         most = _CHARGED * guarantee.delta / (growth * guarantee.rounds * guarantee.honest_users)
-        return replace(best, cap=smallest_cap(best.user_noise(self.encoding), most * (1 - 1e-9)))
+        return replace(best, cap=accountant.smallest_cap(best.user_noise(self.encoding), most * (1 - 1e-9)))
 
     def _with_split(self, digits: int, noise: float, ratio: float) -> NoisyCounts:
         """The smallest noise whose variance falls by this ratio from digit to digit, before the cap."""
@@ -406,7 +401,7 @@ class _Certifier:
             return scaled(scale).accountant(self.encoding, guarantee).delta_upper(guarantee.epsilon)
 
         for _ in range(_DOUBLINGS):
-            if honest * max(trials) > MOST_TRIALS:
+            if honest * max(trials) > accountant.MOST_TRIALS:
                 break
             highest = min(0.2499 * honest * q / variance for variance, q in zip(guess, trials, strict=True))
             _, enough = bracket(delta, target, guess=1.01, highest=highest, tolerance=_TOLERANCE, spread=1.02)

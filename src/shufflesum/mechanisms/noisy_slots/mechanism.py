@@ -1,4 +1,7 @@
-"""The error that is predicted for words of an open vocabulary (docs/accuracy.md)."""
+"""The parameters of noise in slots, for labels and words: the own cell, and slots that are a random cell or blank.
+
+The error that is predicted for words of an open vocabulary: docs/accuracy.md.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shufflesum._checks import check_number, check_size
+from shufflesum._compiled import kernel
 from shufflesum.cells import MOST_CELLS
-from shufflesum.encodings import Encoding, OneHot
+from shufflesum.encodings import Encoding, OneHot, OwnCells
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.frequencies import Frequencies
 from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Mechanism, Search
 from shufflesum.mechanisms.noisy_slots.attack import NoisySlotsAttack
-from shufflesum.mechanisms.noisy_slots.randomize import NoisySlotsEncoder, NoisySlotsTally
 from shufflesum.privacy import Guarantee, NoisySlotsAccountant
 from shufflesum.privacy.noisy_slots import noise_per_cell_guess, rough_noise_per_cell, smallest_chance
-from shufflesum.randomness import PROBABILITY_BITS, RandomSource
+from shufflesum.randomness import PROBABILITY_BITS, RandomSource, add_uniform, binomials, uniform_or_blank
 
 ASSUMED_LAW = (
     "the i-th most frequent of a million words is held in proportion to 1/i, and all frequent ones are asked for"
@@ -167,9 +173,59 @@ class NoisySlots(Mechanism):
 def surplus_reports(table: CountTable, users: int) -> int:
     """Reports that are nobody's own: all but one of each user, uniform over the cells whatever the data.
 
-    Dishonest users can make that a negative number, which then counts as 0.
+    Malicious users can make that a negative number, which then counts as 0.
     """
     return max(0, int(table.sum()) - users)
+
+
+class NoisySlotsEncoder:
+    """The users' own cells and their slots, with secure randomness unless a test gives another source."""
+
+    def __init__(self, mechanism: NoisySlots, encoding: OneHot, source: RandomSource) -> None:
+        self._mechanism, self._source, self._cells = mechanism, source, encoding.size
+
+    def encode(self, block: OwnCells) -> NDArray[np.uint32]:
+        """The cells that these users send: their own and their slots, as many for each, user after user."""
+        block.check()
+        own, slots = block.draw(self._source), self._mechanism.slots
+        sent = np.empty((len(own), 1 + slots), dtype=np.uint32)
+        sent[:, 0] = own
+        noise = uniform_or_blank(self._source, len(own) * slots, self._mechanism.chance, self._cells)
+        sent[:, 1:] = noise.reshape(len(own), slots)
+        return sent.reshape(-1)
+
+
+class NoisySlotsTally:
+    """Counts of all rows added so far; the noise comes last, for all users at once, by the same law as their slots'."""
+
+    def __init__(self, mechanism: NoisySlots, encoding: OneHot, source: RandomSource) -> None:
+        self._mechanism, self._cells, self._source = mechanism, encoding.size, source
+
+    def add(self, block: OwnCells, table: CountTable) -> None:
+        """Count the users' own cells."""
+        own = block.draw(self._source)
+        cells = own if own.dtype in (np.uint32, np.int64) else own.astype(np.int64)
+        if _count(cells, table):
+            block.refuse(cells)
+
+    def noise(self, users: int) -> CountTable:
+        """Binomial(users x slots, chance) dummy reports, each in a uniform cell."""
+        noise = np.zeros(self._cells, dtype=np.int64)
+        (reports,) = binomials(self._source, users * self._mechanism.slots, self._mechanism.chance, 1)
+        add_uniform(self._source, int(reports), noise)
+        return noise
+
+
+@kernel
+def _count(cells: NDArray[Any], table: NDArray[Any]) -> int:
+    """Add cells to the table; returns how many are none of its cells, negative ones among them, and were left out."""
+    outside = 0
+    for cell in cells:
+        if 0 <= cell < table.size:
+            table[cell] += 1
+        else:
+            outside += 1
+    return outside
 
 
 MAX_TABLE = 2**24  # buckets of a hash function, at most
@@ -227,14 +283,7 @@ def _certified(cells: int, guarantee: Guarantee) -> NoisySlots:
         guess = noise_per_cell_guess(*asked) * cells / honest
         slots = max(1, math.ceil(min(guess / _FULL, slots)))
     while slots <= MOST_SLOTS:
-        chance = smallest_chance(
-            honest_users=honest,
-            slots=slots,
-            cells=cells,
-            epsilon=guarantee.epsilon,
-            delta=guarantee.delta,
-            rounds=guarantee.rounds,
-        )
+        chance = smallest_chance(honest, slots, cells, *asked)
         if chance < 1:
             return NoisySlots(slots, chance)
         slots += math.ceil(0.02 * slots)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.auditing import CellGroup, Events, ExpectedCounts, Revealed, Variant
 from shufflesum.mechanisms.mechanism import CountTable, Floats
 from shufflesum.mechanisms.one_bit.randomize import AMPLITUDE_BITS, Rotation, chances_of
-from shufflesum.privacy import OneBitAccountant
 from shufflesum.privacy.engine.laws import binomial_window
 
 if TYPE_CHECKING:
@@ -127,14 +126,7 @@ class OneBitAttack(auditing.Attack):
         excess = min(2.0 * least - 1.0, 1.0 - _LEAST_AMPLITUDE)
         if excess < _LEAST_AMPLITUDE:
             return Revealed(noise, 0.0)
-        shown = OneBitAccountant(
-            honest_users=self.guarantee.honest_users,
-            coordinates=self.encoding.coordinates,
-            amplitude=excess,
-            tau=1.0,
-            rounds=self.guarantee.rounds,
-            bits=self.mechanism.bits,
-        )
+        shown = replace(self.mechanism.accountant(self.encoding, self.guarantee), amplitude=excess, tau=1.0)
         return Revealed(noise, shown.epsilon_lower(self.delta))
 
     def score(self, table: CountTable) -> float:

@@ -1,4 +1,7 @@
-"""The squared error that is predicted for vectors in a ball (docs/accuracy.md)."""
+"""Means of vectors in a ball, and the squared error that is predicted for them (docs/accuracy.md).
+
+n users, D coordinates, r bits of each, norm 1: a mean of vectors in a ball of radius C has C^2 times these errors.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
+from shufflesum._search import bisect
 from shufflesum.encodings import SignBits
 from shufflesum.mechanisms.frequencies import quantile
 from shufflesum.mechanisms.mechanism import Combined, CountTable, ExpectedError, Floats, Target
 from shufflesum.mechanisms.one_bit.randomize import LEVEL_BITS, hadamard
-from shufflesum.privacy.one_bit import clipping_bias
+from shufflesum.privacy import Guarantee
+from shufflesum.privacy.engine.gaussian import gaussian_noise
 
 if TYPE_CHECKING:
     from shufflesum.mechanisms.one_bit.mechanism import OneBit
+
+
+_BITS_PER_CROWDING = 10.0  # then one bit's share of the error is about a tenth of the curator's
+
+
+def clipping_bias(tau: float) -> float:
+    """Squared bias, summed over coordinates, if all users hold the same vector of norm 1: E ((|g| - tau)+)^2.
+
+    g is standard normal: a coordinate of a randomly rotated vector, times sqrt(D), is nearly that.
+    """
+    return max(0.0, 2.0 * ((1.0 + tau**2) * _beyond(tau) - tau * _density(tau)))
+
+
+def best_tau(users: int, bits: int = 1) -> float:
+    """The tau with the least error: the part tau^2/(n r) of the noise, which privacy does not ask for, plus the bias.
+
+    The derivative of the bias is -4 E (g - tau)+, so this tau is 2 n r E (g - tau)+.
+    """
+    weight = 2.0 * users * bits
+    return bisect(lambda tau: tau >= weight * (_density(tau) - tau * _beyond(tau)), 1.0, 12.0, tolerance=1e-9)[1]
+
+
+def crowding(guarantee: Guarantee, coordinates: int, tau: float) -> float:
+    """v = n tau^2/(4 sigma^2 D), sigma the curator's noise multiplier: r bits have about 1 + v/r times his error.
+
+    Where it is large (many users, few coordinates) one bit is not fine enough, and several are worth their reports.
+    """
+    noise = gaussian_noise(guarantee.epsilon, guarantee.delta)
+    return guarantee.users * tau**2 / (4.0 * guarantee.rounds * noise**2 * coordinates)
+
+
+def best_bits(crowded: float, most: int) -> int:
+    """A good number of bits per coordinate, about 10 v, at most so many."""
+    return max(1, min(most, math.ceil(_BITS_PER_CROWDING * crowded)))
 
 
 def bias_square(tau: float, coordinates: int) -> float:
@@ -106,3 +145,11 @@ class OneBitMeans:
         """Ends that the true mean lies beyond with probability at most `tail`, each."""
         reach = self.reach(tail, target)
         return self.mean - reach, self.mean + reach
+
+
+def _density(x: float) -> float:
+    return math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+
+def _beyond(x: float) -> float:
+    return 0.5 * math.erfc(x / math.sqrt(2.0))

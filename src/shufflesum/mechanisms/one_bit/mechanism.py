@@ -20,10 +20,10 @@ from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Mechanism, Search
 from shufflesum.mechanisms.one_bit.attack import OneBitAttack
-from shufflesum.mechanisms.one_bit.decode import OneBitMeans, ball_error
+from shufflesum.mechanisms.one_bit.decode import OneBitMeans, ball_error, best_bits, best_tau, crowding
 from shufflesum.mechanisms.one_bit.randomize import AMPLITUDE_BITS, OneBitEncoder, OneBitTally
 from shufflesum.privacy import Guarantee, OneBitAccountant
-from shufflesum.privacy.one_bit import best_bits, best_tau, crowding, largest_amplitude
+from shufflesum.privacy.one_bit.accountant import largest_amplitude
 from shufflesum.randomness import RandomSource
 
 MOST_BITS = 1 << 20
@@ -93,14 +93,7 @@ class OneBit(Mechanism):
 
     def decode(self, encoding: SignBits, table: CountTable, users: int) -> OneBitMeans:
         """Means of differences to the centre, in units of the clipping norm."""
-        return OneBitMeans(
-            table=table.reshape(-1, 2),
-            users=users,
-            bits=self.bits,
-            amplitude=self.amplitude,
-            tau=self.tau,
-            signs=encoding.signs,
-        )
+        return OneBitMeans(table.reshape(-1, 2), users, self.bits, self.amplitude, self.tau, encoding.signs)
 
     def expected_error(self, encoding: SignBits, users: int, assumed_std: float | None = None) -> ExpectedError:
         """Squared error of the mean, summed over entries, whatever the users hold; their spread does not matter."""
@@ -108,23 +101,17 @@ class OneBit(Mechanism):
 
     def accountant(self, encoding: SignBits, guarantee: Guarantee) -> OneBitAccountant:
         """The certified bounds of vectors in a ball."""
-        return OneBitAccountant(
-            honest_users=guarantee.honest_users,
-            coordinates=encoding.coordinates,
-            amplitude=self.amplitude,
-            tau=self.tau,
-            rounds=guarantee.rounds,
-            bits=self.bits,
-        )
+        honest, rounds = guarantee.honest_users, guarantee.rounds
+        return OneBitAccountant(honest, encoding.coordinates, self.amplitude, self.tau, rounds, self.bits)
 
     def min_malicious(self, encoding: SignBits, table: CountTable, blanks: int, rejected: int, users: int) -> int:
         """Whoever follows the protocol has all reports accepted, as many of each coordinate, and none blank."""
-        places = table.reshape(-1, 2).sum(axis=1)
-        short, over = users * self.bits - int(places.min()), int(places.max()) - users * self.bits
+        counts = table.reshape(-1, 2).sum(axis=1)
+        short, over = users * self.bits - int(counts.min()), int(counts.max()) - users * self.bits
         return max(
             math.ceil((blanks + rejected) / self.reports(encoding)),
             math.ceil(short / self.bits),
-            math.ceil(over / (self.bits * (len(places) - 1))),
+            math.ceil(over / (self.bits * (len(counts) - 1))),
         )
 
     def max_shift(self, encoding: SignBits, users: int, malicious: int) -> float:
@@ -176,15 +163,7 @@ def best(encoding: SignBits, guarantee: Guarantee, max_reports: int | None) -> O
             f"{encoding.dimension}, padded) takes as many reports; raise max_reports",
         )
     tau = _tau(guarantee.users, 1, coordinates)
-    crowded = crowding(
-        users=guarantee.users,
-        coordinates=coordinates,
-        tau=tau,
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        rounds=guarantee.rounds,
-    )
-    bits = best_bits(crowded, min(most, MOST_BITS))
+    bits = best_bits(crowding(guarantee, coordinates, tau), min(most, MOST_BITS))
     return _certified(bits, _tau(guarantee.users, bits, coordinates), encoding, guarantee)
 
 

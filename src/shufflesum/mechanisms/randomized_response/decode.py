@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +16,6 @@ from shufflesum._checks import check_choice
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.frequencies import Coins, held_ends, quantile, rare_beyond, reach
 from shufflesum.mechanisms.mechanism import Combined, CountTable, ExpectedError, Floats, Target
-
-if TYPE_CHECKING:
-    pass
 
 
 def rounding_variance(x: ArrayLike, levels: int) -> NDArray[np.float64]:

@@ -22,27 +22,19 @@ from shufflesum.encodings import Encoding, Levels
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Floats, Mechanism, Search
+from shufflesum.mechanisms.randomized_response import decode
 from shufflesum.mechanisms.randomized_response.attack import RandomizedResponseAttack
-from shufflesum.mechanisms.randomized_response.decode import (
-    RandomizedResponseFrequencies,
-    RandomizedResponseMeans,
-    coordinate_error,
-    labels_error,
-    most_frequent_error,
-)
 from shufflesum.mechanisms.randomized_response.randomize import (
     RandomizedResponseEncoder,
     RandomizedResponseLabelsEncoder,
 )
 from shufflesum.mechanisms.rounding import EncodedTally
 from shufflesum.privacy import Guarantee, RandomizedResponseAccountant
-from shufflesum.privacy.randomized_response import (
-    MOST_COMPOSITIONS,
-    MOST_LEVELS,
-    Sampling,
-    guess_noise_probability,
-    published,
-)
+from shufflesum.privacy.engine.composition import MOST_COMPOSITIONS
+from shufflesum.privacy.randomized_response import published
+from shufflesum.privacy.randomized_response.accountant import Sampling
+from shufflesum.privacy.randomized_response.blanket import MOST_LEVELS
+from shufflesum.privacy.randomized_response.schemes import guess_noise_probability
 from shufflesum.randomness import PROBABILITY_BITS, RandomSource
 
 MAX_LEVELS = 32_766  # a rounded value fits 15 bits, as the drawing kernels need
@@ -146,7 +138,7 @@ class RandomizedResponse(Mechanism):
 
     def decode(
         self, encoding: Levels, table: CountTable, users: int
-    ) -> RandomizedResponseMeans | RandomizedResponseFrequencies:
+    ) -> decode.RandomizedResponseMeans | decode.RandomizedResponseFrequencies:
         """Algorithm 3 of the paper, with error bars."""
         if self.noise_probability == 1:
             raise ParameterError(
@@ -155,8 +147,8 @@ class RandomizedResponse(Mechanism):
                 "plan with more users or a larger epsilon",
             )
         if encoding.scale is None:
-            return RandomizedResponseFrequencies(table, users, self.noise_probability)
-        return RandomizedResponseMeans(
+            return decode.RandomizedResponseFrequencies(table, users, self.noise_probability)
+        return decode.RandomizedResponseMeans(
             table=table.reshape(encoding.dimension, self.values),
             users=users,
             coordinates=self.coordinates,
@@ -168,7 +160,7 @@ class RandomizedResponse(Mechanism):
     def expected_error(self, encoding: Levels, users: int, assumed_std: float | None = None) -> ExpectedError:
         """The sum over coordinates of `coordinate_error`, each in its own units; of labels, over their frequencies."""
         if encoding.scale is None:
-            return labels_error(self.values, self.noise_probability, users)
+            return decode.labels_error(self.values, self.noise_probability, users)
         total = ExpectedError(0.0, 0.0, 0.0)
         sampled, width = self.sampling_probabilities(encoding), encoding.scale.width
         for probability in np.unique(sampled):
@@ -176,7 +168,7 @@ class RandomizedResponse(Mechanism):
             weight = float(np.sum(alike**2))
             # In units of the width; within their bounds users differ by no more than half of it.
             apart = None if assumed_std is None else min(assumed_std * math.sqrt(len(alike) / weight), 0.5)
-            error = coordinate_error(users, float(probability), self.levels, self.noise_probability, apart)
+            error = decode.coordinate_error(users, float(probability), self.levels, self.noise_probability, apart)
             total += error * weight
         return total
 
@@ -255,7 +247,7 @@ class RandomizedResponse(Mechanism):
     def comparison_error(self, encoding: Levels, users: int, assumed_std: float | None = None) -> float:
         """Of labels, that of the one estimated worst, for each of them: frequent ones have most."""
         if encoding.scale is None:
-            return self.values * most_frequent_error(self.values, self.noise_probability, users)
+            return self.values * decode.most_frequent_error(self.values, self.noise_probability, users)
         return self.expected_error(encoding, users, assumed_std).total
 
     def describe(self, encoding: Levels) -> str:
@@ -455,7 +447,7 @@ class _Neighbourhood:
         probability = min(1.0, coordinates / self.encoding.dimension)
         width = math.sqrt(float(np.mean(self._width**2)))
         apart = None if self.assumed_std is None else min(self.assumed_std / width, 0.5)
-        return coordinate_error(guarantee.users, probability, levels, gamma, apart).total
+        return decode.coordinate_error(guarantee.users, probability, levels, gamma, apart).total
 
 
 def most_levels(encoding: Levels, *, certified: bool) -> int:

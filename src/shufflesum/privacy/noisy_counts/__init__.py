@@ -3,16 +3,3 @@
 `accountant` is the front, with the room that dummy reports need; `counts` has the privacy of one noisy count, of
 several that move the same way, of pairs that move against each other, and of blocks that each move as they like.
 """
-
-from __future__ import annotations
-
-from shufflesum.privacy.noisy_counts.accountant import (
-    MOST_TRIALS,
-    ChangedCounts,
-    Directions,
-    NoisyCountsAccountant,
-    overflow_upper,
-    smallest_cap,
-)
-
-__all__ = ["MOST_TRIALS", "ChangedCounts", "Directions", "NoisyCountsAccountant", "overflow_upper", "smallest_cap"]

@@ -22,19 +22,7 @@ from shufflesum._checks import check_choice
 from shufflesum._search import bisect
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.accountant import PrivacyAccountant
-from shufflesum.privacy.engine.composition import (
-    MOST_COMPOSITIONS,
-    ComposedLower,
-    ComposedUpper,
-    Copies,
-    Equal,
-    Factor,
-    check_delta,
-    check_epsilon,
-    compose_pairs,
-    compose_profiles,
-    crossing,
-)
+from shufflesum.privacy.engine import composition
 from shufflesum.privacy.engine.laws import Floats
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution, dominating
 from shufflesum.privacy.noisy_counts import counts
@@ -83,10 +71,11 @@ class ChangedCounts:
                 f"a cell's noise has variance {self.trials * self.probability:.1e}; up to {_MOST_VARIANCE:.0e} can be "
                 "certified: lower rounds or the dimension, or raise epsilon",
             )
-        if not 1 <= self.copies <= MOST_COMPOSITIONS:
+        if not 1 <= self.copies <= composition.MOST_COMPOSITIONS:
             raise ParameterError(
                 "out-of-range",
-                f"coordinates x rounds = {self.copies}: must lie in 1..{MOST_COMPOSITIONS}; change the shape or rounds",
+                f"coordinates x rounds = {self.copies}: must lie in 1..{composition.MOST_COMPOSITIONS}; change the "
+                "shape or rounds",
             )
         if self.at_once < 1 or self.copies % self.at_once:
             raise ParameterError(
@@ -109,12 +98,12 @@ class ChangedCounts:
         return (*paired, ChangedCounts(trials, probability, free * rounds, at_once=free)) if free else paired
 
     @property
-    def factors(self) -> list[Equal]:
+    def factors(self) -> list[composition.Equal]:
         """These counts as factors of a composition from above."""
         trials, probability = self.trials, self.probability
         if self.directions == "paired":
             return [Paired(trials, probability, self.copies)]
-        single = Factor(
+        single = composition.Factor(
             profile=lambda epsilons: counts.profile_upper(trials, probability, epsilons),
             deviation=counts.loss_deviation(trials, probability),
             highest=counts.highest_loss(trials, probability),
@@ -141,7 +130,7 @@ class NoisyCountsAccountant(PrivacyAccountant):
 
     def delta_upper(self, epsilon: float) -> float:
         """Return a delta for which everything together is certainly (epsilon, delta)-private."""
-        epsilon = check_epsilon(epsilon)
+        epsilon = composition.check_epsilon(epsilon)
         if self._single is not None and self.overflow == 0.0:  # needs no grid
             only = self._single
             return float(counts.profile_upper(only.trials, only.probability, np.array([epsilon]))[0])
@@ -150,21 +139,23 @@ class NoisyCountsAccountant(PrivacyAccountant):
 
     def delta_lower(self, epsilon: float) -> float:
         """Return a delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
-        epsilon = check_epsilon(epsilon)
+        epsilon = composition.check_epsilon(epsilon)
         return max(0.0, _lower(self.groups).delta(epsilon) - _charge(epsilon, self.overflow))
 
     def epsilon_upper(self, delta: float) -> float:
         """Return an epsilon for which everything together is certainly (epsilon, delta)-private; may be infinite."""
-        return _charged(self).epsilon(check_delta(delta))
+        return _charged(self).epsilon(composition.check_delta(delta))
 
     def epsilon_lower(self, delta: float) -> float:
         """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
-        check_delta(delta)
-        return crossing(self.delta_lower, delta, *_lower(self.groups).pairs)[0]
+        composition.check_delta(delta)
+        return composition.crossing(self.delta_lower, delta, *_lower(self.groups).pairs)[0]
 
-    def upper(self, *, interval: float | None = None) -> ComposedUpper:
+    def upper(self, *, interval: float | None = None) -> composition.ComposedUpper:
         """Bound the noise without a cap from above, for every data set."""
-        return compose_profiles([factor for group in self.groups for factor in group.factors], interval=interval)
+        return composition.compose_profiles(
+            [factor for group in self.groups for factor in group.factors], interval=interval
+        )
 
     def pld(self, interval: float) -> PrivacyLossDistribution:
         """A symmetric PLD, on a grid of `interval` x a power of two, that dominates the table, cap and all."""
@@ -183,7 +174,7 @@ class _Charged:
     A true delta never rises with epsilon, so beyond `turn`, where the charge takes over, the bound there holds on.
     """
 
-    composed: ComposedUpper
+    composed: composition.ComposedUpper
     overflow: float
     turn: float
 
@@ -227,11 +218,13 @@ def _with_charge(pld: PrivacyLossDistribution, overflow: float) -> PrivacyLossDi
 
 
 @lru_cache(maxsize=_ANSWERS)
-def _lower(groups: tuple[ChangedCounts, ...]) -> ComposedLower:
+def _lower(groups: tuple[ChangedCounts, ...]) -> composition.ComposedLower:
     """What a user shows whose counts all go up, or all down; of paired ones as many up as down."""
     deviations = [counts.loss_deviation(group.trials, group.probability) for group in groups]
 
-    def moved(up: bool, nodes: float, below: Callable[[ChangedCounts, float, float], list[Copies]]) -> list[Copies]:
+    def moved(
+        up: bool, nodes: float, below: Callable[[ChangedCounts, float, float], list[composition.Copies]]
+    ) -> list[composition.Copies]:
         unit = min(deviations) / nodes
         steps = [unit * 2.0 ** math.floor(math.log2(deviation / nodes / unit)) for deviation in deviations]
         return [
@@ -249,14 +242,16 @@ def _lower(groups: tuple[ChangedCounts, ...]) -> ComposedLower:
     looks += [(finer, _one_by_one)] if finer > _NODES else []
     looks += [(_NODES / 2, _summed)] if max(deviations) > _SPARSE else []
     mirrored = all(group.directions == "paired" for group in groups)
-    return compose_pairs([moved(up, *look) for up in ((True,) if mirrored else (True, False)) for look in looks])
+    return composition.compose_pairs(
+        [moved(up, *look) for up in ((True,) if mirrored else (True, False)) for look in looks]
+    )
 
 
-def _one_by_one(group: ChangedCounts, chance: float, step: float) -> list[Copies]:
+def _one_by_one(group: ChangedCounts, chance: float, step: float) -> list[composition.Copies]:
     return [(counts.pld_below(group.trials, chance, step), group.copies)]
 
 
-def _summed(group: ChangedCounts, chance: float, step: float) -> list[Copies]:
+def _summed(group: ChangedCounts, chance: float, step: float) -> list[composition.Copies]:
     sizes = divided(group.copies)
     return [(counts.summed_pld_below(group.trials, chance, size, step), copies) for size, copies in sizes]
 

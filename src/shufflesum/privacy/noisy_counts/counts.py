@@ -17,17 +17,10 @@ from itertools import accumulate, repeat
 import numpy as np
 
 from shufflesum._compiled import kernel
+from shufflesum.privacy.engine import pld
 from shufflesum.privacy.engine.composition import Factor
 from shufflesum.privacy.engine.laws import ROUNDING, Floats, binomial_window, slack
-from shufflesum.privacy.engine.pld import (
-    MOST_ERROR,
-    ULP,
-    PrivacyLossDistribution,
-    dominating,
-    grid_of_atoms,
-    grid_of_bins,
-    heights_of,
-)
+from shufflesum.privacy.engine.pld import ULP, PrivacyLossDistribution
 
 _OUTSIDE = 1e-24  # probability that a window may leave out
 _LARGEST_LOSS = 300.0  # beyond, the profile counts as it is there
@@ -104,7 +97,7 @@ def pld_below(trials: int, probability: float, step: float) -> PrivacyLossDistri
     lowest, terms, total, tail = binomial_window(trials, probability, probability / (1.0 - probability), _OUTSIDE)
     law = terms / (total + tail)
     error = slack(terms.size)
-    pair = grid_of_atoms(law[:-1], law[1:], step, error)
+    pair = pld.grid_of_atoms(law[:-1], law[1:], step, error)
     reaches_the_end = lowest + terms.size - 1 == trials
     return replace(pair, infinity_mass=float(law[-1]) * (1.0 - 2.0 * error)) if reaches_the_end else pair
 
@@ -187,7 +180,7 @@ class OneWay:
             np.convolve(self.symmetrised, other.symmetrised),
             self.rising + other.rising * (1.0 - self.rising),  # totals are 1, or more by rounding
             self.falling + other.falling * (1.0 - self.falling),
-            (self.error + other.error) * (1.0 + MOST_ERROR) + ULP * (terms + 8),
+            (self.error + other.error) * (1.0 + pld.MOST_ERROR) + ULP * (terms + 8),
         )
 
     def trimmed(self, charge: float) -> OneWay:
@@ -217,7 +210,7 @@ class OneWay:
         masses = np.zeros(top + 1)
         kept = self.symmetrised[max(0, -self.lowest) :][: top + 1]
         masses[top + 1 - kept.size :] = kept
-        heights = heights_of(self.step, losses, masses) + self.rising
+        heights = pld.heights_of(self.step, losses, masses) + self.rising
         bounds: Floats = heights * (1.0 + self.error + 4.0 * self._rounding()) + 1e-300
         return bounds
 
@@ -325,7 +318,7 @@ class Block:
         top = max(heights.size for heights in profiles)
         largest = np.max([np.pad(heights, (0, top - heights.size), mode="edge") for heights in profiles], axis=0)
         last = int(np.count_nonzero(largest > largest[-1] + charge))  # from there on as if the loss were infinite
-        return dominating(step, largest[: last + 1], 0.0)
+        return pld.dominating(step, largest[: last + 1], 0.0)
 
 
 def every_way(powers: Sequence[OneWay]) -> list[OneWay]:
@@ -373,7 +366,7 @@ def summed_pld_below(trials: int, probability: float, counts: int, step: float) 
         upper, lower = _without_ends(np.convolve(upper, single[0]), np.convolve(lower, single[1]))
         infinite += full * (1.0 - infinite)
     error = counts * (error + slack(single[0].size))
-    pair = grid_of_bins(upper, lower, step, error)
+    pair = pld.grid_of_bins(upper, lower, step, error)
     return PrivacyLossDistribution(step, pair.lowest, pair.symmetrised, infinite * (1.0 - 2.0 * error), pair.error)
 
 

@@ -6,6 +6,7 @@ Answers are remembered while the process runs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Sampling = Literal["stratified", "uniform"]
 
-_ANSWERS = 1 << 14  # of each kind that are remembered
+_ANSWERS = 1 << 16  # that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +79,24 @@ class RandomizedResponseAccountant(PrivacyAccountant):
     @property
     def local_epsilon(self) -> float:
         """What is left for a user if shuffler and analyzer collude, over all reports and rounds."""
-        return local_epsilon(
-            levels=self.levels,
-            noise_probability=self.noise_probability,
-            coordinates=self.coordinates,
-            rounds=self.rounds,
-        )
+        noise, reports = self.noise_probability, self.coordinates
+        return local_epsilon(levels=self.levels, noise_probability=noise, coordinates=reports, rounds=self.rounds)
 
     def delta_upper(self, epsilon: float) -> float:
         """A delta for which all reports together are certainly (epsilon, delta)-private."""
-        self._check("epsilon", epsilon)
-        return _delta_upper(self.scheme, self.noise_probability, epsilon)
+        return self._answer("epsilon", epsilon, type(self.scheme).delta_upper)
 
     def delta_lower(self, epsilon: float) -> float:
         """A delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
-        self._check("epsilon", epsilon)
-        return _delta_lower(self.scheme, self.noise_probability, epsilon)
+        return self._answer("epsilon", epsilon, type(self.scheme).delta_lower)
 
     def epsilon_upper(self, delta: float) -> float:
         """An epsilon for which all reports together are certainly (epsilon, delta)-private; may be infinite."""
-        self._check("delta", delta)
-        return _epsilon_upper(self.scheme, self.noise_probability, delta)
+        return self._answer("delta", delta, type(self.scheme).epsilon_upper)
 
     def epsilon_lower(self, delta: float) -> float:
         """An epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
-        self._check("delta", delta)
-        return _epsilon_lower(self.scheme, self.noise_probability, delta)
+        return self._answer("delta", delta, type(self.scheme).epsilon_lower)
 
     def pld(self, interval: float) -> PrivacyLossDistribution:
         """A symmetric PLD, on a grid of `interval` x a power of two, that dominates all reports of a user."""
@@ -128,7 +121,7 @@ class RandomizedResponseAccountant(PrivacyAccountant):
         check_number("epsilon", epsilon)
         check_number("delta", delta)
         check_parameters(self.honest_users, self.levels, 1.0)
-        return _smallest_noise_probability(self.scheme, epsilon, delta)
+        return _remembered(type(self.scheme).smallest_noise_probability, self.scheme, epsilon, delta)
 
     def published_noise_probability(self, epsilon: float, delta: float) -> float:
         """The published formula's noise probability, rounded up to a multiple of 2**-53; refused above 1.
@@ -163,38 +156,18 @@ class RandomizedResponseAccountant(PrivacyAccountant):
             return None
         return f"its noise probability is {self.noise_probability!r}, and the published formula asks for {needed!r}"
 
-    def _check(self, name: str, number: float) -> None:
+    def _answer(self, name: str, number: float, question: Callable[..., float]) -> float:
         """Refuse what is no number before it can be taken for one that was answered: True equals 1 as a key."""
         check_number(name, number)
         check_parameters(self.honest_users, self.levels, self.noise_probability)
+        return _remembered(question, self.scheme, self.noise_probability, number)
 
 
 @lru_cache(maxsize=_ANSWERS)
-def _delta_upper(scheme: Blocks | Subsets, noise_probability: float, epsilon: float) -> float:
-    return scheme.delta_upper(noise_probability, epsilon)
-
-
-@lru_cache(maxsize=_ANSWERS)
-def _delta_lower(scheme: Blocks | Subsets, noise_probability: float, epsilon: float) -> float:
-    return scheme.delta_lower(noise_probability, epsilon)
-
-
-@lru_cache(maxsize=_ANSWERS)
-def _epsilon_upper(scheme: Blocks | Subsets, noise_probability: float, delta: float) -> float:
-    return scheme.epsilon_upper(noise_probability, delta)
-
-
-@lru_cache(maxsize=_ANSWERS)
-def _epsilon_lower(scheme: Blocks | Subsets, noise_probability: float, delta: float) -> float:
-    return scheme.epsilon_lower(noise_probability, delta)
-
-
-@lru_cache(maxsize=_ANSWERS)
-def _smallest_noise_probability(scheme: Blocks | Subsets, epsilon: float, delta: float) -> float:
-    return scheme.smallest_noise_probability(epsilon, delta)
+def _remembered(question: Callable[..., float], scheme: Blocks | Subsets, *numbers: float) -> float:
+    return question(scheme, *numbers)
 
 
 def forget() -> None:
     """Forget all answers, for measurements."""
-    for answers in (_delta_upper, _delta_lower, _epsilon_upper, _epsilon_lower, _smallest_noise_probability):
-        answers.cache_clear()
+    _remembered.cache_clear()

@@ -24,28 +24,10 @@ import numpy as np
 from shufflesum._search import bisect, bracket, geometric_mean, times_odds
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.accountant import local_epsilon
-from shufflesum.privacy.engine.composition import (
-    MOST_COMPOSITIONS,
-    ComposedLower,
-    ComposedUpper,
-    Factor,
-    PrivacyProfile,
-    check_delta,
-    check_epsilon,
-    compose_pairs,
-    compose_profiles,
-    pure_noise,
-)
+from shufflesum.privacy.engine import composition
 from shufflesum.privacy.engine.laws import Floats, Mixture, binomial_window, cell_edges, evaluate_upper, slack
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution, dominating
-from shufflesum.privacy.randomized_response import blanket
-from shufflesum.privacy.randomized_response.direct import (
-    binary_profile_upper,
-    one_value_plds,
-    pooled_delta_lower,
-    pooled_epsilon_lower,
-    third_value_pld,
-)
+from shufflesum.privacy.randomized_response import blanket, direct
 
 _NODES = 40  # of the grid per deviation of a concrete pair's loss: cheap, because it is listed outcome by outcome
 _SMALL_CROWD = 1000  # up to here the grid of single blocks may lose more than throwing all blocks into one pool does
@@ -76,17 +58,19 @@ class Blocks:
     def delta_upper(self, noise_probability: float, epsilon: float) -> float:
         """Return a delta for which all reports together are certainly (epsilon, delta)-private."""
         if self.count == 1:  # needs no grid
-            return float(self._profile(noise_probability)(np.array([check_epsilon(epsilon)]))[0])
+            return float(self._profile(noise_probability)(np.array([composition.check_epsilon(epsilon)]))[0])
         return self.upper(noise_probability).delta(epsilon)
 
     def delta_lower(self, noise_probability: float, epsilon: float) -> float:
         """Return a delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
         if self.count == 1:
-            return blanket.delta_lower(self.honest_users, self.levels, noise_probability, check_epsilon(epsilon))
+            return blanket.delta_lower(
+                self.honest_users, self.levels, noise_probability, composition.check_epsilon(epsilon)
+            )
         found = self.lower(noise_probability).delta(epsilon)
         if self.honest_users > _SMALL_CROWD:
             return found
-        return max(found, pooled_delta_lower(*self._pool, noise_probability, epsilon))
+        return max(found, direct.pooled_delta_lower(*self._pool, noise_probability, epsilon))
 
     def epsilon_upper(self, noise_probability: float, delta: float) -> float:
         """Return an epsilon for which all reports together are certainly (epsilon, delta)-private."""
@@ -101,7 +85,7 @@ class Blocks:
         found = self.lower(noise_probability).epsilon(delta)
         if self.honest_users > _SMALL_CROWD:
             return found
-        return max(found, pooled_epsilon_lower(*self._pool, noise_probability, delta))
+        return max(found, direct.pooled_epsilon_lower(*self._pool, noise_probability, delta))
 
     def smallest_noise_probability(self, epsilon: float, delta: float) -> float:
         """Return a noise probability that is certainly enough, within 1e-4 of the least that can be certified.
@@ -120,15 +104,17 @@ class Blocks:
         guess = self._guess(epsilon, delta, 1 if self.levels == 1 else self.levels + 1)
         return bracket_noise_probability(self.delta_lower, epsilon, delta, guess=guess, spread=1.03)[0]
 
-    def upper(self, noise_probability: float, *, interval: float | None = None) -> ComposedUpper:
+    def upper(self, noise_probability: float, *, interval: float | None = None) -> composition.ComposedUpper:
         """Bound all blocks together from above, for every data set, on a grid of `interval` x a power of two."""
         blanket.check_parameters(self.honest_users, self.levels, noise_probability)
         highest = local_epsilon(levels=self.levels, noise_probability=noise_probability)
         single, rough = self._profile(noise_probability), self._blanket(noise_probability)
         deviation = deviation_of_loss(self.honest_users, self.levels, noise_probability)
-        return compose_profiles([Factor(single, deviation, highest, self.count, rough=rough)], interval=interval)
+        return composition.compose_profiles(
+            [composition.Factor(single, deviation, highest, self.count, rough=rough)], interval=interval
+        )
 
-    def lower(self, noise_probability: float) -> ComposedLower:
+    def lower(self, noise_probability: float) -> composition.ComposedLower:
         """Bound the worst case of all blocks from below: by one pair of data sets, the same in all blocks.
 
         K >= 3: x against x' among users at a third value. K = 2: 0 against 1 among users at 0, either way round. With
@@ -136,15 +122,15 @@ class Blocks:
         """
         blanket.check_parameters(self.honest_users, self.levels, noise_probability)
         if noise_probability == 1.0:
-            return ComposedLower((pure_noise(),))
+            return composition.ComposedLower((composition.pure_noise(),))
         # few outcomes are not smooth: a finer grid then keeps more of them apart
         deviation = deviation_of_loss(self.honest_users, self.levels, noise_probability)
         step = deviation / (_NODES * min(8.0, max(1.0, 64.0 / self.count)))
         if self.levels == 1:
-            singles = one_value_plds(self.honest_users, noise_probability, step)
-            return compose_pairs([(single, self.count)] for single in singles)
-        single = third_value_pld(self.honest_users, self.levels + 1, noise_probability, step)
-        return compose_pairs([[(single, self.count)]])
+            singles = direct.one_value_plds(self.honest_users, noise_probability, step)
+            return composition.compose_pairs([(single, self.count)] for single in singles)
+        single = direct.third_value_pld(self.honest_users, self.levels + 1, noise_probability, step)
+        return composition.compose_pairs([[(single, self.count)]])
 
     def pld(self, noise_probability: float, interval: float) -> PrivacyLossDistribution:
         """A symmetric PLD, on a grid of `interval` x a power of two, that dominates all reports of a user."""
@@ -157,17 +143,17 @@ class Blocks:
     def _guess(self, epsilon: float, delta: float, values: int) -> float:
         return guess_noise_probability(self.honest_users / (values * self.count), epsilon, delta)
 
-    def _profile(self, noise_probability: float) -> PrivacyProfile:
+    def _profile(self, noise_probability: float) -> composition.PrivacyProfile:
         """The upper bound of delta of one report."""
         general = self._blanket(noise_probability)
 
-        def direct(epsilons: Floats) -> Floats:
-            bound = binary_profile_upper(self.honest_users, noise_probability, epsilons)
+        def both(epsilons: Floats) -> Floats:
+            bound = direct.binary_profile_upper(self.honest_users, noise_probability, epsilons)
             return np.minimum(general(epsilons), bound)
 
-        return direct if self.has_direct_bound and noise_probability < 1.0 else general
+        return both if self.has_direct_bound and noise_probability < 1.0 else general
 
-    def _blanket(self, noise_probability: float) -> PrivacyProfile:
+    def _blanket(self, noise_probability: float) -> composition.PrivacyProfile:
         return lambda epsilons: blanket.profile_upper(self.honest_users, self.levels, noise_probability, epsilons)
 
 
@@ -179,10 +165,11 @@ def deviation_of_loss(honest_users: float, levels: int, noise_probability: float
 
 def check_compositions(count: int) -> None:
     """Refuse fewer than one or too many coordinates x rounds."""
-    if not 1 <= count <= MOST_COMPOSITIONS:
+    if not 1 <= count <= composition.MOST_COMPOSITIONS:
         raise ParameterError(
             "out-of-range",
-            f"coordinates x rounds = {count}: must lie in 1..{MOST_COMPOSITIONS}; change coordinates or rounds",
+            f"coordinates x rounds = {count}: must lie in 1..{composition.MOST_COMPOSITIONS}; change coordinates or "
+            "rounds",
         )
 
 
@@ -235,7 +222,7 @@ class Subsets:
     def delta_upper(self, noise_probability: float, epsilon: float) -> float:
         """Return a delta for which all reports of all rounds together are certainly (epsilon, delta)-private."""
         blanket.check_parameters(self.honest_users, self.levels, noise_probability)
-        check_epsilon(epsilon)
+        composition.check_epsilon(epsilon)
         if noise_probability == 1.0:
             return 0.0  # nothing but noise
         best = 1.0
@@ -248,7 +235,7 @@ class Subsets:
 
     def epsilon_upper(self, noise_probability: float, delta: float) -> float:
         """Return an epsilon for which all reports together are certainly (epsilon, delta)-private; infinity if none."""
-        check_delta(delta)
+        composition.check_delta(delta)
         if self.delta_upper(noise_probability, 0.0) <= delta:
             return 0.0
         return bracket(
@@ -263,12 +250,12 @@ class Subsets:
         """Return a delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
         blanket.check_parameters(self.honest_users, self.levels, noise_probability)
         pool = self.honest_users, self.levels + 1, self.compositions
-        return pooled_delta_lower(*pool, noise_probability, check_epsilon(epsilon))
+        return direct.pooled_delta_lower(*pool, noise_probability, composition.check_epsilon(epsilon))
 
     def epsilon_lower(self, noise_probability: float, delta: float) -> float:
         """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
         pool = self.honest_users, self.levels + 1, self.compositions
-        return pooled_epsilon_lower(*pool, noise_probability, check_delta(delta))
+        return direct.pooled_epsilon_lower(*pool, noise_probability, composition.check_delta(delta))
 
     def smallest_noise_probability(self, epsilon: float, delta: float) -> float:
         """Return a noise probability that is certainly enough, within 1e-4 of the least that can be certified."""
@@ -309,10 +296,10 @@ def _fixed_delta(least: int, levels: int, noise_probability: float, epsilon: flo
     # as many users as would make that many blanket reports
     deviation = deviation_of_loss((least + 1) / noise_probability, levels, noise_probability)
     highest = local_epsilon(levels=levels, noise_probability=noise_probability)
-    return compose_profiles([Factor(profile, deviation, highest, compositions)]).delta(epsilon)
+    return composition.compose_profiles([composition.Factor(profile, deviation, highest, compositions)]).delta(epsilon)
 
 
-def _fixed_profile(count: int, cells: int, gamma: float) -> PrivacyProfile:
+def _fixed_profile(count: int, cells: int, gamma: float) -> composition.PrivacyProfile:
     """Return the profile of the blanket pair at M = count uniform reports: s ~ Bin(M, 2/K) hit the two cells."""
     if cells == 2:
         lowest, masses, outside, steps = count, np.ones(1), 0.0, 1
@@ -348,8 +335,8 @@ def bracket_noise_probability(
 
     Both are multiples of 2**-53 and evaluated as such; low is 0 if none is known to be too small.
     """
-    check_delta(delta)
-    if check_epsilon(epsilon) == 0.0:
+    composition.check_delta(delta)
+    if composition.check_epsilon(epsilon) == 0.0:
         raise PrivacyError("out-of-range", "epsilon = 0: a target must be positive; raise epsilon")
     return bracket(
         lambda noise_probability: bound(noise_probability, epsilon),
