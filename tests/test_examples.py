@@ -44,7 +44,7 @@ WRONG_ANALYZER = """
 from dataclasses import replace
 import shufflesum.domains.open_vocabulary.estimate as h
 import shufflesum.mechanisms.noisy_counts.mechanism as a
-import shufflesum.mechanisms.noisy_slots.mechanism as s
+import shufflesum.mechanisms.noisy_slots as s
 import shufflesum.mechanisms.randomized_response.mechanism as r
 replaced, added, grouped = r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums
 slots, scores = s.surplus_reports, h._Subtraction._score
@@ -63,7 +63,7 @@ s.surplus_reports = lambda table, users: slots(table, users) // 2
 h._Subtraction._score = half_scores
 """
 NO_NOISE = """
-import shufflesum.mechanisms.noisy_slots.mechanism as t
+import shufflesum.mechanisms.noisy_slots as t
 noisy = t.NoisySlotsTally.noise
 t.NoisySlotsTally.noise = lambda self, users: 0 * noisy(self, users)
 """

@@ -26,14 +26,7 @@ from shufflesum.cautions import ShufflesumWarning, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domains import Domain, domain_from_json
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
-from shufflesum.mechanisms import (
-    MECHANISMS,
-    ExpectedError,
-    Mechanism,
-    NoiseBy,
-    mechanism_from_json,
-    mechanism_to_json,
-)
+from shufflesum.mechanisms import MECHANISMS, ExpectedError, Mechanism, NoiseBy, mechanism_from_json, mechanism_to_json
 from shufflesum.privacy import Accountant, Guarantee, PrivacyAccountant
 from shufflesum.privacy.engine.gaussian import curator_error
 
@@ -214,10 +207,7 @@ class Plan:
     @property
     def bytes_per_user(self) -> dict[str, int]:
         """What a user sends in one round: reports alone, and each sealed by itself for the analyzer."""
-        return {
-            "raw": self.reports * REPORT_BYTES,
-            "sealed": self.reports * (REPORT_BYTES + SEAL_BYTES),
-        }
+        return {"raw": self.reports * REPORT_BYTES, "sealed": self.reports * (REPORT_BYTES + SEAL_BYTES)}
 
     @cached_property
     def expected_error(self) -> ExpectedError:
@@ -480,8 +470,7 @@ def encoding_for(domain: Domain, mechanism: type[Mechanism]) -> Any:
             return encoding
     carried = ", ".join(kind.family for kind in MECHANISMS.values() if encodes(domain, kind))
     raise ParameterError(
-        "impossible-combination",
-        f"mechanism {mechanism.kind!r} does not carry {type(domain).__name__}; use {carried}",
+        "impossible-combination", f"mechanism {mechanism.kind!r} does not carry {type(domain).__name__}; use {carried}"
     )
 
 

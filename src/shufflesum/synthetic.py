@@ -9,13 +9,7 @@ from shufflesum.errors import ParameterError
 
 # One row per wave, P Q R S T: centre and width as fractions of the beat, height in millivolts.
 _WAVES = np.array(
-    [
-        (0.22, 0.026, 0.16),
-        (0.365, 0.010, -0.14),
-        (0.40, 0.013, 1.15),
-        (0.437, 0.012, -0.28),
-        (0.66, 0.048, 0.32),
-    ]
+    [(0.22, 0.026, 0.16), (0.365, 0.010, -0.14), (0.40, 0.013, 1.15), (0.437, 0.012, -0.28), (0.66, 0.048, 0.32)]
 )
 # Millivolts that become 0 and 1; the same for everybody, so means stay comparable.
 _LOWEST, _HIGHEST = -0.5, 1.7

@@ -13,7 +13,7 @@ from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.domains import Arrays, Categories, Domain, L2Ball, MultiChoice
 from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
 from shufflesum.mechanisms.noisy_counts import MOST_DIGITS
-from shufflesum.mechanisms.noisy_slots.mechanism import MOST_SLOTS
+from shufflesum.mechanisms.noisy_slots import MOST_SLOTS
 from shufflesum.mechanisms.one_bit import MOST_BITS
 from shufflesum.mechanisms.randomized_response.mechanism import MAX_LEVELS
 from shufflesum.plans import encoding_for

@@ -93,11 +93,7 @@ def upload_mod(
     def send(update: Any, round_number: int, context: Context) -> RecordDict:
         label = _own_name(context) if user is None else user(context)
         with Client(
-            task,
-            contributions=contributions,
-            timeout=timeout,
-            allow_plain_http=allow_plain_http,
-            ca_file=ca_file,
+            task, contributions=contributions, timeout=timeout, allow_plain_http=allow_plain_http, ca_file=ca_file
         ) as client:
             try:
                 client.upload(_as_planned(task.plan, update), user=label, round_number=round_number)

@@ -263,10 +263,7 @@ class Arrays(ArrayDomain):
     def encodings(self) -> tuple[Encoding, ...]:
         """Values in levels, for randomized response; their binary digits, for noisy counts."""
         mixes = self.structure.mixes
-        return (
-            Levels(self.dimension, scale=self, mixes=mixes),
-            MultiHot(self.dimension, scale=self, mixes=mixes),
-        )
+        return (Levels(self.dimension, scale=self, mixes=mixes), MultiHot(self.dimension, scale=self, mixes=mixes))
 
     def example(self, *, cells: Any = (), values: Any = None) -> NDArray[np.float64]:
         """The array with these coordinates."""

@@ -84,10 +84,7 @@ class L2Ball(ArrayDomain):
             float,
         ),
         Option(
-            "center",
-            "With --clipping-norm: a public array that norms are measured from.  [zero]",
-            "FILE.npy",
-            Path,
+            "center", "With --clipping-norm: a public array that norms are measured from.  [zero]", "FILE.npy", Path
         ),
     )
 

@@ -231,9 +231,7 @@ class MultiChoice(LabelDomain):
         if rows.missing is not None and rows.missing.any():
             row = first_row + int(np.flatnonzero(rows.missing)[0])
             raise DataError(
-                "missing-value",
-                f"row {row}: the list of labels is missing; {LEFT_OUT}, or pass an empty list",
-                row=row,
+                "missing-value", f"row {row}: the list of labels is missing; {LEFT_OUT}, or pass an empty list", row=row
             )
         sizes = np.diff(rows.starts)
         users = np.repeat(np.arange(len(rows)), sizes)

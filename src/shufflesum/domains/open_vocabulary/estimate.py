@@ -21,7 +21,7 @@ from shufflesum.domains.open_vocabulary.domain import OpenVocabulary
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Top, nearest_counts, tail_of, top_of
 from shufflesum.mechanisms.frequencies import binomial_ends
-from shufflesum.mechanisms.noisy_slots.mechanism import TELLING_FUNCTIONS
+from shufflesum.mechanisms.noisy_slots import TELLING_FUNCTIONS
 
 _Buckets = NDArray[np.uint32]
 _Places = NDArray[np.int64]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shufflesum.domains.open_vocabulary.domain import OpenVocabulary
 from shufflesum.domains.wording import Wording, counted
-from shufflesum.mechanisms.noisy_slots.mechanism import ASSUMED_LAW
+from shufflesum.mechanisms.noisy_slots import ASSUMED_LAW
 
 if TYPE_CHECKING:
     from shufflesum.plans import Plan

@@ -1,11 +1,8 @@
-"""The mechanism `noisy-counts`: the truth in binary digits, and noise as further reports.
+"""The mechanism `noisy-counts`: the truth in binary digits, and noise as dummy reports.
 
-`mechanism` holds the parameters and answers everything; `layout` says which cell is what, `encode` draws reports,
-`tally` all of them in one process, `decode` and `decode_groups` read a table, `accounting` asks the accountant,
-`attack` is for audits, `moves` for the planner.
+`mechanism` has the parameters and finds the least noise; `randomize` draws reports, or adds all users up in one
+process; `decode` reads a table of counts, by coordinate or by group; `attack` is for audits.
 """
-
-from __future__ import annotations
 
 from shufflesum.mechanisms.noisy_counts.mechanism import MOST_DIGITS, NoisyCounts
 

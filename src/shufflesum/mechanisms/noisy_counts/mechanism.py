@@ -204,9 +204,7 @@ class NoisyCounts(Mechanism):
         # a mean is a sum over a count, and what is wrong with the count moves it by that part of it, at most a width
         count = float(self.noise_variances[self.digits]) if encoding.counted else 0.0
         return ExpectedError(
-            sampling=0.0,
-            rounding=weight / (4 * self.levels**2),
-            noise=groups * weight * (self.noise_of_sum + count),
+            sampling=0.0, rounding=weight / (4 * self.levels**2), noise=groups * weight * (self.noise_of_sum + count)
         )
 
     def user_noise(self, encoding: MultiHot) -> list[tuple[int, float]]:

@@ -26,13 +26,7 @@ _LEAST_WORDS = 1 << 15  # drawn at a time: 256 KiB, within a core's cache
 
 @kernel
 def _add_noise(
-    drawn: UInts,
-    used: int,
-    cells: UInts,
-    starts: NDArray[np.int64],
-    numerators: UInts,
-    sent: UInts,
-    count: int,
+    drawn: UInts, used: int, cells: UInts, starts: NDArray[np.int64], numerators: UInts, sent: UInts, count: int
 ) -> tuple[int, int]:
     """One user's dummy reports after the first `count`; returns how many there are then, and how many words are used.
 
@@ -143,14 +137,7 @@ class NoisyCountsEncoder:
             drawn = scratch("noise", max(_LEAST_WORDS, 4 * self._reserve), np.uint64)
             self._source.fill(drawn)
             done += _send_noise(
-                ones[done:],
-                drawn,
-                self._reserve,
-                self._cells,
-                self._starts,
-                self._numerators,
-                self._cap,
-                cells[done:],
+                ones[done:], drawn, self._reserve, self._cells, self._starts, self._numerators, self._cap, cells[done:]
             )
         return cells.reshape(-1)
 

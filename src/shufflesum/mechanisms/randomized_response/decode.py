@@ -63,11 +63,7 @@ def expected_inverse_count(users: int, probability: float) -> float:
 
 
 def coordinate_error(
-    users: int,
-    probability: float,
-    levels: int,
-    noise_probability: float,
-    assumed_std: float | None = None,
+    users: int, probability: float, levels: int, noise_probability: float, assumed_std: float | None = None
 ) -> ExpectedError:
     """Expected squared error of one coordinate's estimated mean, at the worst data.
 
@@ -385,10 +381,6 @@ def _around(value: float, moved: float, variance: float, half: float) -> Combine
 def _student_quantile(tail: float, freedom: Floats) -> Floats:
     """The upper-tail quantile of Student's t, by its expansion around the normal one (Fisher and Cornish)."""
     z = quantile(tail)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
+    terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     found: Floats = z + terms[0] / freedom + terms[1] / freedom**2 + terms[2] / freedom**3
     return found

@@ -332,11 +332,7 @@ def _for_labels(encoding: Levels, search: Search, options: RandomizedResponse.Op
     assert levels is not None
     try:
         accountant = RandomizedResponseAccountant(
-            guarantee.users,
-            levels,
-            rounds=guarantee.rounds,
-            dimension=1,
-            honest_fraction=guarantee.honest_fraction,
+            guarantee.users, levels, rounds=guarantee.rounds, dimension=1, honest_fraction=guarantee.honest_fraction
         )
         gamma = accountant.smallest_noise_probability(guarantee.epsilon, guarantee.delta)
     except (ParameterError, PrivacyError):

@@ -227,12 +227,7 @@ def _positive_parts(
 
 @kernel
 def _extreme_parts(
-    sizes: Integers,
-    first_nodes: Integers,
-    shifts: Floats,
-    weights: Floats,
-    growths: Floats,
-    allowance: float,
+    sizes: Integers, first_nodes: Integers, shifts: Floats, weights: Floats, growths: Floats, allowance: float
 ) -> Floats:
     """Sum weight 2^-s (s(1 + allowance) - (w - 1) shift)+: the only outcome left is a = s."""
     sums = np.zeros(growths.size)
@@ -258,13 +253,7 @@ def _evaluate(mixture: Mixture, epsilons: Floats, upper: bool) -> tuple[Floats, 
     small, large = epsilons[moderate], epsilons[~moderate]
     tangents = np.tanh(0.5 * small) * (1.0 + against * _ALLOWANCE)
     sums, longest = _positive_parts(
-        mixture.sizes,
-        mixture.drifts,
-        mixture.first_nodes,
-        mixture.shifts,
-        mixture.weights,
-        tangents,
-        upper,
+        mixture.sizes, mixture.drifts, mixture.first_nodes, mixture.shifts, mixture.weights, tangents, upper
     )
     result[moderate] = mixture.factor * (1.0 + np.exp(small)) * sums
     if large.size:
@@ -273,12 +262,7 @@ def _evaluate(mixture: Mixture, epsilons: Floats, upper: bool) -> tuple[Floats, 
         if upper:
             growths = np.minimum(growths, 1e300)
         result[~moderate] = mixture.factor * _extreme_parts(
-            mixture.sizes,
-            mixture.first_nodes,
-            mixture.shifts,
-            mixture.weights,
-            growths,
-            -against * _ALLOWANCE,
+            mixture.sizes, mixture.first_nodes, mixture.shifts, mixture.weights, growths, -against * _ALLOWANCE
         )
     return result, slack(mixture.steps + 3 * longest + mixture.weights.size)
 

@@ -58,8 +58,7 @@ class ChangedCounts:
         check_choice("directions", self.directions, get_args(Directions))
         if not 1 <= self.trials <= MOST_TRIALS:
             raise ParameterError(
-                "out-of-range",
-                f"users x trials = {self.trials}: must lie in 1..2**53 - 1; change users or trials",
+                "out-of-range", f"users x trials = {self.trials}: must lie in 1..2**53 - 1; change users or trials"
             )
         if not 0.0 < self.probability < 1.0:
             raise ParameterError(
@@ -79,8 +78,7 @@ class ChangedCounts:
             )
         if self.at_once < 1 or self.copies % self.at_once:
             raise ParameterError(
-                "out-of-range",
-                f"at_once is {self.at_once}; {self.copies} cells must be some rounds of so many",
+                "out-of-range", f"at_once is {self.at_once}; {self.copies} cells must be some rounds of so many"
             )
 
     @staticmethod

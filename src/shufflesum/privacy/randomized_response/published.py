@@ -81,8 +81,7 @@ def improved_levels(*, users: int, dimension: int, epsilon: float, delta: float)
     log = math.log(2.0 / delta)
     if low:
         return min(
-            math.cbrt(users * epsilon**2 / (28.0 * dimension * log)),
-            math.cbrt(users * epsilon / (54.0 * dimension)),
+            math.cbrt(users * epsilon**2 / (28.0 * dimension * log)), math.cbrt(users * epsilon / (54.0 * dimension))
         )
     return min(
         math.cbrt(users * epsilon**2 / (160.0 * dimension * log)),
