@@ -57,12 +57,14 @@ falling: dict[str, Callable[[float], Callable[[float], float]]] = {
 
 
 @pytest.mark.parametrize("shape", falling)
-@given(root=positive, guess=positive, spread=st.floats(1.0001, 2.0), tolerance=st.sampled_from([1e-11, 1e-9, 1e-4]))
+@given(
+    root=positive, guess=positive, first_factor=st.floats(1.0001, 2.0), tolerance=st.sampled_from([1e-11, 1e-9, 1e-4])
+)
 def test_a_bracket_is_narrow_and_both_ends_are_evaluated_multiples_of_the_grid(
-    shape: str, root: float, guess: float, spread: float, tolerance: float
+    shape: str, root: float, guess: float, first_factor: float, tolerance: float
 ) -> None:
     watched = Watched(falling[shape](root))
-    low, high = bracket(watched, 1.0, guess=guess, highest=1e7, tolerance=tolerance, spread=spread)
+    low, high = bracket(watched, 1.0, guess=guess, highest=1e7, tolerance=tolerance, first_factor=first_factor)
     assert watched.seen[low] > 1.0 >= watched.seen[high]
     assert low < high <= low * (1 + 2 * tolerance) + 1 / GRID
     assert low * GRID == int(low * GRID)
@@ -70,10 +72,12 @@ def test_a_bracket_is_narrow_and_both_ends_are_evaluated_multiples_of_the_grid(
     assert len(watched.seen) <= (160 if shape == "step" else 30)  # a jump gives no slope to follow
 
 
-@given(root=st.floats(1e-12, 1 - 1e-12), guess=st.floats(0, 1), spread=st.floats(1.0001, 2.0))
-def test_a_bracket_of_probabilities_stays_within_them(root: float, guess: float, spread: float) -> None:
+@given(root=st.floats(1e-12, 1 - 1e-12), guess=st.floats(0, 1), first_factor=st.floats(1.0001, 2.0))
+def test_a_bracket_of_probabilities_stays_within_them(root: float, guess: float, first_factor: float) -> None:
     watched = Watched(lambda x: (root / x) ** 2)
-    low, high = bracket(watched, 1.0, guess=guess, highest=1.0, tolerance=1e-9, spread=spread, times=times_odds)
+    low, high = bracket(
+        watched, 1.0, guess=guess, highest=1.0, tolerance=1e-9, first_factor=first_factor, times=times_odds
+    )
     assert all(0 < point <= 1 for point in watched.seen)
     assert watched.seen[low] > 1.0 >= watched.seen[high]
 

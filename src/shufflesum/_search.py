@@ -50,14 +50,14 @@ def bracket(
     guess: float,
     highest: float,
     tolerance: float,
-    spread: float = 1.5,
+    first_factor: float = 1.5,
     times: Callable[[float, float], float] = lambda point, factor: point * factor,
 ) -> tuple[float, float]:
     """Return near ends (low, high) with falling(low) > target >= falling(high), positive multiples of 1/GRID.
 
     (0, high) where nothing above the target was found, (highest, infinity) where falling(highest) is above it. Steps
-    grow from `guess` by factors, at first `spread`, until the target is enclosed; then Illinois steps on the logarithm,
-    which is nearly linear for our bounds. The ends differ by a factor of 1 + tolerance at most.
+    grow from `guess` by factors, at first `first_factor`, until the target is enclosed; then Illinois steps on the
+    logarithm, which is nearly linear for our bounds. The ends differ by a factor of 1 + tolerance at most.
     """
 
     def excess(point: int) -> float:
@@ -68,7 +68,7 @@ def bracket(
 
     last = math.ceil(highest * GRID)
     low, high, above, below = 0, last, math.inf, -math.inf  # the excess at both ends; infinite: not evaluated
-    point, factor = min(max(1, round(guess * GRID)), last), spread
+    point, factor = min(max(1, round(guess * GRID)), last), first_factor
     while math.isinf(above) or math.isinf(below):
         value = excess(point)
         if value <= 0.0:

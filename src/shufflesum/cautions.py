@@ -69,7 +69,7 @@ class UninformativePlanWarning(ShufflesumWarning):
 
 
 class ArraysAreBetterWarning(ShufflesumWarning):
-    """A box and mechanism `noisy-counts` would do better than this ball."""
+    """`Arrays` and mechanism `noisy-counts` would do better than this ball."""
 
     problem = "arrays-are-better"
 
@@ -86,8 +86,8 @@ def of_guarantee(epsilon: float, delta: float, users: int) -> tuple[ShufflesumWa
     if delta * users >= 1:
         found.append(
             LargeDeltaWarning(
-                f"delta {upwards(delta)} is 1/users ({downwards(1 / users)}) or more, which lets somebody be laid "
-                "open: lower delta"
+                f"delta {upwards(delta)} is 1/users ({downwards(1 / users)}) or more, so that somebody's data may "
+                "be revealed: lower delta"
             )
         )
     if epsilon > _LARGE_EPSILON:

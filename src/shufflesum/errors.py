@@ -125,9 +125,9 @@ class ShufflesumError(Exception):
         self.row = row
         """Whose data it is of: the row of the data, counted from 0."""
 
-    def at(self, place: object) -> Self:
+    def at(self, where: object) -> Self:
         """The same error, its message beginning with where it happened."""
-        return type(self)(self.problem, f"{place}: {self}", value=self.value, row=self.row)
+        return type(self)(self.problem, f"{where}: {self}", value=self.value, row=self.row)
 
     def ending(self, said: str) -> Self:
         """The same error, its message ending with what else is to be known."""

@@ -441,7 +441,7 @@ def _difference(given: Any, true: Any, name: str) -> str | None:
     elif kind is dict:
         pairs = [(tuple(given), tuple(true), name), (tuple(given.values()), tuple(true.values()), name)]
     elif kind in (tuple, list) and len(given) == len(true) and not set(map(type, true)) <= _PLAIN:
-        pairs = [(one, other, f"{name}[{place}]") for place, (one, other) in enumerate(zip(given, true, strict=True))]
+        pairs = [(one, other, f"{name}[{index}]") for index, (one, other) in enumerate(zip(given, true, strict=True))]
     elif kind is MethodType:
         pairs = [(given.__func__, true.__func__, name), (given.__self__, true.__self__, name)]
     else:

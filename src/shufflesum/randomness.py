@@ -141,16 +141,16 @@ def uniform_coordinates(words: UInts, dimension: int, urn: UInts, out: UInts) ->
     """
     used = 0
     for row in range(out.shape[0]):
-        for place in range(out.shape[1]):
+        for position in range(out.shape[1]):
             drawn = np.int64(-1)
             while drawn < 0:
                 if used == words.size:
                     return row
-                drawn = bounded(words[used], np.uint64(dimension - place))
+                drawn = bounded(words[used], np.uint64(dimension - position))
                 used += 1
-            other = place + drawn
-            urn[place], urn[other] = urn[other], urn[place]
-            out[row, place] = urn[place]
+            other = position + drawn
+            urn[position], urn[other] = urn[other], urn[position]
+            out[row, position] = urn[position]
     return int(out.shape[0])
 
 
@@ -182,7 +182,7 @@ def ones_of(word: np.uint64) -> np.uint64:
 @kernel
 def _draw(drawn: UInts, trials: int, numerator: int, state: NDArray[np.int64], out: NDArray[np.int64]) -> None:
     """Go on drawing with these words, from where `state` says it stopped: the draw, bit and counts it was at."""
-    done, place, undecided, successes, left, ones = state
+    done, position, undecided, successes, left, ones = state
     used = 0
     while done < out.size:
         whole = min(left // 64, drawn.size - used)
@@ -201,17 +201,17 @@ def _draw(drawn: UInts, trials: int, numerator: int, state: NDArray[np.int64], o
                 left = 0
             continue
         # All undecided trials have this bit: a 0 where the probability has a 1 succeeds, a 1 where it has a 0 fails.
-        if (numerator >> place) & 1:
+        if (numerator >> position) & 1:
             successes += undecided - ones
             undecided = ones
         else:
             undecided -= ones
-        place -= 1
-        if undecided == 0 or place < 0 or numerator & ((1 << (place + 1)) - 1) == 0:
+        position -= 1
+        if undecided == 0 or position < 0 or numerator & ((1 << (position + 1)) - 1) == 0:
             out[done] = successes
-            done, place, undecided, successes = done + 1, PROBABILITY_BITS - 1, trials, 0
+            done, position, undecided, successes = done + 1, PROBABILITY_BITS - 1, trials, 0
         left, ones = undecided, 0
-    state[:] = done, place, undecided, successes, left, ones
+    state[:] = done, position, undecided, successes, left, ones
 
 
 def binomials(source: RandomSource, trials: int, probability: float, size: int) -> NDArray[np.int64]:
@@ -241,16 +241,16 @@ def successes(drawn: UInts, used: int, numerator: np.uint64, wanted: np.uint64) 
     of 64 trials at once, until all of them are decided.
     """
     undecided, succeeded = wanted, np.uint64(0)
-    place = np.uint64(1) << np.uint64(PROBABILITY_BITS - 1)
-    while undecided and place:
+    position = np.uint64(1) << np.uint64(PROBABILITY_BITS - 1)
+    while undecided and position:
         word = drawn[used]
         used += 1
-        if numerator & place:
+        if numerator & position:
             succeeded |= undecided & ~word
             undecided &= word
         else:
             undecided &= ~word
-        place >>= np.uint64(1)
+        position >>= np.uint64(1)
     return succeeded, used
 
 

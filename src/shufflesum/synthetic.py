@@ -37,8 +37,8 @@ def heartbeats(people: int, samples: int = 100, *, seed: int = 0) -> NDArray[np.
 def _draw_block(random: np.random.Generator, time: NDArray[np.float32], block: NDArray[np.float32]) -> None:
     count = len(block)
 
-    def vary(spread: float, *shape: int) -> NDArray[np.float32]:
-        return np.float32(spread) * random.standard_normal((count, *shape), dtype=np.float32)
+    def vary(deviation: float, *shape: int) -> NDArray[np.float32]:
+        return np.float32(deviation) * random.standard_normal((count, *shape), dtype=np.float32)
 
     centre, width, height = _WAVES.T.astype(np.float32)
     # Waves move with the whole beat (a faster heart squeezes it around R) and a little on their own.

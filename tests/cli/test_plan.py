@@ -177,11 +177,13 @@ def test_a_plan_for_matrices_runs_on_a_file_of_matrices(command: Command, folder
 def test_a_delta_that_lays_somebody_open_is_called_so(command: Command) -> None:
     small = command("plan", "--users", "1000", "--dimension", "2", "--epsilon", "1", "--delta", "0.0009")
     large = command("plan", "--users", "1000", "--dimension", "2", "--epsilon", "1", "--delta", "0.001")
-    assert "laid open" not in small.out
-    assert "delta 0.001 is 1/users (0.001) or more, which lets somebody be laid open" in " ".join(large.out.split())
+    assert "may be revealed" not in small.out
+    assert "delta 0.001 is 1/users (0.001) or more, so that somebody's data may be revealed" in " ".join(
+        large.out.split()
+    )
     plan = ss.plan(users=1000, shape=2, epsilon=1.0, delta=0.001)
     assert "no less than one in 1,000 users" in statement(plan)
-    assert "laid open" not in statement(ss.plan(users=1000, shape=2, epsilon=1.0, delta=1e-6))
+    assert "may be revealed" not in statement(ss.plan(users=1000, shape=2, epsilon=1.0, delta=1e-6))
 
 
 def test_a_statement_of_one_process_names_no_shuffler_that_would_be_trusted() -> None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
-Choice = tuple[int, float]  # steps of loss, and the chance that everything is laid open
+Choice = tuple[int, float]  # steps of loss, and the probability mass with infinite loss
 Used = tuple[int, ...]
 Law = Sequence[tuple[float, float]]  # of each outcome, its chance in one world and in the other
 

@@ -377,7 +377,7 @@ class Watch:
         self._sums.add(kind, self._named(name), happened, int(trials.sum()), float(trials @ law.group.chances))
 
     def _batch(self, law: _Law, counts: NDArray[np.int64], users: int) -> None:
-        """Counts of sets of cells, (batches, sets), over so many users each: their spread, and whether they are odd."""
+        """Counts, (batches, sets of cells), over so many users each: their variance, and whether they are odd."""
         name = f"{law.name}, over {users:,} users,"
         band, odd = law.band(users), law.odd(users)
         far = (counts < band.low) | (counts > band.high)

@@ -76,7 +76,7 @@ class InputCoercion:
     """How one user's own data are moved into a domain, since nobody's data must keep them from taking part.
 
     Numbers are moved to the nearest bound, arrays into their structure, vectors into their ball, labels into `other`
-    where the plan has it. A label that has no place in the plan is refused before anything is sent. `clip` and
+    where the plan has it. A label that is not in the plan is refused before anything is sent. `clip` and
     `missing` are for the randomizer.
     """
 

@@ -179,14 +179,14 @@ def _check(lower: NDArray[np.float64], upper: NDArray[np.float64], describe: Cal
         return
     index = int(np.flatnonzero(~good)[0])
     low, high = float(lower.flat[index]), float(upper.flat[index])
-    place = f" for {describe(index)}" if lower.ndim else ""
+    named = f" for {describe(index)}" if lower.ndim else ""
     if not (np.isfinite(low) and np.isfinite(high)):
         rule = "both must be finite"
     elif low >= high:
         rule = "the lower bound must be below the upper one"
     else:
         rule = f"upper - lower must lie between {least:g} and {most:g}; change the unit of the values"
-    raise ParameterError("bad-bounds", f"bounds ({low!r}, {high!r}){place} are not allowed: {rule} (bounds=)")
+    raise ParameterError("bad-bounds", f"bounds ({low!r}, {high!r}){named} are not allowed: {rule} (bounds=)")
 
 
 @contextmanager

@@ -134,12 +134,12 @@ def check_dimension(dimension: int, what: str) -> None:
 
 
 def describe_entry(shape: tuple[int, ...], index: int) -> str:
-    """Name the entry of an array as the user would, from its place in the flattened array."""
+    """Name the entry of an array as the user would, from its index in the flattened array."""
     if not shape:
         return "the value"
     if len(shape) == 1:
         return f"coordinate {index}"
-    return f"entry {[int(place) for place in np.unravel_index(index, shape)]}"
+    return f"entry {[int(part) for part in np.unravel_index(index, shape)]}"
 
 
 _RANK_TOLERANCE = 1e-10
@@ -251,9 +251,9 @@ class Span:
             return np.asarray(np.ldexp(coefficients, exponents), dtype=np.float64)
 
     def describe(self, coordinate: int) -> str:
-        """Name a coordinate as the user would, with the vector's place in the given set where it differs."""
-        place = self.kept[coordinate]
-        return f"coefficient {coordinate}" + ("" if place == coordinate else f" (of vector {place})")
+        """Name a coordinate as the user would, with the vector's index in the given set where it differs."""
+        vector = self.kept[coordinate]
+        return f"coefficient {coordinate}" + ("" if vector == coordinate else f" (of vector {vector})")
 
     def nearest(self, row: NDArray[np.float64], lower: Floats, upper: Floats) -> NDArray[np.float64]:
         """About the nearest array of the span to a user's, with coefficients in bounds; missing entries count as 0."""

@@ -157,7 +157,7 @@ class Shuffled(FedAvg):  # type: ignore[misc]
         allow_plain_http: bool = False,
         ca_file: str | Path | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        **choices: Any,
+        **options: Any,
     ) -> None:
         if (analyzer is None) != (task is None):
             raise ParameterError("conflicting-arguments", "an analyzer and its task are given together, or neither")
@@ -165,9 +165,9 @@ class Shuffled(FedAvg):  # type: ignore[misc]
             raise ParameterError("conflicting-arguments", "the task is of another plan than the training; use one plan")
         users = training.plan.users
         for name in ("min_train_nodes", "min_available_nodes"):
-            choices[name] = max(users, choices.get(name, 0))
-        choices.setdefault("fraction_evaluate", 0.0)
-        super().__init__(**choices)
+            options[name] = max(users, options.get(name, 0))
+        options.setdefault("fraction_evaluate", 0.0)
+        super().__init__(**options)
         self.training = training
         self._analyzer, self._task, self._timeout = analyzer, task, timeout
         self._web: dict[str, Any] = {"allow_plain_http": allow_plain_http, "ca_file": ca_file}

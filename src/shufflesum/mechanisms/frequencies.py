@@ -1,7 +1,8 @@
 """Counts with public binomial noise as frequencies, and the errors of their sums, whatever the mechanism.
 
 A count Y is the number of users who hold a label and N ~ Binomial(trials, probability) dummy reports: that many users
-are Y - trials x probability without bias, and with exact tails between Y and the ends of N's law (docs/accuracy.md).
+are Y - trials x probability without bias, and with exact tails between Y and the ends of N's distribution
+(docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def quantile(tail: float) -> float:
 
 
 def outwards(z: float, skewness: Any) -> Any:
-    """By how much quantiles of a nearly normal law move outwards at most (Cornish and Fisher).
+    """By how much quantiles of a nearly normal distribution move outwards at most (Cornish and Fisher).
 
     For sums of independent reports each of which moves the sum by at most s, of standard deviation d: the third
     cumulant is within s d^2 and the fourth below s^2 d^2, so `skewness` s/d bounds skewness, and its square the excess.
@@ -52,7 +53,7 @@ Coins: TypeAlias = tuple[int, float]
 """How many are tossed, and with which chance each shows heads."""
 
 
-class _Law(NamedTuple):
+class _Distribution(NamedTuple):
     """Chances of the counts from `lowest` on, none too small, and a bound on the chance of all others together."""
 
     lowest: int
@@ -62,7 +63,7 @@ class _Law(NamedTuple):
 
 def binomial_ends(trials: int, probability: float, tail: float) -> tuple[int, int]:
     """Counts (low, high) below and above which Binomial(trials, probability) lies with at most this chance, each."""
-    lowest, chances, outside = _law((trials, probability), tail)
+    lowest, chances, outside = _distribution((trials, probability), tail)
     # what the window leaves out counts on both sides
     low = int(np.searchsorted(np.cumsum(chances) + outside, tail, side="right"))
     high = int(np.searchsorted(np.cumsum(chances[::-1]) + outside, tail, side="right"))
@@ -74,7 +75,7 @@ def unlikely(one: Coins, other: Coins, heads: int, tail: float) -> tuple[bool, b
 
     The chance of A + B <= heads is the sum of P[A = a] P[B <= heads - a] over a.
     """
-    first, second = (_law(coins, tail) for coins in sorted((one, other), key=_variance))
+    first, second = (_distribution(coins, tail) for coins in sorted((one, other), key=_variance))
     last = len(second.chances) - 1
     fewest, most = (np.cumsum(chances) + second.outside for chances in (second.chances, second.chances[::-1]))
     at = heads - first.lowest - second.lowest - np.arange(len(first.chances))
@@ -98,20 +99,21 @@ def rare_beyond(
     counts: NDArray[np.int64],
     means: _Floats,
     coins: int,
-    law: Callable[[_Floats], tuple[_Floats, _Floats, _Floats]],
+    cumulants: Callable[[_Floats], tuple[_Floats, _Floats, _Floats]],
     tail: float,
     sign: float,
 ) -> _Floats:
     """By bisection, away from each estimate: the frequency from which on the count seen has less than this chance.
 
-    `law` has the mean, variance and third cumulant of a count at each frequency: the sum of so many independent coins,
-    nearly normal up to its skewness where its variance allows, and else bounded as any such sum is (Chernoff).
+    `cumulants` has the mean, variance and third cumulant of a count at each frequency. The count is the sum of so many
+    independent coins, nearly normal up to its skewness where its variance allows, and else bounded as any such sum is
+    (Chernoff).
     """
     z = quantile(tail)
     inside, outside = np.clip(means, 0.0, 1.0), np.full(len(counts), 0.0 if sign < 0 else 1.0)
     for _ in range(_STEPS):
         middle = (inside + outside) / 2
-        expected, variance, third = law(middle)
+        expected, variance, third = cumulants(middle)
         distance = sign * (expected - counts) - 0.5  # a count stands for half a report to either side
         # skewed towards the count seen, far ones are likelier
         skewed = z * np.sqrt(variance) + np.maximum(-sign * third / np.maximum(variance, 1e-300), 0) * (z**2 - 1) / 6
@@ -134,14 +136,14 @@ def _variance(coins: Coins) -> float:
     return coins[0] * coins[1] * (1 - coins[1])
 
 
-def _law(coins: Coins, tail: float) -> _Law:
+def _distribution(coins: Coins, tail: float) -> _Distribution:
     trials, probability = coins
     if _variance(coins) == 0:
-        return _Law(round(trials * probability), np.ones(1), 0.0)
+        return _Distribution(round(trials * probability), np.ones(1), 0.0)
     odds = probability / (1 - probability)
     lowest, terms, total, outside = binomial_window(trials, probability, odds, 1e-3 * max(tail, 1e-290))
     raised = (1.0 + slack(len(terms))) / total  # by what rounding, here and in sums, may take away
-    return _Law(lowest, raised * terms, raised * outside)
+    return _Distribution(lowest, raised * terms, raised * outside)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,8 +169,8 @@ class Frequencies:
         return self.table
 
     def variance(self, target: Target) -> Floats:
-        """The squared standard error: public, but for the spread of a population."""
-        return np.full(len(self.table), self._noise) + self._spread(target)
+        """The squared standard error: public, but for sampling from a population."""
+        return np.full(len(self.table), self._noise) + self._sampling_variance(target)
 
     def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
         """What is left of a count where noise is as large, or as small, as it is with this chance at most: exact.
@@ -182,13 +184,15 @@ class Frequencies:
             return lower, upper
         noise, p = self._noise * self.users**2, self.probability
 
-        def law(frequency: Floats) -> tuple[Floats, Floats, Floats]:
+        def cumulants(frequency: Floats) -> tuple[Floats, Floats, Floats]:
             drawn = self.users * frequency * (1 - frequency)
             third = drawn * (1 - 2 * frequency) + noise * (1 - 2 * p)
             return self.users * frequency + self.trials * p, drawn + noise, third
 
         coins = self.users + self.trials
-        far_below, far_above = (rare_beyond(self.table, self.mean, coins, law, tail, sign) for sign in (-1.0, 1.0))
+        far_below, far_above = (
+            rare_beyond(self.table, self.mean, coins, cumulants, tail, sign) for sign in (-1.0, 1.0)
+        )
         return np.minimum(lower, far_below), np.maximum(upper, far_above)
 
     def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
@@ -210,7 +214,7 @@ class Frequencies:
             return Combined(value, variance, *sorted(weight * (reports - end) / users for end in noise))
         report = float(np.abs(apart).max())
         if target == "population":
-            variance += self._spread_of(weights, value, variance)
+            variance += self._sampling_variance_of(weights, value, variance)
             report = max(report, float(np.ptp(weights)) if self.in_all else float(np.abs(weights).sum()))
         off = reach(variance, report / users, tail)
         return Combined(value, variance, value - off, value + off)
@@ -227,14 +231,14 @@ class Frequencies:
         """The noise of several cells together."""
         return (self.trials, cells * self.probability) if self.in_all else (cells * self.trials, self.probability)
 
-    def _spread_of(self, weights: Floats, value: float, noise: float) -> float:
+    def _sampling_variance_of(self, weights: Floats, value: float, noise: float) -> float:
         """What drawing users from a population adds.
 
         With one label of each user (`in_all`) users' weights vary by the mean of (w - value)^2 at most, which is
         estimated as any mean, and taken two deviations above. Several labels may be held together in any way.
         """
         if not self.in_all:
-            return float(np.abs(weights) @ np.sqrt(self._spread("population"))) ** 2
+            return float(np.abs(weights) @ np.sqrt(self._sampling_variance("population"))) ** 2
         squares, most = (weights - value) ** 2, float(np.ptp(weights)) ** 2
         mean = max(float(squares @ self.mean), 0.0)
         noisy = math.sqrt(float(np.var(squares)) * self.trials) / self.users
@@ -245,7 +249,7 @@ class Frequencies:
     def _noise(self) -> float:
         return self.trials * self.probability * (1 - self.probability) / self.users**2
 
-    def _spread(self, target: Target) -> Floats:
+    def _sampling_variance(self, target: Target) -> Floats:
         """f (1 - f)/users among so many users of a population, for the f within two deviations that makes it most."""
         check_choice("target", target, ("users", "population"))
         if target == "users":
@@ -254,5 +258,5 @@ class Frequencies:
         sampled = np.sqrt(np.clip(mean * (1 - mean), 0.0, 0.25) / self.users) + 1 / self.users
         reach = 2 * (math.sqrt(self._noise) + sampled)
         nearest = np.clip(0.5, mean - reach, mean + reach)
-        spread: Floats = np.maximum(nearest * (1 - nearest), 0) / self.users
-        return spread
+        sampled_variance: Floats = np.maximum(nearest * (1 - nearest), 0) / self.users
+        return sampled_variance

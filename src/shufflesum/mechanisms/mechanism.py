@@ -73,7 +73,7 @@ class Encoder(Protocol):
 
 
 class Tally(Protocol):
-    """Rows straight to a table of counts, where one process holds them all: what is sent adds up to the same law."""
+    """Rows straight to a table of counts, where one process holds them all; it is distributed as that of reports."""
 
     def add(self, block: Any, table: CountTable) -> None:
         """Add what these users bring to the table of all cells; a value outside the domain is refused."""

@@ -130,7 +130,7 @@ class NoisySlots(Mechanism):
     def expected_error(self, encoding: OneHot, users: int, assumed_std: float | None = None) -> ExpectedError:
         """Squared error of the frequencies, summed over labels: noise alone, and public.
 
-        Of an open vocabulary: of one word's frequency, for the law of words that `hashed_error` assumes.
+        Of an open vocabulary: of one word's frequency, for the distribution of words that `hashed_error` assumes.
         """
         if not encoding.names_cells:
             return hashed_error(encoding, users, self.noise)
@@ -197,7 +197,7 @@ class NoisySlotsEncoder:
 
 
 class NoisySlotsTally:
-    """Counts of all rows added so far; the noise comes last, for all users at once, by the same law as their slots'."""
+    """Counts of all rows added so far; noise comes last, for all users at once, distributed as that of their slots."""
 
     def __init__(self, mechanism: NoisySlots, encoding: OneHot, source: RandomSource) -> None:
         self._mechanism, self._cells, self._source = mechanism, encoding.size, source
@@ -398,7 +398,7 @@ class NoisySlotsAttack(auditing.Attack):
         return float(np.log(max(x, 0.5) / max(second, 0.5)))
 
     def expected(self, tables: Sequence[CountTable], users: Sequence[int]) -> list[list[ExpectedCounts]]:
-        """Noise in all and in each cell beyond the users' own, and how own reports are spread over functions."""
+        """Noise in all and in each cell beyond the users' own, and how own reports are shared out among functions."""
         noise, cells, functions = [], [], []
         chance, size = self.mechanism.chance, self.encoding.size
         for table, own, held, whose in zip(tables, self._own, users, self._labels, strict=True):
@@ -412,13 +412,13 @@ class NoisySlotsAttack(auditing.Attack):
             name = f"noise beside {label} in cell {{}} of the others"
             cells.append(ExpectedCounts(name, table[others], slots, np.full(int(others.sum()), chance / size)))
             if len(own) == 1:
-                seen, law = table[own] - held, np.array([chance / size])
-                cells.append(ExpectedCounts(f"noise in the cell of {label}", seen, slots, law))
+                seen, chances = table[own] - held, np.array([chance / size])
+                cells.append(ExpectedCounts(f"noise in the cell of {label}", seen, slots, chances))
             else:
                 # own reports and noise have chances of their own; as trials of their mean they vary no less
                 trials = held + slots
-                law = np.full(len(own), (held / len(own) + slots * chance / size) / trials)
-                functions.append(ExpectedCounts(f"reports of {label} by function {{}}", table[own], trials, law))
+                chances = np.full(len(own), (held / len(own) + slots * chance / size) / trials)
+                functions.append(ExpectedCounts(f"reports of {label} by function {{}}", table[own], trials, chances))
         return [noise, cells, *([functions] if functions else [])]
 
     def cell_groups(self, number: int) -> list[CellGroup]:
@@ -428,8 +428,8 @@ class NoisySlotsAttack(auditing.Attack):
         half[size // 2 :] = half[own] = -1
         part = int(np.count_nonzero(half == 0)) / size
 
-        def noise(name: str, place: NDArray[np.int64], true: int, chance: float) -> CellGroup:
-            return CellGroup(name, place, np.array([true]), np.array([slots]), np.array([chance]))
+        def noise(name: str, set_of_cell: NDArray[np.int64], true: int, chance: float) -> CellGroup:
+            return CellGroup(name, set_of_cell, np.array([true]), np.array([slots]), np.array([chance]))
 
         return [
             noise("noise", np.zeros(size, dtype=np.int64), 1, self.mechanism.chance),

@@ -1,7 +1,7 @@
-"""Rows of values to places on a scale of whole numbers, and random rounding: what every mechanism on boxes begins with.
+"""Values to positions on a scale of whole numbers, and random rounding: how every mechanism for numbers begins.
 
-A value is rounded to one of its two neighbours so that its mean stays. The coin compares 15 bits and looks at further
-ones only on a tie.
+A value is rounded to one of the two nearest whole numbers so that its mean stays. The coin compares 15 bits, and looks
+at further ones only on a tie.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def positions_of_all(
     levels: float,
     out: NDArray[Any],
 ) -> int:
-    """Every value's place in [0, levels], row after row; returns how many rows have a value out of bounds.
+    """Every value's position in [0, levels], row after row; returns how many rows have a value out of bounds.
 
-    CellGroup are clamped: bounds rounded to single precision let values pass that lie outside by as much.
+    Positions are clamped: bounds rounded to single precision let values pass that lie outside by as much.
     """
     outside = 0
     for i in range(rows.shape[0]):
         row = rows[i]
         outside += outside_bounds(row, lower, upper)
-        places = out[i]
+        positions = out[i]
         for j in range(row.size):
-            places[j] = min(max((np.float64(row[j]) - origin[j]) * scale[j], 0.0), levels)
+            positions[j] = min(max((np.float64(row[j]) - origin[j]) * scale[j], 0.0), levels)
     return outside
 
 
@@ -67,15 +67,15 @@ def _fixed_point(
     top: np.int32,
     out: NDArray[np.int32],
 ) -> bool:
-    """Every value's place, in units of 2^-15, rounded down; returns whether one lies out of bounds, as NaN does.
+    """Every value's position, in units of 2^-15, rounded down; returns whether one lies out of bounds, as NaN does.
 
     A plain loop, so that it is vectorised, as the next one; whole numbers are clamped faster than others.
     """
     inside = True
     for j in range(row.size):
         inside &= (row[j] >= lower[j]) & (row[j] <= upper[j])
-        place = np.int32((np.float64(row[j]) - origin[j]) * scale[j])
-        out[j] = min(max(place, np.int32(0)), top)
+        position = np.int32((np.float64(row[j]) - origin[j]) * scale[j])
+        out[j] = min(max(position, np.int32(0)), top)
     return not inside
 
 
@@ -110,8 +110,8 @@ def _rounded(
     for first in range(0, rows.shape[0], at_once):
         last = min(first + at_once, rows.shape[0])
         for i in range(first, last):
-            places = fixed[(i - first) * width : (i - first + 1) * width]
-            outside += _fixed_point(rows[i], lower, upper, origin, scale, np.int32(top), places)
+            positions = fixed[(i - first) * width : (i - first + 1) * width]
+            outside += _fixed_point(rows[i], lower, upper, origin, scale, np.int32(top), positions)
         drafted = fixed[: (last - first) * width]
         begin, end = first * width, last * width
         ties = _draft_rounding(drafted, coins[begin:end], out[begin:end])
@@ -122,8 +122,8 @@ def _rounded(
         for k in range(drafted.size):
             if drafted[k] & (_UNIT - 1) == coins[begin + k] >> 1:
                 i, j = divmod(k, width)
-                place = min(max((np.float64(rows[first + i, j]) - origin[j]) * scale[j], 0.0), top)
-                up = np.float64(spare[used] >> np.uint64(11)) * 2.0**-53 < place - drafted[k]
+                position = min(max((np.float64(rows[first + i, j]) - origin[j]) * scale[j], 0.0), top)
+                up = np.float64(spare[used] >> np.uint64(11)) * 2.0**-53 < position - drafted[k]
                 used += 1
                 out[begin + k] = np.uint16((drafted[k] >> _UNIT_BITS) + int(up))
     return outside, int(rows.shape[0])
@@ -138,7 +138,7 @@ class Rounding:
         self._limits = {np.dtype(t): scale.limits(t) for t in (np.float32, np.float64)}
 
     def of(self, block: Values) -> NDArray[np.uint16]:
-        """(m, d) whole numbers whose means are the places of the values; valid until this thread rounds again.
+        """(m, d) whole numbers whose means are the positions of the values; valid until this thread rounds again.
 
         A value outside the limits is refused.
         """

@@ -96,7 +96,7 @@ def plan_for_error(
             return 1e20 * target_error
         return predicted_error(found[value], assumed_std)
 
-    _, enough = bracket(error, target_error, guess=guess, highest=most, tolerance=0.005, spread=4.0)
+    _, enough = bracket(error, target_error, guess=guess, highest=most, tolerance=0.005, first_factor=4.0)
     if enough == math.inf:
         least_error = min((predicted_error(known, assumed_std) for known in found.values()), default=math.inf)
         wanted = _in_the_words_asked(asked, margin, target_error, least_error)

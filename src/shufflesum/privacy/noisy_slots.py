@@ -34,7 +34,7 @@ from shufflesum.privacy.engine.laws import (
 from shufflesum.privacy.engine.pld import BINS, PrivacyLossDistribution, grid_of_bins
 from shufflesum.privacy.guarantees import MOST_USERS
 
-MOST_HITS = 1e12  # noise reports in two cells: their law is then listed over tens of millions of counts
+MOST_HITS = 1e12  # dummy reports in two cells: their law is then listed over tens of millions of counts
 _MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers
 _ANSWERS = 256  # composed bounds that are remembered
 _NODES = 40  # of the lower bounds' grid per deviation: cheap, because atoms are listed one by one
@@ -68,7 +68,7 @@ class NoisySlotsAccountant(PrivacyAccountant):
         if 2.0 * self.trials * self.chance / self.cells > MOST_HITS:
             raise PrivacyError(
                 "not-certified",
-                f"a cell has {self.trials * self.chance / self.cells:.1e} noise reports; up to {MOST_HITS / 2:.0e} can "
+                f"a cell has {self.trials * self.chance / self.cells:.1e} dummy reports; up to {MOST_HITS / 2:.0e} can "
                 "be certified: lower the chance or the slots",
             )
 
@@ -132,10 +132,10 @@ class NoisySlotsAccountant(PrivacyAccountant):
 
 
 def _profile(trials: int, chance: float, cells: int, *, upper: bool) -> composition.PrivacyProfile:
-    laid_out = _mixture(trials, chance, cells, upper)
+    mixture = _mixture(trials, chance, cells, upper)
     if upper:
-        return lambda epsilons: np.minimum(evaluate_upper(laid_out, epsilons), 1.0)
-    return lambda epsilons: evaluate_lower(laid_out, epsilons)
+        return lambda epsilons: np.minimum(evaluate_upper(mixture, epsilons), 1.0)
+    return lambda epsilons: evaluate_lower(mixture, epsilons)
 
 
 @lru_cache(maxsize=8)
@@ -280,7 +280,7 @@ def smallest_chance(honest_users: int, slots: int, cells: int, epsilon: float, d
     """Return the least chance of a slot that is certainly enough, a multiple of 2**-53; infinity if 1 is too little.
 
     `delta_upper` at the returned value is at most delta. It is within 1e-9 of the least one (1e-6 where cells hold more
-    than 10,000 noise reports, 1e-4 in several rounds).
+    than 10,000 dummy reports, 1e-4 in several rounds).
     """
     check_size("honest_users", honest_users, 1, MOST_USERS)
     check_size("slots", slots, 1, MOST_USERS)
@@ -302,7 +302,7 @@ def rough_noise_per_cell(epsilon: float, delta: float, rounds: int = 1) -> float
 
 @lru_cache(maxsize=1024)
 def noise_per_cell_guess(epsilon: float, delta: float, rounds: int = 1) -> float:
-    """Guess the noise reports per cell that (epsilon, delta) takes: it depends on nothing else when slots are many.
+    """Guess the dummy reports per cell that (epsilon, delta) takes: it depends on nothing else when slots are many.
 
     So many slots with a small chance each need this much, and fewer with a larger chance hardly less. Only a guess, for
     planning: `smallest_chance` certifies. Infinity where it is more than can be certified.
@@ -322,7 +322,7 @@ def _least_chance(trials: int, cells: int, epsilon: float, delta: float, rounds:
         guess=min(1.0, guess * cells / trials),
         highest=min(1.0, 0.49 * MOST_HITS * cells / trials),  # what can be certified
         tolerance=1e-4 if rounds > 1 else 1e-9 if guess < _FINE_NOISE else 1e-6,
-        spread=1.01,
+        first_factor=1.01,
     )
     return high
 

@@ -15,7 +15,7 @@ from tests.plan_builders import encoding_for
 from shufflesum.audit.findings import deviation
 from shufflesum.domains import Arrays
 from shufflesum.mechanisms import RandomizedResponse
-from shufflesum.mechanisms.randomized_response.attack import RandomizedResponseAttack, honest_law, noise_simulated
+from shufflesum.mechanisms.randomized_response.attack import RandomizedResponseAttack, honest_channel, noise_simulated
 from shufflesum.privacy import Guarantee
 
 
@@ -31,8 +31,8 @@ def attack_on(
 
 @pytest.mark.parametrize(("cells", "size"), [(2, 2), (3, 3), (7, 3)])
 @pytest.mark.parametrize("gamma", [0.003, 0.2, 0.7])
-def test_an_honest_law_known_exactly_simulates_just_itself(cells: int, size: int, gamma: float) -> None:
-    law = honest_law(cells, size, gamma)
+def test_an_honest_channel_known_exactly_simulates_just_itself(cells: int, size: int, gamma: float) -> None:
+    law = honest_channel(cells, size, gamma)
     assert noise_simulated(cells, law, law) == pytest.approx(gamma, rel=1e-6)
     assert noise_simulated(cells, 0.98 * law, 1.02 * law) > 1.01 * gamma
     assert noise_simulated(cells, np.zeros_like(law), np.ones_like(law)) == 1
@@ -42,7 +42,7 @@ def test_an_honest_law_known_exactly_simulates_just_itself(cells: int, size: int
 @settings(max_examples=30, deadline=None)
 def test_every_law_of_the_enclosure_becomes_honest_by_a_channel(seed: int, cells: int, gamma: float) -> None:
     size = min(cells, 3)
-    law = honest_law(cells, size, gamma)
+    law = honest_channel(cells, size, gamma)
     generator = np.random.default_rng(seed)
     lower, upper = law * generator.uniform(0.8, 1, law.shape), law * generator.uniform(1, 1.2, law.shape)
     found = noise_simulated(cells, lower, upper)
@@ -53,10 +53,10 @@ def test_every_law_of_the_enclosure_becomes_honest_by_a_channel(seed: int, cells
         inside = generator.uniform(lower, upper)
         np.fill_diagonal(inside, 0)
         np.fill_diagonal(inside, 1 - inside.sum(axis=1))
-        channel = np.linalg.solve(inside, honest_law(cells, size, found))
+        channel = np.linalg.solve(inside, honest_channel(cells, size, found))
         assert np.allclose(channel.sum(axis=1), 1)
         assert channel.min() > -1e-9
-        worst = min(worst, float(np.linalg.solve(inside, honest_law(cells, size, found * 0.6)).min()))
+        worst = min(worst, float(np.linalg.solve(inside, honest_channel(cells, size, found * 0.6)).min()))
     assert worst < 0  # with much less noise some law of the enclosure has no channel
 
 
@@ -67,7 +67,7 @@ def test_a_law_that_simulates_honest_noise_reveals_at_least_as_much() -> None:
         law = generator.uniform(0.0, 0.15, (3, 3))
         np.fill_diagonal(law, 0)
         np.fill_diagonal(law, 1 - law.sum(axis=1))
-        honest = honest_law(3, 3, noise_simulated(3, law, law))
+        honest = honest_channel(3, 3, noise_simulated(3, law, law))
         ours, simulated = ([_tables([part[x], part[2], part[2]]) for x in (0, 1)] for part in (law, honest))
         for epsilon in (0.1, 0.5, 1.0, 2.0):
             assert _divergence(epsilon, *ours) >= _divergence(epsilon, *simulated) - 1e-12

@@ -35,7 +35,7 @@ CHOICES: list[Choice] = [(1, 0.0), (4, 0.001), (0, 0.004)]
 
 
 def pair_of(choice: Choice) -> PrivacyLossDistribution:
-    """A true answer or its opposite, or everything laid open, as a pair on the grid."""
+    """A true answer or its opposite, or infinite loss, as a pair on the grid."""
     steps, open_chance = choice
     if steps == 0:
         return PrivacyLossDistribution(STEP, 0, np.array([1.0 - open_chance]), open_chance, 0.0)

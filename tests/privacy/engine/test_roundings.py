@@ -260,7 +260,7 @@ def test_domination_sees_what_lies_between_nodes() -> None:
 
 
 @pytest.mark.parametrize(("mu", "places"), [(0.01, [0.0, 0.35, 0.37, 0.5]), (30.0, [0.0, 600.0, 699.0, 800.0])])
-def test_beyond_what_doubles_can_tell_only_what_is_laid_open_pays(mu: float, places: list[float]) -> None:
+def test_beyond_what_doubles_can_tell_only_infinite_loss_pays(mu: float, places: list[float]) -> None:
     assert least_apart(mu, places, [0.2, 1e-3, 1e-3, 1e-4]) >= 1e-3
     assert least_apart(mu, [0.0], [0.125]) == 0.125
 

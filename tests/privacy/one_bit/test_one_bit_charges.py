@@ -194,10 +194,10 @@ def test_worlds_of_a_narrow_window_are_below(monkeypatch: pytest.MonkeyPatch, co
 
 @pytest.mark.parametrize(("coordinates", "tau"), [(8, 2.0), (100, 3.3), (5, 1.0), (7, 10.0)])
 def test_neighbours_keep_within_the_norm(coordinates: int, tau: float) -> None:
-    for spread, y in accountant._spreads(coordinates, tau):
-        assert 1 <= spread <= coordinates
+    for changed, y in accountant._changed_coordinates(coordinates, tau):
+        assert 1 <= changed <= coordinates
         assert 0 < y <= 1
-        assert spread * Fraction(y) ** 2 <= coordinates / Fraction(tau) ** 2 or spread == 1
+        assert changed * Fraction(y) ** 2 <= coordinates / Fraction(tau) ** 2 or changed == 1
 
 
 def test_the_bound_of_a_gaussian_pair_is_a_chance() -> None:

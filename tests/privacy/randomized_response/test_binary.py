@@ -65,7 +65,7 @@ def test_sampling_a_long_law_costs_little_and_never_undercuts_the_full_one(monke
 
 def test_users_beyond_the_longest_law_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     epsilons = np.array([0.0, 0.05])
-    monkeypatch.setattr(direct, "_LARGEST_SPREAD", 50.0)
+    monkeypatch.setattr(direct, "_LARGEST_DEVIATION", 50.0)
     enough = direct.binary_profile_upper(25_001, 0.2, epsilons)
     assert np.array_equal(direct.binary_profile_upper(10**9, 0.2, epsilons), enough)
     assert np.all(enough < direct.binary_profile_upper(20_000, 0.2, epsilons))

@@ -190,9 +190,9 @@ class Arrays(ArrayDomain):
                 f"rows {first_row} to {first_row + len(coordinates) - 1}: a value was refused at its bound "
                 "by rounding; pass clip=True, or plan with wider bounds (bounds=)",
             )
-        row, place = (int(index) for index in np.argwhere(~inside)[0])
-        value = coordinates[row, place]
-        where = f"row {first_row + row}, {self._describe(place)}"
+        row, entry = (int(index) for index in np.argwhere(~inside)[0])
+        value = coordinates[row, entry]
+        where = f"row {first_row + row}, {self._describe(entry)}"
         if np.isnan(value):
             raise DataError(
                 "missing-value",
@@ -200,7 +200,7 @@ class Arrays(ArrayDomain):
                 f"the middle of the bounds in its place, or fill it in, or {LEFT_OUT}",
                 row=first_row + row,
             )
-        low, high = (np.full(self.dimension, b)[place] for b in (lower, upper))
+        low, high = (np.full(self.dimension, b)[entry] for b in (lower, upper))
         kind = "infinite" if np.isinf(value) else "out of bounds"
         raise DataError(
             "out-of-bounds",
@@ -210,8 +210,8 @@ class Arrays(ArrayDomain):
             row=first_row + row,
         )
 
-    def _describe(self, place: int) -> str:
-        return self.structure.describe(place) if self.columns is None else f"column {self.columns[place]!r}"
+    def _describe(self, entry: int) -> str:
+        return self.structure.describe(entry) if self.columns is None else f"column {self.columns[entry]!r}"
 
     @property
     def column_layout(self) -> ColumnLayout:

@@ -319,8 +319,8 @@ class L2Ball(ArrayDomain):
         """
         width, size = 2.0 * self.clipping_norm, self.dimension
         weights = ((width * size) ** 2, width**2 * size**3)
-        boxed = curator_error(plan.users, weights, plan.epsilon, plan.delta, plan.rounds)
-        if _NOISY_COUNTS_TIMES_CURATOR * boxed >= plan.expected_error.total:
+        as_arrays = curator_error(plan.users, weights, plan.epsilon, plan.delta, plan.rounds)
+        if _NOISY_COUNTS_TIMES_CURATOR * as_arrays >= plan.expected_error.total:
             return None
         return (
             f"for {size} numbers `Arrays` serve better: plan with shape={size}, mechanism='noisy-counts' and bounds of "
@@ -395,11 +395,11 @@ class L2Ball(ArrayDomain):
         finite = np.isfinite(flat)
         if finite.all():
             return
-        row, place = (int(index) for index in np.argwhere(~finite)[0])
-        missing = np.isnan(flat[row, place])
+        row, entry = (int(index) for index in np.argwhere(~finite)[0])
+        missing = np.isnan(flat[row, entry])
         raise DataError(
             "missing-value" if missing else "out-of-bounds",
-            f"row {first_row + row}, {self.structure.describe(place)}: the value is "
+            f"row {first_row + row}, {self.structure.describe(entry)}: the value is "
             + (f"NaN (missing); {LEFT_OUT}" if missing else "infinite; every entry must be finite: leave the row out"),
             row=first_row + row,
         )

@@ -71,7 +71,7 @@ class MultiChoice(LabelDomain):
     )
     options: ClassVar[tuple[Option, ...]] = (
         LABELS,
-        Option("max-choices", "multi-choice: most labels of a user.", "S", int),
+        Option("max-choices", "multi-choice: the most labels a user may hold.", "S", int),
     )
 
     labels: Labels
@@ -150,7 +150,7 @@ class MultiChoice(LabelDomain):
         """A user's labels, or true and false for each label."""
         if not isinstance(rows, ListRows):
             return Domain.value_at(self, rows, row)
-        return [value_at(rows.labels, place) for place in range(*rows.starts[row : row + 2].tolist())]
+        return [value_at(rows.labels, index) for index in range(*rows.starts[row : row + 2].tolist())]
 
     def coercion(self) -> InputCoercion:
         """Of too many labels as many as the plan allows, at random; of a list that is missing none."""
@@ -221,9 +221,9 @@ class MultiChoice(LabelDomain):
         labels = rows.labels[first:last]
         codes = self.labels.codes(labels, what="choices")
         if (codes < 0).any():
-            place = int(np.flatnonzero(codes < 0)[0])
-            row = int(np.searchsorted(rows.starts, first + place, side="right")) - 1
-            self.labels.refuse(value_at(labels, place), first_row + row)
+            index = int(np.flatnonzero(codes < 0)[0])
+            row = int(np.searchsorted(rows.starts, first + index, side="right")) - 1
+            self.labels.refuse(value_at(labels, index), first_row + row)
         return codes
 
     def _listed(self, rows: ListRows, first_row: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -183,9 +183,11 @@ class NoisyCountsAttack(auditing.Attack):
         for noise, count in zip(self._noise(tables, users), users, strict=True):
             for number, cells in enumerate(self._classes):
                 what = "the count" if number == layout.digits else f"digit {number}"
-                law = np.full(len(cells), p[number])
+                chances_each = np.full(len(cells), p[number])
                 every.append(
-                    ExpectedCounts(f"noise in {what} of coordinate {{}}", noise[cells], count * int(q[number]), law)
+                    ExpectedCounts(
+                        f"noise in {what} of coordinate {{}}", noise[cells], count * int(q[number]), chances_each
+                    )
                 )
                 total, trials = np.array([noise[cells].sum()]), count * len(cells) * int(q[number])
                 classes.append(ExpectedCounts(f"noise in {what}", total, trials, p[number : number + 1]))

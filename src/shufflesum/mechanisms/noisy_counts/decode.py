@@ -1,8 +1,8 @@
 """Counts to means, or to sums and counts of groups, with error bars, under `noisy-counts` (docs/accuracy.md).
 
 Y_j counts the digit j of a coordinate: users whose digit is 1, and Binomial(users q_j, p_j) noise. The mean of the
-coordinate, in [0, 1], is sum_j 2^j (Y_j - users q_j p_j) / (k users); the law of its noise is public, and independent
-from cell to cell.
+coordinate, in [0, 1], is sum_j 2^j (Y_j - users q_j p_j) / (k users); the distribution of its noise is public,
+and noise is independent from cell to cell.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class NoisyCountsMeans:
         return counts
 
     def variance(self, target: Target) -> Floats:
-        """The squared standard error: noise as it is, rounding and the spread of a population at their worst."""
-        return np.full(len(self.table), self._noise(2)) + self._spread(target)
+        """The squared standard error: noise as it is, rounding and the variance of a population at their worst."""
+        return np.full(len(self.table), self._noise(2)) + self._further_variance(target)
 
     def interval(self, tail: float, target: Target) -> tuple[Floats, Floats]:
         """Quantiles of a sum that is nearly normal, corrected for the noise's third and fourth cumulants."""
@@ -67,8 +67,8 @@ class NoisyCountsMeans:
 
         How a population's coordinates vary together no table shows: as if they did so fully, at the worst.
         """
-        spread, size = replace(self, mixes=False)._spread(target), np.abs(weights)
-        by_users = float(weights**2 @ spread) if target == "users" else float(size @ np.sqrt(spread)) ** 2
+        further, size = replace(self, mixes=False)._further_variance(target), np.abs(weights)
+        by_users = float(weights**2 @ further) if target == "users" else float(size @ np.sqrt(further)) ** 2
         variance = float(weights @ weights) * self._noise(2) + by_users
         top = float(size.max(initial=0.0) * self.mechanism.weights[-1] if target == "users" else size.sum())
         value, off = float(weights @ self.mean), reach(variance, top / self.users, tail)
@@ -81,8 +81,8 @@ class NoisyCountsMeans:
         each = {2: variance, 3: variance * (1 - 2 * p), 4: variance * (1 - 6 * p * (1 - p))}[order]
         return float(np.sum(self.mechanism.weights**order * each) / float(self.users) ** (order - 1))
 
-    def _spread(self, target: Target) -> Floats:
-        """Rounding for these users; for a population, rounding and its own spread, m (1 - m) at most for a mean m."""
+    def _further_variance(self, target: Target) -> Floats:
+        """Rounding for these users; for a population, rounding and its own variance, m (1 - m) at most for a mean m."""
         check_choice("target", target, ("users", "population"))
         if target == "users":
             return np.full(len(self.table), 1 / (4 * self.mechanism.levels**2 * self.users))
@@ -93,11 +93,11 @@ class NoisyCountsMeans:
                 "from user to user, which the table of counts does not show; use target='users', or plan with "
                 "coordinates=1",
             )
-        # The mean is not known exactly: the most spread that any within two deviations has.
+        # The mean is not known exactly: the largest variance that any within two deviations has.
         reach = 2 * np.sqrt(self._noise(2) + 1 / (4 * self.users))
         nearest = np.clip(0.5, self.mean - reach, self.mean + reach)
-        spread: Floats = np.maximum(nearest * (1 - nearest), 0) / self.users
-        return spread
+        further: Floats = np.maximum(nearest * (1 - nearest), 0) / self.users
+        return further
 
 
 @dataclass(frozen=True, slots=True, eq=False)

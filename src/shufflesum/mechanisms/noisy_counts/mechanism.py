@@ -183,7 +183,7 @@ class NoisyCounts(Mechanism):
         return NoisyCountsTally(self, encoding, source)
 
     def decode(self, encoding: MultiHot, table: CountTable, users: int) -> Means:
-        """Digits added up, or choices counted, the mean of the noise taken off."""
+        """Digits added up, or chosen labels counted, the mean of the noise taken off."""
         if encoding.scale is None:
             return Frequencies(table, users, users * self.trials[0], self.probabilities[0])
         return NoisyCountsMeans(self, table.reshape(encoding.coordinates, self.digits), users, encoding.mixes)
@@ -402,7 +402,7 @@ class _Certifier:
             if honest * max(trials) > accountant.MOST_TRIALS:
                 break
             highest = min(0.2499 * honest * q / variance for variance, q in zip(guess, trials, strict=True))
-            _, enough = bracket(delta, target, guess=1.01, highest=highest, tolerance=_TOLERANCE, spread=1.02)
+            _, enough = bracket(delta, target, guess=1.01, highest=highest, tolerance=_TOLERANCE, first_factor=1.02)
             if enough < math.inf:
                 return scaled(enough)
             trials = [2 * q for q in trials]

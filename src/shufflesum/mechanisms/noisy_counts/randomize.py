@@ -181,7 +181,7 @@ class NoisyCountsTally:
         self._rounding = None if layout.scale is None else Rounding(mechanism.levels, layout.scale, source)
 
     def add(self, block: ChosenCells | GroupedValues | Values, table: CountTable) -> None:
-        """Add the digits, or the choices, of these users to the table of all cells."""
+        """Add the digits, or the chosen labels, of these users to the table of all cells."""
         if isinstance(block, ChosenCells):
             count_cells(block.cells.reshape(-1), table)  # who chose fewer labels sends blanks, which are left out
             return

@@ -157,11 +157,11 @@ class OneBitAttack(auditing.Attack):
         """In every coordinate, bits that agree with the sign of what is held."""
         levels = self._levels_of_all[number]
         chosen = auditing.evenly_spaced(len(levels))
-        place = np.full((len(levels), 2), -1, dtype=np.int64)
-        place[np.arange(len(levels)), (levels >= 0).astype(np.int64)] = auditing.index_among(len(levels), chosen)
+        set_of_cell = np.full((len(levels), 2), -1, dtype=np.int64)
+        set_of_cell[np.arange(len(levels)), (levels >= 0).astype(np.int64)] = auditing.index_among(len(levels), chosen)
         chances = chances_of(np.abs(levels[chosen]), self.mechanism.numerator)
         trials, nothing = np.full(len(chosen), self.mechanism.bits), np.zeros(len(chosen), dtype=np.int64)
-        return [CellGroup("a bit that agrees with what is held", place.reshape(-1), nothing, trials, chances)]
+        return [CellGroup("a bit that agrees with what is held", set_of_cell.reshape(-1), nothing, trials, chances)]
 
     def events(self, number: int, cells: NDArray[np.uint32]) -> list[Events]:
         """That everybody sends as many bits of each coordinate."""

@@ -115,13 +115,13 @@ class OneBitMeans:
         return bias_square(self.tau, len(self.table))
 
     def deviation(self, target: Target) -> float:
-        """The standard error in any direction of length 1: noise, an even share of the bias, and a population's spread.
+        """The standard error in any direction of length 1: noise, an even share of the bias, sampled users.
 
         Users of a population may differ by as much as the ball allows in just this direction.
         """
         check_choice("target", target, ("users", "population"))
-        spread = 0.0 if target == "users" else 1.0 / self.users
-        return math.sqrt(self.noise + self.bias / len(self.table) + spread)
+        sampling = 0.0 if target == "users" else 1.0 / self.users
+        return math.sqrt(self.noise + self.bias / len(self.table) + sampling)
 
     def variance(self, target: Target) -> Floats:
         """The squared standard errors, the same for all entries."""
@@ -130,7 +130,7 @@ class OneBitMeans:
     def reach(self, tail: float, target: Target) -> float:
         """How far an entry is off with probability `tail` at most, on either side.
 
-        A sum of D n r independent signs of equal weight is within half a step of a normal law.
+        A sum of D n r independent signs of equal weight is within half a step of a normal distribution.
         """
         half_step = self.tau / (self.amplitude * math.sqrt(len(self.table)) * self.users * self.bits)
         return quantile(tail) * self.deviation(target) + half_step

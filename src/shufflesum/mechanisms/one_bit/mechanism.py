@@ -96,7 +96,7 @@ class OneBit(Mechanism):
         return OneBitMeans(table.reshape(-1, 2), users, self.bits, self.amplitude, self.tau, encoding.signs)
 
     def expected_error(self, encoding: SignBits, users: int, assumed_std: float | None = None) -> ExpectedError:
-        """Squared error of the mean, summed over entries, whatever the users hold; their spread does not matter."""
+        """Squared error of the mean, summed over entries, whatever the users hold; how they differ does not matter."""
         return ball_error(self, encoding, users)
 
     def accountant(self, encoding: SignBits, guarantee: Guarantee) -> OneBitAccountant:

@@ -259,8 +259,8 @@ class OneBitEncoder:
     def encode(self, block: Values) -> NDArray[np.uint32]:
         """The cells that these users send: all coordinates once for each bit, user after user."""
         cells = np.empty((len(block), self._repeats, self._padded), dtype=np.uint32)
-        for place, bits in enumerate(self._bits.of(block.values)):
-            _cells(bits, cells[:, place])
+        for number, bits in enumerate(self._bits.of(block.values)):
+            _cells(bits, cells[:, number])
         return cells.reshape(-1)
 
 

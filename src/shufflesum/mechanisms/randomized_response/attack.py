@@ -152,7 +152,7 @@ class RandomizedResponseAttack(auditing.Attack):
         """
         starts = self.mechanism.block_starts(self.encoding) if self.lower_bound_known else np.zeros(1, dtype=np.int64)
         blocks = np.add.reduceat(table.reshape(-1, self.mechanism.values), starts, axis=0)
-        x, other_x, v = (self._law(value) for value in self.values)
+        x, other_x, v = (self._chances_of(value) for value in self.values)
         tiny = np.finfo(np.float64).tiny  # a block without reports must not stop the attack
         return float(np.sum(np.log(np.maximum(blocks @ (x / v), tiny) / np.maximum(blocks @ (other_x / v), tiny))))
 
@@ -169,11 +169,11 @@ class RandomizedResponseAttack(auditing.Attack):
             for level in np.unique(held):
                 reported = self._values_reported(flat, held, level)
                 name = f"where users held {level}, value {{}}"
-                values.append(ExpectedCounts(name, reported, int(reported.sum()), self._law(int(level))))
+                values.append(ExpectedCounts(name, reported, int(reported.sum()), self._chances_of(int(level))))
             coordinates.append(ExpectedCounts("coordinate {}", table.sum(axis=1), count, sampled))
-            laws = sampled[:, None] * np.stack([self._law(int(level)) for level in held])
-            cells.append(ExpectedCounts("coordinate {} with value {}", table, count, laws))
-        values.append(ExpectedCounts("the value held", np.array([kept]), accepted, self._law(0)[:1]))
+            cell_chances = sampled[:, None] * np.stack([self._chances_of(int(level)) for level in held])
+            cells.append(ExpectedCounts("coordinate {} with value {}", table, count, cell_chances))
+        values.append(ExpectedCounts("the value held", np.array([kept]), accepted, self._chances_of(0)[:1]))
         sent = ExpectedCounts("a cell", np.array([accepted]), self.mechanism.coordinates * sum(users), np.ones(1))
         return [values, coordinates, cells, [sent]]
 
@@ -195,8 +195,8 @@ class RandomizedResponseAttack(auditing.Attack):
         nothing = np.zeros(len(chosen), dtype=np.int64)
 
         def where(name: str, cells: NDArray[np.bool_], chances: ArrayLike, trials: _Levels = trials) -> CellGroup:
-            place = np.where(cells, block[:, None], -1).reshape(-1)
-            return CellGroup(name, place, nothing, trials, np.broadcast_to(np.asarray(chances), len(chosen)))
+            set_of_cell = np.where(cells, block[:, None], -1).reshape(-1)
+            return CellGroup(name, set_of_cell, nothing, trials, np.broadcast_to(np.asarray(chances), len(chosen)))
 
         def in_blocks(chances: Floats) -> Floats:
             """Of the coordinate that is sampled from each block."""
@@ -244,11 +244,11 @@ class RandomizedResponseAttack(auditing.Attack):
             Events("the first two coordinates", both[:, None], chance),
         ]
 
-    def _law(self, held: int) -> Floats:
+    def _chances_of(self, held: int) -> Floats:
         """The chances of each value to be reported by who holds this one."""
-        law = np.full(self.mechanism.values, self.mechanism.noise_probability / self.mechanism.values)
-        law[held] += 1 - self.mechanism.noise_probability
-        return law
+        chances = np.full(self.mechanism.values, self.mechanism.noise_probability / self.mechanism.values)
+        chances[held] += 1 - self.mechanism.noise_probability
+        return chances
 
     def _values_reported(self, table: CountTable, held: _Levels, level: int) -> CountTable:
         """How often each value came out where `level` went in."""
@@ -277,23 +277,23 @@ def noise_simulated(values: int, lower: Floats, upper: Floats) -> float:
         corners = np.array(list(itertools.product(*ends)))
         corners[:, row] = 1 - corners.sum(axis=1)
         rows.append(corners)
-    laws = np.array(list(itertools.product(*rows)))
+    cell_chances = np.array(list(itertools.product(*rows)))
 
     def is_channel(noise_probability: float) -> bool:
-        honest = honest_law(values, size, noise_probability)
-        replaced = np.tile(laws[:, None, None], (1, size, size, 1, 1))
+        honest = honest_channel(values, size, noise_probability)
+        replaced = np.tile(cell_chances[:, None, None], (1, size, size, 1, 1))
         for i in range(size):
             replaced[:, i, :, :, i] = honest.T
         return bool(np.all(np.linalg.det(replaced) > _MARGIN))
 
-    if np.any(np.linalg.det(laws) <= _MARGIN):
+    if np.any(np.linalg.det(cell_chances) <= _MARGIN):
         return 1.0
     return min(1.0, bisect(is_channel, 0.0, 1.0, steps=60)[1])
 
 
-def honest_law(values: int, size: int, noise_probability: float) -> Floats:
+def honest_channel(values: int, size: int, noise_probability: float) -> Floats:
     """The law of the plan's randomizer, with all values but the first size - 1 taken together."""
-    law = np.full((size, size), noise_probability / values)
-    law[:, -1] *= values - (size - 1)
-    law[np.diag_indices(size)] += 1 - noise_probability
-    return law
+    chances = np.full((size, size), noise_probability / values)
+    chances[:, -1] *= values - (size - 1)
+    chances[np.diag_indices(size)] += 1 - noise_probability
+    return chances

@@ -225,10 +225,10 @@ class RandomizedResponseFrequencies:
     def _end(self, tail: float, target: Target, sign: float) -> Floats:
         """Where the count seen becomes too rare."""
 
-        def law(frequency: Floats) -> tuple[Floats, Floats, Floats]:
+        def cumulants(frequency: Floats) -> tuple[Floats, Floats, Floats]:
             return self.users * self._other + self._scale * frequency, *self._cumulants(frequency, target)
 
-        return rare_beyond(self.table, self.mean, self.users, law, tail, sign)
+        return rare_beyond(self.table, self.mean, self.users, cumulants, tail, sign)
 
 
 _QUANTILE_99 = 2.576
@@ -240,7 +240,7 @@ class _Moments:
 
     mean: Floats
     variance: Floats  # T: between reports, so between users as well
-    own_variance: Floats  # T less the safe part of the spread between users: rounding and noise alone
+    own_variance: Floats  # T less the safe part of the variance between users: rounding and noise alone
 
     @staticmethod
     def of(table: Floats, noise_probability: float) -> _Moments:

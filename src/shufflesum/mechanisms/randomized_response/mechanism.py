@@ -188,16 +188,16 @@ class RandomizedResponse(Mechanism):
     def min_malicious(self, encoding: Levels, table: CountTable, blanks: int, rejected: int, users: int) -> int:
         """Whoever follows the protocol sends no blanks, has all reports accepted, one in each block, or none twice.
 
-        A user who does not can leave a block out, or put all reports into one place.
+        A user who does not can leave a block out, or put all reports into one coordinate.
         """
         fewest = math.ceil((blanks + rejected) / self.coordinates)
-        places = table.reshape(encoding.dimension, self.values).sum(axis=1)
+        counts = table.reshape(encoding.dimension, self.values).sum(axis=1)
         if self.sampling == "stratified":
-            places = np.add.reduceat(places, self.block_starts(encoding))
-        if len(places) == self.coordinates:
-            fewest = max(fewest, users - int(places.min()))
+            counts = np.add.reduceat(counts, self.block_starts(encoding))
+        if len(counts) == self.coordinates:
+            fewest = max(fewest, users - int(counts.min()))
         if self.coordinates > 1:
-            fewest = max(fewest, math.ceil((int(places.max()) - users) / (self.coordinates - 1)))
+            fewest = max(fewest, math.ceil((int(counts.max()) - users) / (self.coordinates - 1)))
         return fewest
 
     def max_shift(self, encoding: Levels, users: int, malicious: int) -> float:
@@ -384,8 +384,8 @@ class _Neighbourhood:
 
     def neighbours(self, mechanism: RandomizedResponse) -> Iterator[RandomizedResponse]:
         """One step in coordinates, or a small or a large one in levels."""
-        place = self.coordinates.index(mechanism.coordinates)
-        for other in self.coordinates[max(0, place - 1) : place + 2]:
+        index = self.coordinates.index(mechanism.coordinates)
+        for other in self.coordinates[max(0, index - 1) : index + 2]:
             if other != mechanism.coordinates:
                 yield self.certified(other, mechanism.levels)
         if self.levels is None:

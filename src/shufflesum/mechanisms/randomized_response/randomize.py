@@ -46,7 +46,7 @@ def _positions_of_sampled(
     coordinates: NDArray[Any],
     out: NDArray[Any],
 ) -> int:
-    """The sampled values' places in [0, levels]; all values are checked, sampled or not.
+    """The sampled values' positions in [0, levels]; all values are checked, sampled or not.
 
     Each coordinate is replaced by the number of its first cell.
     """

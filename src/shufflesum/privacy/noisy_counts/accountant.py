@@ -255,7 +255,7 @@ def _summed(group: ChangedCounts, chance: float, step: float) -> list[compositio
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# How rarely a user draws more noise reports than there is room for.
+# How rarely a user draws more dummy reports than there is room for.
 
 
 Trials = tuple[int, float]  # so many, each with this chance

@@ -81,8 +81,8 @@ def _heights(trials: int, odds: float, lowest: int, terms: Floats, tail: float, 
     out = np.empty(weights.size)
     for e in range(weights.size):
         w = weights[e]
-        place = w * odds * ((trials + 1.0) / (1.0 + w * odds)) - lowest
-        near = int(min(max(place, 0.0), float(last)))
+        position = w * odds * ((trials + 1.0) / (1.0 + w * odds)) - lowest
+        near = int(min(max(position, 0.0), float(last)))
         best = height[last]
         for i in range(max(near - 1, 0), min(near + 3, size)):
             y = lowest + i
@@ -133,10 +133,10 @@ class Outcomes:
         above = symmetrised * (np.sinh(beyond / 2) + 2.0 * relative_error_bound) / unit
         below = symmetrised * (np.sinh((step - beyond) / 2) + 2.0 * relative_error_bound) / unit
         lowest = int(nodes.min()) if nodes.size else 0
-        places = (nodes - lowest).astype(np.int64)
-        size = int(places.max()) + 2 if nodes.size else 1
-        masses = np.bincount(places, weights=below, minlength=size)
-        masses += np.bincount(places + 1, weights=above, minlength=size)
+        indices = (nodes - lowest).astype(np.int64)
+        size = int(indices.max()) + 2 if nodes.size else 1
+        masses = np.bincount(indices, weights=below, minlength=size)
+        masses += np.bincount(indices + 1, weights=above, minlength=size)
         return OneWay(step, lowest, masses.astype(np.float64), self.rising, self.falling, ULP * 64)
 
 
@@ -167,7 +167,7 @@ class OneWay:
 
     @property
     def mirrored(self) -> OneWay:
-        """The same counts going the other way: P and Q change places."""
+        """The same counts going the other way: P and Q are swapped."""
         lowest = 1 - self.lowest - self.symmetrised.size
         return OneWay(self.step, lowest, self.symmetrised[::-1], self.falling, self.rising, self.error)
 
@@ -273,7 +273,7 @@ class Paired:
 # ---------------------------------------------------------------------------------------------------------------------
 # Counts that each go up or down as the data have it, several of them as one factor of a composition from above.
 #
-# Of b equal counts some number u goes up and b - u down. All these products are laid on a grid, and the largest of
+# Of b equal counts some number u goes up and b - u down. All these products are put on a grid, and the largest of
 # their
 # profiles dominates them all (docs/privacy.md). The larger the block, the less is given away: no neighbours have both
 # directions at once, and a product leans less to one side than a count does. But u must be fixed before any outcome of

@@ -19,22 +19,10 @@ from shufflesum._checks import check_number, check_size
 from shufflesum._search import GRID, bisect, bracket
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy.accountant import PrivacyAccountant, local_epsilon
-from shufflesum.privacy.engine.composition import (
-    ComposedLower,
-    Copies,
-    check_delta,
-    check_epsilon,
-    compose_pairs,
-    pure_noise,
-)
+from shufflesum.privacy.engine import composition, pld
 from shufflesum.privacy.engine.gaussian import gaussian_noise, gaussian_profile_upper
 from shufflesum.privacy.engine.laws import Floats
-from shufflesum.privacy.engine.pld import (
-    MOST_ERROR,
-    PrivacyLossDistribution,
-    dominating,
-    grid_of_atoms,
-)
+from shufflesum.privacy.engine.pld import PrivacyLossDistribution
 from shufflesum.privacy.guarantees import MOST_USERS
 from shufflesum.privacy.one_bit.domination import (
     gdp_mu_per_unit,
@@ -92,16 +80,12 @@ class OneBitAccountant(PrivacyAccountant):
     @property
     def local_epsilon(self) -> float:
         """What is left for a user if shuffler and analyzer collude, over all reports and rounds."""
-        return local_epsilon(
-            levels=1,
-            noise_probability=1.0 - self.amplitude,
-            coordinates=self.coordinates * self.bits,
-            rounds=self.rounds,
-        )
+        noise, reports = 1.0 - self.amplitude, self.coordinates * self.bits
+        return local_epsilon(levels=1, noise_probability=noise, coordinates=reports, rounds=self.rounds)
 
     def delta_upper(self, epsilon: float) -> float:
         """Return a delta for which all rounds together are certainly (epsilon, delta)-private."""
-        epsilon = check_epsilon(epsilon)
+        epsilon = composition.check_epsilon(epsilon)
         if self._noiseless:
             return 1.0
         rough = self._gaussian_delta(epsilon, _LEAST_CHARGE)
@@ -110,11 +94,11 @@ class OneBitAccountant(PrivacyAccountant):
 
     def delta_lower(self, epsilon: float) -> float:
         """Return a delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
-        return self._lower.delta(check_epsilon(epsilon))
+        return self._lower.delta(composition.check_epsilon(epsilon))
 
     def epsilon_upper(self, delta: float) -> float:
         """Return an epsilon for which all rounds together are certainly (epsilon, delta)-private; may be infinite."""
-        delta = check_delta(delta)
+        delta = composition.check_delta(delta)
         if self._noiseless:
             return math.inf
         charge = _charge_of(delta)
@@ -125,7 +109,7 @@ class OneBitAccountant(PrivacyAccountant):
 
     def epsilon_lower(self, delta: float) -> float:
         """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
-        return self._lower.epsilon(check_delta(delta))
+        return self._lower.epsilon(composition.check_delta(delta))
 
     def mu(self, charge: float) -> float:
         """Return a mu such that all rounds are dominated by N(mu, 1) against N(0, 1), with `charge` added to delta.
@@ -148,7 +132,7 @@ class OneBitAccountant(PrivacyAccountant):
         heights = renyi_profile_upper(*self._moments, arguments)
         for charge in _EXPORT_CHARGES:
             np.minimum(heights, self._gaussian_profile(arguments, charge), out=heights)
-        return dominating(step, heights, 0.0)
+        return pld.dominating(step, heights, 0.0)
 
     def dominating_gaussian(self, delta: float) -> tuple[float, float] | None:
         """A mu and a chance: N(mu, 1) against N(0, 1) dominates up to that chance, for a plan of this delta."""
@@ -161,9 +145,9 @@ class OneBitAccountant(PrivacyAccountant):
         return self.amplitude == 1.0
 
     @property
-    def _lower(self) -> ComposedLower:
+    def _lower(self) -> composition.ComposedLower:
         if self._noiseless:
-            return ComposedLower((pure_noise(),))
+            return composition.ComposedLower((composition.pure_noise(),))
         return adjacent_pairs_below(
             self.honest_users, self.coordinates, self.amplitude, self.tau, self.bits, self.rounds
         )
@@ -208,7 +192,7 @@ def largest_amplitude(
 
     It is a multiple of 2**-53, so that the noise probability 1 - a is one, and it was seen to be enough.
     """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    epsilon, delta = composition.check_epsilon(epsilon), composition.check_delta(delta)
     charge = _charge_of(delta)
 
     def at(noise_odds: float) -> OneBitAccountant:
@@ -219,7 +203,7 @@ def largest_amplitude(
         curator = min(gaussian_noise(epsilon, delta), 1e6)
         squared = tau**2 * honest_users / (4.0 * coordinates * bits * rounds * curator**2)
         guess = min(math.sqrt((1.0 + squared) / squared) - 1.0, 2.0**39)
-        found = bracket(falling, delta, guess=guess, highest=2.0**39, tolerance=tolerance, spread=1.05)[1]
+        found = bracket(falling, delta, guess=guess, highest=2.0**39, tolerance=tolerance, first_factor=1.05)[1]
         if not math.isfinite(found):
             raise PrivacyError(
                 "privacy-out-of-reach",
@@ -255,28 +239,28 @@ def _charges_near(delta: float) -> Iterator[float]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What concrete adjacent data sets show: a vector against its opposite, spread over some of the coordinates.
+# What concrete adjacent data sets show: a vector against its opposite, in some of the coordinates.
 #
 # In the rotated coordinates the victim holds y in so many of them, against -y, and 0 elsewhere; the others hold the one
 # or the other as well, all the same or half of them each. Any rotation maps some vectors of the ball to these. Only how
 # many ones there are in a coordinate is seen, among all its bits.
 
 
-_SPREADS = (1.0, 1 / 2, 1 / 5, 1 / 9)  # parts of the coordinates; and as few as the norm allows
+_PARTS_CHANGED = (1.0, 1 / 2, 1 / 5, 1 / 9)  # parts of the coordinates; and as few as the norm allows
 _NODES = 40  # of the grid per deviation of one loss
 _TELLING_LOSS = 20.0  # expected in all: worlds that differ by so much are told apart
 _MOST_SUMMED = 10**11  # bits of one coordinate: the law of the ones among them is then listed over millions of counts
-_KEPT_ERROR = 0.2 * MOST_ERROR
+_KEPT_ERROR = 0.2 * pld.MOST_ERROR
 
 
 @lru_cache(maxsize=64)
 def adjacent_pairs_below(
     honest_users: int, coordinates: int, amplitude: float, tau: float, bits: int, rounds: int
-) -> ComposedLower:
+) -> composition.ComposedLower:
     """Compose all of these pairs, each coordinate once in every round, from below."""
     half = (honest_users - 1) // 2
-    choices: list[list[Copies]] = []
-    for spread, y in _spreads(coordinates, tau) if bits * honest_users <= _MOST_SUMMED else ():
+    alternatives: list[list[composition.Copies]] = []
+    for changed, y in _changed_coordinates(coordinates, tau) if bits * honest_users <= _MOST_SUMMED else ():
         for high in sorted({0, half}):
             worlds = [(high + 1, honest_users - 1 - high), (high, honest_users - high)]
             for first, second in (worlds, worlds[::-1]) if 2 * high != honest_users - 1 else (worlds,):
@@ -286,19 +270,23 @@ def adjacent_pairs_below(
                 losses = np.log(upper / lower)
                 # so many that rounding errors stay small; and, where few say it all and many lose it on the grid,
                 # few: fewer coordinates are adjacent data sets as well
-                most = min(spread * rounds, max(1, int(_KEPT_ERROR / error)))
+                most = min(changed * rounds, max(1, int(_KEPT_ERROR / error)))
                 for copies in {most, min(most, math.ceil(_TELLING_LOSS / float(np.dot(upper, losses))))}:
                     finer = _NODES * min(8.0, max(1.0, 64.0 / copies))
                     step = float(np.sqrt(np.dot(upper, losses**2))) / finer
-                    choices.append([(grid_of_atoms(upper, lower, step, error), copies)])
-    return compose_pairs(choices) if choices else ComposedLower((pure_noise(),))
+                    alternatives.append([(pld.grid_of_atoms(upper, lower, step, error), copies)])
+    return (
+        composition.compose_pairs(alternatives)
+        if alternatives
+        else composition.ComposedLower((composition.pure_noise(),))
+    )
 
 
-def _spreads(coordinates: int, tau: float) -> Iterator[tuple[int, float]]:
-    """Numbers of coordinates, and the largest y that the norm allows there: spread y^2 <= coordinates/tau^2."""
+def _changed_coordinates(coordinates: int, tau: float) -> Iterator[tuple[int, float]]:
+    """Numbers of coordinates, and the largest y that the norm allows there: changed y^2 <= coordinates/tau^2."""
     fewest = min(coordinates, math.ceil(coordinates / tau**2))
-    for spread in sorted({max(fewest, math.ceil(part * coordinates)) for part in (*_SPREADS, 0.0)}):
-        yield spread, min(1.0, math.sqrt(coordinates / spread) / tau * (1.0 - 2.0**-50))
+    for changed in sorted({max(fewest, math.ceil(part * coordinates)) for part in (*_PARTS_CHANGED, 0.0)}):
+        yield changed, min(1.0, math.sqrt(coordinates / changed) / tau * (1.0 - 2.0**-50))
 
 
 def _shown(first: tuple[int, int], second: tuple[int, int], bits: int, bias: float) -> tuple[Floats, Floats, float]:

@@ -43,8 +43,8 @@ def cells_of(honest_users: int, amplitude: float, most: int = _CELLS) -> Iterato
     """
     others = honest_users - 1
     half = others // 2
-    spread = float(np.sqrt(honest_users * (1.0 - amplitude**2))) + 10.0
-    count = int(min(half + 1, most, max(_FEWEST_CELLS, _WORK / (20.0 * spread))))
+    deviation = float(np.sqrt(honest_users * (1.0 - amplitude**2))) + 10.0
+    count = int(min(half + 1, most, max(_FEWEST_CELLS, _WORK / (20.0 * deviation))))
     starts = np.unique(np.rint(np.linspace(0.0, half + 1.0, count + 1)).astype(np.int64))
     for start, stop in itertools.pairwise(starts):
         yield int(start), others - int(stop) + 1
@@ -157,16 +157,16 @@ def _raise_calls(
     last = terms.size - 1
     mass = 0.5 * terms[last] + tail  # U, of all outcomes from some z on
     height = 0.0  # C there
-    place = 1.0
+    point = 1.0
     step = last - 1  # the next vertex below is z[step]
     for g in range(grid.size - 1, -1, -1):
         x = grid[g] - shift
         while step >= 0 and z[step] >= x:
-            height += (place - z[step]) * mass
-            place = z[step]
+            height += (point - z[step]) * mass
+            point = z[step]
             mass += 0.5 * (terms[step] + terms[step + 1])
             step -= 1
-        value = (height + max(place - x, 0.0) * mass) * (1.0 + 2.0 * widening) + 1e-300
+        value = (height + max(point - x, 0.0) * mass) * (1.0 + 2.0 * widening) + 1e-300
         out[g] = max(out[g], value)
 
 
@@ -327,14 +327,14 @@ def _raise_curvatures(
     for i in range(size):
         if i == 0 or i == size - 1:
             masses[i] = 0.5 * terms[max(i - 1, 0)] + tail + _VANISHED
-            place = -1.0 if i == 0 else 1.0
+            point = -1.0 if i == 0 else 1.0
         else:
             masses[i] = 0.5 * (terms[i - 1] + terms[i])
-            place = min(1.0, z[i - 1] + shift) if z[i - 1] > 0.0 else max(-1.0, z[i - 1] - shift)
-        weights[i] = 1.0 + a * place
-        slopes[i] = 2.0 * a * place / weights[i]
-        losses[i] = math.log1p(a * place) - math.log1p(-a * place)
-        squares += masses[i] * place**2 / weights[i]
+            point = min(1.0, z[i - 1] + shift) if z[i - 1] > 0.0 else max(-1.0, z[i - 1] - shift)
+        weights[i] = 1.0 + a * point
+        slopes[i] = 2.0 * a * point / weights[i]
+        losses[i] = math.log1p(a * point) - math.log1p(-a * point)
+        squares += masses[i] * point**2 / weights[i]
     up = 1.0 + 2.0 * widening
     for o in range(orders.size):
         tilt = orders[o] - 1.0
@@ -374,8 +374,8 @@ def _curvatures(honest_users: int, amplitude: float) -> Floats:
 @lru_cache(maxsize=256)
 def _log_moments(honest_users: int, amplitude: float, squares: float, copies: int) -> Floats:
     """log E (P/Q)^(alpha - 1) under P for all copies, where (s - s')^2 is `squares` in each at most on average."""
-    spread = _curvatures(honest_users, amplitude) * squares
-    moments: Floats = copies * np.log1p(spread) * (1.0 + 64.0 * ROUNDING)
+    excess = _curvatures(honest_users, amplitude) * squares
+    moments: Floats = copies * np.log1p(excess) * (1.0 + 64.0 * ROUNDING)
     return moments
 
 

@@ -134,7 +134,7 @@ def smallest_noise_probability(honest_users: int, levels: int, epsilon: float, d
         guess=guess * (1.0 + 1e-6),
         highest=_enough(levels, epsilon),
         tolerance=_tolerance(honest_users, guess),
-        spread=1.0003 if levels > 1 else 1.1,
+        first_factor=1.0003 if levels > 1 else 1.1,
         times=times_odds,
     )
     return high
@@ -154,7 +154,7 @@ def noise_probability_lower_bound(honest_users: int, levels: int, epsilon: float
         guess=guess,
         highest=highest,
         tolerance=_tolerance(honest_users, guess),
-        spread=1.01,
+        first_factor=1.01,
         times=times_odds,
     )
     return low
@@ -166,10 +166,12 @@ def _gaussian_guess(users: int, cells: int, epsilon: float, delta: float, highes
 
     def enough(gamma: float) -> bool:
         count = 1.0 + (users - 1) * gamma
-        spread = math.sqrt((0.25 if cells == 2 else 0.5) * count / cells)  # without a third value only one cell moves
-        z = tangent * count / cells / (1.0 - gamma) / spread if gamma < 1.0 else math.inf
+        deviation = math.sqrt(
+            (0.25 if cells == 2 else 0.5) * count / cells
+        )  # without a third value only one cell moves
+        z = tangent * count / cells / (1.0 - gamma) / deviation if gamma < 1.0 else math.inf
         mean = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) - 0.5 * z * math.erfc(z / math.sqrt(2.0))
-        scale = (1.0 - gamma) * (1.0 + math.exp(min(epsilon, 700.0))) * spread * cells / count
+        scale = (1.0 - gamma) * (1.0 + math.exp(min(epsilon, 700.0))) * deviation * cells / count
         return z >= 30.0 or scale * mean <= delta
 
     def middle(low: float, high: float) -> float:
@@ -295,9 +297,9 @@ def _groups(users: int, size: int, odds: float, slope: float) -> tuple[Floats, F
     """
     others = odds / (1.0 + odds)
     mean = size + (users - size) * others
-    spread = np.sqrt((users - size) * others * (1.0 - others))
+    deviation = np.sqrt((users - size) * others * (1.0 - others))
     widest = _node_distance(size, mean, slope)
-    if widest * np.sqrt(_MEAN_VARIANCE / _NODE_VARIANCE) > 2.0 * spread:
+    if widest * np.sqrt(_MEAN_VARIANCE / _NODE_VARIANCE) > 2.0 * deviation:
         return np.full(1, mean), np.ones(1), 1
     start = min(users, max(size, int(mean)))
     lowest, terms, total, low_tail, high_tail = log_concave_window(

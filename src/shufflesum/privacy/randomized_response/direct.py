@@ -27,7 +27,7 @@ _FEWEST_CELLS = 32
 _WORK = 1.5e4  # cells x standard deviation of z
 _DENSE = 1e7  # shorter laws are convolved in full
 _SAMPLES = 16  # per standard deviation of a longer law: the chords add 1/(6 * 16**2) to the variance of a loss
-_LARGEST_SPREAD = 3e3  # of z; noise beyond is not counted
+_LARGEST_DEVIATION = 3e3  # of z; noise beyond is not counted
 
 
 def binary_profile_upper(honest_users: int, noise_probability: float, epsilons: Floats) -> Floats:
@@ -39,12 +39,12 @@ def binary_profile_upper(honest_users: int, noise_probability: float, epsilons: 
     one, and the only thing composition needs is that it is above that of every pair of neighbours.
     """
     # delta falls in the users too, so those who would only make the laws too long may be left out
-    others = min(honest_users - 1, int(2.0 * _LARGEST_SPREAD**2 / noise_probability))
+    others = min(honest_users - 1, int(2.0 * _LARGEST_DEVIATION**2 / noise_probability))
     half = others // 2
-    spread = float(np.sqrt(others * noise_probability * 0.5))
-    count = int(min(half + 1, max(_FEWEST_CELLS, min(_CELLS, _WORK / (spread + 1.0)))))
+    deviation = float(np.sqrt(others * noise_probability * 0.5))
+    count = int(min(half + 1, max(_FEWEST_CELLS, min(_CELLS, _WORK / (deviation + 1.0)))))
     # with few noisy reports delta is larger where almost all others agree, so cells are narrower there
-    crowding = 1.0 + 0.4 * min(1.0, 100.0 / (spread + 1.0)) if count <= half else 1.0
+    crowding = 1.0 + 0.4 * min(1.0, 100.0 / (deviation + 1.0)) if count <= half else 1.0
     fractions = np.linspace(0.0, 1.0, count + 1) ** crowding
     starts = np.unique(np.rint((half + 1) * fractions).astype(np.int64))
     result = np.zeros(epsilons.size)
@@ -106,7 +106,7 @@ def _sampled_profile(a: Floats, b: Floats, error: float, noise_probability: floa
     y and y - 1 are equally good where beta/alpha = z(y)/z(y - 1), which gives w.
     """
     mean = float(np.dot(np.arange(a.size), a) + np.dot(np.arange(b.size), b))
-    spread = np.hypot(a.size, b.size) / 20.0  # a window is about 20 standard deviations wide; only sets samples
+    deviation = np.hypot(a.size, b.size) / 20.0  # a window is about 20 standard deviations wide; only sets samples
     backwards, sums = a[::-1].copy(), np.cumsum(a)[::-1].copy()
     sums_b = np.cumsum(b)
 
@@ -124,7 +124,7 @@ def _sampled_profile(a: Floats, b: Floats, error: float, noise_probability: floa
     mode = max(read(backwards, y) for y in range(max(0, center - 2), min(center + 4, a.size + b.size - 1)))
     growths, heights = [0.0], [(1.0 - noise_probability) * mode * (1.0 + 8.0 * error)]
     rho = noise_probability / 2
-    for y in range(center, 0, -max(1, int(spread / _SAMPLES))):
+    for y in range(center, 0, -max(1, int(deviation / _SAMPLES))):
         z, total = read(backwards, y), read_sum(y)
         ratio = z / read(backwards, y - 1)
         growth = (1.0 - noise_probability) * (ratio - 1.0) / (1.0 - rho + ratio * rho)
@@ -284,9 +284,9 @@ class _Law:
 
     def moments(self) -> tuple[float, float]:
         """Mean and variance, roughly: they choose thresholds, never bounds."""
-        places = self.lowest + np.arange(self.masses.size)
-        mean = float(np.dot(places, self.masses))
-        return mean, float(np.dot((places - mean) ** 2, self.masses))
+        values = self.lowest + np.arange(self.masses.size)
+        mean = float(np.dot(values, self.masses))
+        return mean, float(np.dot((values - mean) ** 2, self.masses))
 
 
 def pooled_delta_lower(honest_users: int, values: int, reports: int, noise_probability: float, epsilon: float) -> float:
@@ -337,23 +337,23 @@ def _best_threshold(up: _Law, down: _Law, here: _Law, there: _Law, epsilon: floa
     """Bound the largest P(up - down + here >= c) - e^epsilon P(up - down + there >= c) from below."""
     laws = up.plus(here), up.plus(there)
     (mean, variance), (other_mean, _), (shift, further) = laws[0].moments(), laws[1].moments(), down.moments()
-    spread = math.sqrt(variance + further) + 1.0
-    center = (mean + other_mean) / 2 - shift + epsilon * spread**2 / max(mean - other_mean, 1e-9)
-    center = min(center, mean - shift + 12.0 * spread)
-    best, best_place, width = 0.0, center, 6.0 * spread
+    deviation = math.sqrt(variance + further) + 1.0
+    center = (mean + other_mean) / 2 - shift + epsilon * deviation**2 / max(mean - other_mean, 1e-9)
+    center = min(center, mean - shift + 12.0 * deviation)
+    best, best_point, width = 0.0, center, 6.0 * deviation
     for _ in range(2):
-        for c in np.unique(np.rint(best_place + width * np.linspace(-1.0, 1.0, _TRIED)).astype(np.int64)):
+        for c in np.unique(np.rint(best_point + width * np.linspace(-1.0, 1.0, _TRIED)).astype(np.int64)):
             found = _beyond(laws[0], down, int(c), -1) - math.exp(epsilon) * _beyond(laws[1], down, int(c), 1)
             if found > best:
                 best, center = found, float(c)
-        best_place, width = center, width * 2.0 / (_TRIED - 1)
+        best_point, width = center, width * 2.0 / (_TRIED - 1)
     return best
 
 
 def _beyond(law: _Law, down: _Law, c: int, side: int) -> float:
     """P(law - down >= c), from below (side -1) or from above (side 1)."""
     survival = np.append(np.cumsum(law.masses[::-1])[::-1], 0.0)
-    places = np.clip(c + down.lowest + np.arange(down.masses.size) - law.lowest, 0, law.masses.size)
+    values = np.clip(c + down.lowest + np.arange(down.masses.size) - law.lowest, 0, law.masses.size)
     error = law.error + down.error + slack(law.masses.size + down.masses.size)
-    known = float(np.dot(survival[places], down.masses))
+    known = float(np.dot(survival[values], down.masses))
     return known * (1.0 - error) if side < 0 else known * (1.0 + error) + law.outside + down.outside

@@ -95,14 +95,14 @@ class Blocks:
         if self.count == 1 and not self.has_direct_bound:
             return blanket.smallest_noise_probability(self.honest_users, self.levels, epsilon, delta)
         guess = self._guess(epsilon, delta, 1 if self.has_direct_bound else self.levels + 1)
-        return bracket_noise_probability(self.delta_upper, epsilon, delta, guess=guess, spread=1.03)[1]
+        return bracket_noise_probability(self.delta_upper, epsilon, delta, guess=guess, first_factor=1.03)[1]
 
     def noise_probability_lower_bound(self, epsilon: float, delta: float) -> float:
         """Return a noise probability that is certainly too small, and so is every smaller one; 0 if none is known."""
         if self.count == 1:
             return blanket.noise_probability_lower_bound(self.honest_users, self.levels, epsilon, delta)
         guess = self._guess(epsilon, delta, 1 if self.levels == 1 else self.levels + 1)
-        return bracket_noise_probability(self.delta_lower, epsilon, delta, guess=guess, spread=1.03)[0]
+        return bracket_noise_probability(self.delta_lower, epsilon, delta, guess=guess, first_factor=1.03)[0]
 
     def upper(self, noise_probability: float, *, interval: float | None = None) -> composition.ComposedUpper:
         """Bound all blocks together from above, for every data set, on a grid of `interval` x a power of two."""
@@ -259,7 +259,7 @@ class Subsets:
 
     def smallest_noise_probability(self, epsilon: float, delta: float) -> float:
         """Return a noise probability that is certainly enough, within 1e-4 of the least that can be certified."""
-        return bracket_noise_probability(self.delta_upper, epsilon, delta, guess=0.5, spread=1.5)[1]
+        return bracket_noise_probability(self.delta_upper, epsilon, delta, guess=0.5, first_factor=1.5)[1]
 
     def pld(self, noise_probability: float, interval: float) -> PrivacyLossDistribution:
         """A symmetric PLD, on a grid of `interval` x a power of two, that dominates all reports of a user.
@@ -329,7 +329,7 @@ _TOLERANCE = 1e-4  # relative width of the bracket around a noise probability
 
 
 def bracket_noise_probability(
-    bound: Callable[[float, float], float], epsilon: float, delta: float, *, guess: float, spread: float
+    bound: Callable[[float, float], float], epsilon: float, delta: float, *, guess: float, first_factor: float
 ) -> tuple[float, float]:
     """Return noise probabilities (low, high), within 1e-4, with bound(low, epsilon) > delta >= bound(high, epsilon).
 
@@ -344,7 +344,7 @@ def bracket_noise_probability(
         guess=guess,
         highest=1.0,
         tolerance=_TOLERANCE,
-        spread=spread,
+        first_factor=first_factor,
         times=times_odds,
     )
 
