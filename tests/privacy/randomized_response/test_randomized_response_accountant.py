@@ -116,8 +116,8 @@ def test_answers_are_remembered_and_the_same_after_they_are_forgotten(monkeypatc
 
     found = answers()
     with monkeypatch.context() as patch:
-        for name in ("delta_upper", "delta_lower", "epsilon_upper", "epsilon_lower", "smallest_noise_probability"):
-            patch.delattr(Blocks, name)
+        for name in ("profile_upper", "delta_lower", "epsilon_upper", "epsilon_lower", "smallest_noise_probability"):
+            patch.delattr(blanket, name)
         assert answers() == found
     forget()
     assert answers() == found
