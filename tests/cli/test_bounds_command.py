@@ -134,9 +134,7 @@ def test_variances_of_columns(people: str, command: Command) -> None:
 
 def test_variance_refuses_values_out_of_bounds(people: str, command: Command) -> None:
     arguments = ("--columns", "age", "--bounds", "0:30")
-    assert not lacking(
-        refusal_of(command, "run", people, "--variance", *PRIVACY, *arguments), "[out-of-bounds]", "--clip"
-    )
-    assert not lacking(
-        refusal_of(command, "run", people, "--variance", *PRIVACY, "--confidence", "0"), "[out-of-range]"
-    )
+    asked = ("run", people, "--variance", *PRIVACY)
+    assert not lacking(refusal_of(command, *asked, *arguments), "[out-of-bounds]", "--clip")
+    assert not lacking(refusal_of(command, *asked, "--confidence", "0"), "[out-of-range]")
+    assert not lacking(refusal_of(command, *asked, "--top", "3"), "[conflicting-arguments]", "--top")

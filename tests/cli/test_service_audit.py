@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import shufflesum as ss
+from shufflesum import loopback as service_audit
 from shufflesum.audit.findings import Sums, judged
-from shufflesum.cli import loopback as service_audit
 from shufflesum.cli.audit import audit_command as command
-from shufflesum.cli.loopback import Deployment, Server, audit_service
+from shufflesum.loopback import Deployment, Server, audit_service
 from shufflesum.service.client import Client
 from shufflesum.testing import UnprotectedTask
 from shufflesum.wire import Upload, generate_private_key

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +23,10 @@ from shufflesum.mechanisms import NoisyCounts
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee, PrivacyAccountant, RandomizedResponseAccountant
+
+if TYPE_CHECKING:
+    from shufflesum.loopback import ServiceAudit
+
 
 _DEFAULTS: dict[str, Any] = {"users": 10_000, "dimension": 10, "epsilon": 1.0, "delta": 1e-6}
 _SERVICE_DEFAULTS: dict[str, Any] = {"users": 200, "dimension": 4, "epsilon": 8.0, "delta": 1e-6, "rounds": 12}
@@ -106,7 +111,7 @@ def audit_command(
 def _audit_service(
     plan_file: Path | None, plan_arguments: dict[str, Any], confidence: float, seconds: float, as_json: bool
 ) -> None:
-    from shufflesum.cli.loopback import audit_service
+    from shufflesum.loopback import audit_service
 
     given = {name for name, value in plan_arguments.items() if value is not None}
     simple = given <= {"users", "epsilon", "delta", "rounds"}
@@ -114,24 +119,15 @@ def _audit_service(
     with warnings_as_notes():
         plan = _audited_plan(plan_file, plan_arguments, defaults)
         result = audit_service(plan, confidence=confidence, seconds=seconds)
-    counted = {each.kind: each.counts for each in result.tested}
     if as_json:
-        document = {
-            "plan_id": result.plan.id,
-            "confidence": confidence,
-            "passed": result.passed,
-            "findings": list(result.findings),
-            "batches": result.batches,
-            "uploads": result.uploads,
-            "tested": {each.kind: {"counts": each.counts, "events": each.events} for each in result.tested},
-        }
+        document = {**_verdict_document(result), "batches": result.batches, "uploads": result.uploads}
         click.echo(json.dumps(document, allow_nan=False))
     else:
         console.print(f"[bold]Audit of a deployment of plan {result.plan.id[:16]}[/bold]")
         console.print(
             f"  sent         {result.uploads:,} uploads of known users, in {result.batches:,} released batches"
         )
-        console.print(f"  counted      {', '.join(f'{kind} ({number:,})' for kind, number in counted.items())}")
+        console.print(f"  counted      {_listed(result)}")
         verdict = "consistent: nothing that was counted deviates from the plan" if result.passed else "FAILED"
         console.print(f"  verdict      [bold]{verdict}[/bold]")
     if not result.passed:
@@ -159,7 +155,7 @@ def _verdict(result: AuditResult) -> str:
     return f"{'; '.join(reasons)}. Release nothing that this randomizer made."
 
 
-def _listed(result: AuditResult) -> str:
+def _listed(result: AuditResult | ServiceAudit) -> str:
     return ", ".join(f"{tested.kind} ({tested.counts:,})" for tested in result.tested)
 
 
@@ -199,20 +195,25 @@ def _print_card(result: AuditResult) -> None:
 
 
 def _document(result: AuditResult) -> dict[str, Any]:
-    reports, batches = result.report_attack, result.batch_attack
     return {
-        "plan_id": result.plan.id,
+        **_verdict_document(result),
         "delta": result.plan.delta,
-        "confidence": result.confidence,
         "epsilon_upper": result.epsilon_upper if math.isfinite(result.epsilon_upper) else None,
         "epsilon_lower": result.epsilon_lower,
-        "passed": result.passed,
         "crossed": result.crossed,
+        "paths": [each._asdict() for each in result.paths],
+        "report_attack": asdict(result.report_attack),
+        "batch_attack": asdict(result.batch_attack),
+    }
+
+
+def _verdict_document(result: AuditResult | ServiceAudit) -> dict[str, Any]:
+    return {
+        "plan_id": result.plan.id,
+        "confidence": result.confidence,
+        "passed": result.passed,
         "findings": list(result.findings),
         "tested": {each.kind: {"counts": each.counts, "events": each.events} for each in result.tested},
-        "paths": [each._asdict() for each in result.paths],
-        "report_attack": {"reports": reports.reports, "noise": reports.noise, "epsilon_lower": reports.epsilon_lower},
-        "batch_attack": {"batches": batches.batches, "epsilon_lower": batches.epsilon_lower},
     }
 
 

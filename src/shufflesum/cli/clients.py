@@ -13,7 +13,7 @@ import click
 from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.commands import DEPLOYED, Command
-from shufflesum.cli.options.common import PATH, file_argument, note_assumed_columns, task_option
+from shufflesum.cli.options.common import PATH, file_argument, note_assumed_columns, option_group, task_option
 from shufflesum.cli.options.table import TableOptions, table_options
 from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options, words_of
 from shufflesum.cli.output.printed import command_line, console, fallback, guarantee_of, print_rows, progress_bar
@@ -45,6 +45,18 @@ from shufflesum.tables import (
 from shufflesum.wire import Task
 
 
+def _web(ca: Path | None, allow_plain_http: bool) -> dict[str, Any]:
+    return {"ca_file": ca, "allow_plain_http": allow_plain_http}
+
+
+web_options = option_group(
+    "web",
+    _web,
+    click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's."),
+    click.option("--allow-plain-http", is_flag=True, help="Talk to another machine over plain HTTP."),
+)
+
+
 @click.command("send", cls=Command, context_settings=DEPLOYED)
 @file_argument("file")
 @task_option
@@ -61,8 +73,7 @@ from shufflesum.wire import Task
     help="Where contributions are remembered.  [SHUFFLESUM_CONTRIBUTIONS, or a file in the user's data folder]",
 )
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to try before giving up.")
-@click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's.")
-@click.option("--allow-plain-http", is_flag=True, help="Send over plain HTTP to another machine.")
+@web_options
 @click.option(
     "--verify/--no-verify",
     default=True,
@@ -81,8 +92,7 @@ def send_command(
     tokens: Path | None,
     contributions: Path | None,
     timeout: float,
-    ca: Path | None,
-    allow_plain_http: bool,
+    web: dict[str, Any],
     verify: bool,
 ) -> None:
     """Randomize each row of FILE on this machine, seal it and send it; one row is one user.
@@ -113,9 +123,7 @@ def send_command(
     labels = [label for users in table.users() for label in users.to_pylist()]
     if reading.user_column is None:
         labels = [f"row {i}" for i in range(table.rows)]
-    with Client(
-        task, contributions=contributions, timeout=timeout, allow_plain_http=allow_plain_http, ca_file=ca
-    ) as client:
+    with Client(task, contributions=contributions, timeout=timeout, **web) as client:
         round_number = client.open_round() if round is None else round
         if row is None:
             try:
@@ -203,16 +211,14 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
     help="The secret of the shuffler's operator: without it, it says no more than to everybody.",
 )
 @click.option("--json", is_flag=True, help="Print what the servers say as one JSON object.")
-@click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's.")
-@click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
+@web_options
 def status_command(
     task_file: Path,
     shuffler: str | None,
     analyzer: str | None,
     operator_secret_file: Path | None,
     json: bool,
-    ca: Path | None,
-    allow_plain_http: bool,
+    web: dict[str, Any],
 ) -> None:
     """Print the open round, its users, a batch that waits, spent rounds, the expiry and the room that stores have.
 
@@ -232,7 +238,7 @@ def status_command(
     said: dict[str, dict[str, Any]] = {}
     for role, (url, bearer) in asked.items():
         try:
-            found = fetch_status(task, url, role, secret=bearer, allow_plain_http=allow_plain_http, ca_file=ca)
+            found = fetch_status(task, url, role, secret=bearer, **web)
         except ShufflesumError as error:
             found = {"problem": error.problem, "detail": str(error)}
         said[role] = {"url": url, **found}
@@ -329,8 +335,7 @@ _PROMPT = "any words can be counted now, as often as you like: give --candidates
     metavar="SECONDS",
     help="Ask again for so long where nothing is released yet.  [ask once]",
 )
-@click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's.")
-@click.option("--allow-plain-http", is_flag=True, help="Ask over plain HTTP on another machine.")
+@web_options
 def estimate_command(
     url: str,
     task_file: Path,
@@ -341,8 +346,7 @@ def estimate_command(
     report: Path | None,
     round: int | None,
     wait: float,
-    ca: Path | None,
-    allow_plain_http: bool,
+    web: dict[str, Any],
 ) -> None:
     """Print the estimate of every released round, with its error bars and whether the guarantee holds.
 
@@ -362,9 +366,7 @@ def estimate_command(
             require_pages()
         staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
         staged_report = outputs.stage(report, (".html",)) if report else None
-        document = fetch_estimate(
-            task, url, round_number=round, wait=wait, allow_plain_http=allow_plain_http, ca_file=ca
-        )
+        document = fetch_estimate(task, url, round_number=round, wait=wait, **web)
         estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
             if estimate.words is not None:

@@ -16,7 +16,6 @@ from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.commands import Command
-from shufflesum.cli.loopback import run_service_demo
 from shufflesum.cli.options.common import PATH, option_group, plan_of_file
 from shufflesum.cli.options.table import TableOptions, check_table, named_columns, text_options
 from shufflesum.cli.options.wanted import candidates_option, plan_from_options, wanted_options, words_of
@@ -30,13 +29,16 @@ from shufflesum.cli.output.printed import (
 )
 from shufflesum.domains import DOMAINS
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.pages import require_pages, simulation_page
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.service import require_service
 from shufflesum.simulation import Simulation, found, simulate, simulate_batches
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables import DataSource, StagedOutputs, rows_of
+from shufflesum.wire import SEALED_BYTES
 
 _DISTRIBUTIONS = list(dict.fromkeys(name for kind in DOMAINS.values() for name in kind.distributions))
 
@@ -234,7 +236,7 @@ def demo_command(users: int, epsilon: float, delta: float, output: Path, service
                 "conflicting-arguments",
                 f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan",
             )
-        run_service_demo(console, users=users if "users" in given else _SERVICE_USERS)
+        run_service_demo(users=users if "users" in given else _SERVICE_USERS)
         return
     require_plots()
     console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
@@ -273,3 +275,52 @@ def demo_command(users: int, epsilon: float, delta: float, output: Path, service
         )
         save_chart(chart, staged)
     console.print(f"picture: {picture}", markup=False)
+
+
+_DEMO_SAMPLES, _DEMO_COORDINATES = 20, 4
+_SECONDS = 120.0
+
+
+def run_service_demo(*, users: int) -> None:
+    """Start shuffler and analyzer, send a synthetic crowd, print the estimate and what each party saw, stop all."""
+    require_service()
+    from shufflesum.loopback import deployed
+    from shufflesum.service.client import Client, estimates_in, fetch_estimate
+
+    plan = make_plan(
+        users=users,
+        shape=_DEMO_SAMPLES,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism=RandomizedResponse.Options(coordinates=_DEMO_COORDINATES),
+    )
+    beats = heartbeats(users, _DEMO_SAMPLES)
+    with deployed("demo", plan) as deployment:
+        task = deployment.task
+        console.print(f"analyzer, shuffler and {users:,} users run on this machine, each with files of its own")
+        start = SYSTEM_CLOCK.monotonic()
+        with Client(task, contributions=deployment.contributions) as client:
+            client.upload_many(beats, [f"user {i}" for i in range(users)])
+        taken = SYSTEM_CLOCK.monotonic() - start
+        console.print(f"{users:,} uploads randomized, sealed and acknowledged in {taken:.1f} s")
+        document = fetch_estimate(task, deployment.analyzer_url, wait=_SECONDS)
+        found = document["rounds"][0]
+        console.print("\n[bold]What the analyzer publishes[/bold]")
+        print_estimate(estimates_in(task, document)[1], 0.95)
+        off = np.abs(np.array(found["mean"]) - beats.mean(axis=0, dtype=np.float64)).max()
+        console.print(f"no mean is farther than {off:.2g} from the true one, known only because the crowd is made up")
+        console.print("\n[bold]What the shuffler saw[/bold]: sizes only")
+        console.print(
+            f"  {found['uploads']:,} uploads of exactly {task.upload_bytes} bytes, every report sealed for the "
+            "analyzer; after the release it keeps upload ids and no reports",
+            markup=False,
+        )
+        for event in deployment.shuffler.events():
+            console.print(f"  log: {json.dumps(event)}", markup=False)
+        console.print("[bold]What the analyzer saw[/bold]: unlinked reports")
+        console.print(
+            f"  one batch of {found['uploads'] * plan.reports:,} reports of {SEALED_BYTES} bytes in random order, "
+            f"{found['rejected_reports']} rejected; it keeps only how often each value came for each sample",
+            markup=False,
+        )
+    console.print("both servers have stopped, and their files are gone")
