@@ -15,7 +15,7 @@ from shufflesum.domains import Arrays, Categories, OpenVocabulary
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.errors import ParameterError
 from shufflesum.plots import estimate_chart, rendered_svg, rounds_chart, save_chart
-from shufflesum.plots.axes import by_bounds, by_unit, needs_log
+from shufflesum.plots.panels import by_bounds, by_unit, needs_log
 
 
 class Known:

@@ -31,7 +31,7 @@ def test_counts_are_bars_with_intervals_under_their_labels() -> None:
     low, high = estimate.count_interval(0.9)
     assert rows_of(spec)[0] == {"label": "yes", "value": 50, "lower": low[0], "upper": high[0], "truth": 52}
     assert spec["layer"][0]["encoding"]["x"]["field"] == "label"
-    assert spec["title"] == {"text": "A title", "subtitle": ["s"]}
+    assert spec["title"] == {"text": "A title", "subtitle": ["s", "90 % intervals; black: the truth"]}
     svg, _ = rendered(estimate_chart(estimate, title="t"))
     for words in ("yes", "no", "95 % interval", "Users"):
         assert words in svg

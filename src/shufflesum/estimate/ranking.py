@@ -92,7 +92,7 @@ def _statement(rows: Sequence[TopRow], names: Sequence[str], level: float, *, wh
         if ranks
         else ["No rank is certain"]
     )
-    said[0] += f" ({percent(level)} %, all together)."
+    said[0] += f" ({percent(level)} %)."
     if members:
         named = ", ".join(f'"{label}"' for label in members[:10])
         more = f" and {len(members) - 10} more" if len(members) > 10 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,13 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum._format import evenly, percent, upwards
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable
-from shufflesum.plots.axes import check_drawable, drawn_names, needs_log, units_of
-from shufflesum.plots.bars import MOST_BARS, count_chart
 from shufflesum.plots.groups import group_chart
 from shufflesum.plots.look import BLACK, BLUE, HEIGHT, WIDTH, Rows, alt, as_data, config, heading
-from shufflesum.plots.points import Panel, panels_chart
+from shufflesum.plots.panels import (
+    MOST_NAMED,
+    Panel,
+    check_drawable,
+    drawn_names,
+    needs_log,
+    panels_chart,
+    units_of,
+)
 
 _ESTIMATE, _TRUTH = BLUE, BLACK
+if TYPE_CHECKING:
+    _Chart = alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
 _FEW = 12  # up to here single points with bars say more than a line
 _MOST_POINTS = 4000  # more than the picture has pixels
 _MOST_UNITS = 6  # plots above each other
@@ -31,8 +39,8 @@ _NAMED = 7  # ticks with names along a line
 
 def estimate_chart(
     estimate: BaseEstimate, *, truth: ArrayLike | None = None, title: str, subtitle: str = "", level: float = 0.95
-) -> alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart:
-    """What is estimated, with its confidence band: counts and groups as `count_chart` and `group_chart` draw them.
+) -> _Chart:
+    """What is estimated, with its confidence band: counts as bars, groups as `group_chart` draws them.
 
     Means are drawn over the coordinates in order: few, or up to 40 with names, as points with bars, matrices as heat
     maps (mean, truth if given, half the interval's width), all else as a line with a band. Coordinates whose bounds
@@ -45,7 +53,7 @@ def estimate_chart(
     if table.groups:
         return group_chart(table, truth=truth, title=title, subtitle=subtitle)
     if table.of_users:
-        return count_chart(table, truth=truth, title=title, subtitle=subtitle)
+        return _count_chart(table, truth=truth, title=title, subtitle=subtitle)
     mean = table.value.reshape(table.shape)
     panels = {"mean": mean, "lower": table.lower.reshape(table.shape), "upper": table.upper.reshape(table.shape)}
     if truth is not None:
@@ -59,15 +67,38 @@ def estimate_chart(
     return _vector(table, panels, title, subtitle)
 
 
-def _vector(
-    table: EstimateTable, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str
-) -> alt.LayerChart | alt.VConcatChart | alt.ConcatChart:
+def _count_chart(table: EstimateTable, *, truth: ArrayLike | None = None, title: str, subtitle: str = "") -> _Chart:
+    """The unbiased count of each label with its interval, labels in their order; `truth` is of true counts.
+
+    Of more than 40 labels those with the largest counts are shown, largest first, and the subtitle says so.
+    """
+    columns = {"lower": table.lower, "upper": table.upper, "value": table.value}
+    if truth is not None:
+        columns["truth"] = np.asarray(truth, dtype=np.float64)
+        if columns["truth"].shape != table.shape:
+            raise ParameterError(
+                "wrong-shape",
+                f"truth has shape {columns['truth'].shape}, the counts {table.shape}; they must be equal",
+            )
+    shown = table.some(MOST_NAMED)
+    notes = [subtitle] if subtitle else []
+    if len(shown) < len(table):
+        notes.append(f"{MOST_NAMED} of {len(table):,} labels are shown, those with the largest counts")
+    rows = [
+        {"label": label} | {name: float(column[place]) for name, column in columns.items()}
+        for place, label in zip(shown, drawn_names(table.labels(shown)), strict=True)
+    ]
+    axis = table.quantity.capitalize()
+    return panels_chart([Panel(rows)], axis=axis, level=table.level, title=title, subtitle=notes, bars=True)
+
+
+def _vector(table: EstimateTable, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str) -> _Chart:
     """All entries in their order."""
     mean, with_truth, level = panels["mean"], "truth" in panels, table.level
     units = units_of(table)
     names = drawn_names(table.names_of(range(mean.size))) if table.named else None
     flat = {name: values.ravel() for name, values in panels.items()}
-    if mean.size <= MOST_BARS and (len(units) > 1 or (names and _crowded(names)) or _vanishing(flat)):
+    if mean.size <= MOST_NAMED and (len(units) > 1 or (names and _crowded(names)) or _vanishing(flat)):
         labels = names or [str(place) for place in range(mean.size)]
         drawn = [Panel(_labelled(flat, labels, unit)) for unit in units]
         notes = [subtitle] if subtitle else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum._format import percent, plain
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import EstimateTable
-from shufflesum.plots.axes import drawn_names
-from shufflesum.plots.bars import MOST_BARS, bar_chart
 from shufflesum.plots.look import BLACK, BLUE, TEXT_SIZE, alt, as_data, config, heading
-from shufflesum.plots.points import Panel, panels_chart
+from shufflesum.plots.panels import MOST_NAMED, Panel, drawn_names, panels_chart
 
 _MOST_PLOTS = 20
 _FEW = 12  # numbers that are points with bars
@@ -49,7 +47,7 @@ def group_chart(
                 "wrong-shape", f"truth has shape {panels['truth'].shape}, the means {shape}; they must be equal"
             )
     single = table.entries == 1
-    most = MOST_BARS if single else _MOST_PLOTS
+    most = MOST_NAMED if single else _MOST_PLOTS
     counts = table.users[:: table.entries]
     shown = np.arange(groups)
     notes = [subtitle] if subtitle else []
@@ -60,7 +58,8 @@ def group_chart(
     names = drawn_names(table.groups[place] for place in shown.tolist())
     sizes, missing = counts[shown].tolist(), np.isnan(table.value[:: table.entries])[shown].tolist()
     if single:
-        return bar_chart(_bars(names, panels), axis=axis, level=level, title=title, subtitle=notes)
+        bars = _side_by_side(names, [""], panels, missing)
+        return panels_chart(bars, axis=axis, level=level, title=title, subtitle=notes, bars=True)
     if table.entries <= _FEW:
         entries = drawn_names(table.names_of(range(table.entries)))
         titles = entries if table.named else [f"Entry {entry}" for entry in entries]
@@ -105,16 +104,6 @@ def _side_by_side(
 def _users(size: float) -> str:
     """A size for people: noise may bring it below 0, and nobody reads -0."""
     return f"{max(round(size), 0):,}"
-
-
-def _bars(names: Sequence[str], panels: _Panels) -> list[dict[str, Any]]:
-    columns = {("value" if name == "mean" else name): values.reshape(-1).tolist() for name, values in panels.items()}
-    rows = []
-    for place, label in enumerate(names):
-        row = {name: values[place] for name, values in columns.items()}
-        finite = {name: value if np.isfinite(value) else None for name, value in row.items()}
-        rows.append({"label": label, **finite, "note": "" if np.isfinite(row["value"]) else "too few users"})
-    return rows
 
 
 def _title(name: str, second: str) -> alt.TitleParams:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from shufflesum._format import evenly, percent
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable
-from shufflesum.plots.axes import check_drawable, drawn_names
 from shufflesum.plots.look import BLUE, alt, as_data, config, folded, heading
+from shufflesum.plots.panels import check_drawable, drawn_names
 
 _MOST = 12  # plots
 _WIDTH = 200

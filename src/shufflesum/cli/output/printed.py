@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from shufflesum._format import counted, percent, upwards
+from shufflesum._format import counted, percent, plain, upwards
 from shufflesum.cli.commands import in_options
 from shufflesum.estimate import BaseEstimate, Quantile, Top
 from shufflesum.plans import Plan
@@ -180,7 +180,7 @@ def print_rows(
 
 def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
     """Quantiles of numbers in bins; their intervals reach from edge to edge."""
-    table = table_of("quantile", "value", f"{percent(level)}% interval")
+    table = table_of("quantile", "value", f"{percent(level)} % interval")
     for each in quantiles:
-        table.add_row(f"{each.q:g}", f"{each.value:.5g}", f"{each.lower:.15g} to {each.upper:.15g}")
+        table.add_row(f"{each.q:g}", plain(each.value, 5), f"{plain(each.lower, 15)} to {plain(each.upper, 15)}")
     console.print(table)
