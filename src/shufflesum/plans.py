@@ -362,20 +362,22 @@ class Plan:
             raise PlanError(error.problem, f"{path}: {error}") from error
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: Plan) -> Plan:
     """Refuse what is no plan, was altered, or claims a guarantee that does not hold; for all who act under a plan.
 
-    The guarantee is computed once for each plan. A test plan, of accountant `none`, claims nothing.
+    The guarantee is computed once for each plan. A test plan, of accountant `none`, claims nothing. Gives what
+    `check_unaltered` does.
     """
     described = check_unaltered(plan)
     if described.accountant == "none":
-        return
+        return described
     try:
         _confirm(described)
     except MissingExtraError as error:
         raise error.ending(
             "or send with shufflesum.service.Client, which believes a task that was read with verify=False"
         ) from error
+    return described
 
 
 def check_unaltered(plan: Plan) -> Plan:

@@ -58,9 +58,7 @@ class Randomizer(_RowReader):
     for a few rows that is quicker than compiling, and it is what happens where numba is not installed.
     """
 
-    @staticmethod
-    def _check_plan(plan: Plan) -> None:
-        check_plan(plan)
+    _check_plan = staticmethod(check_plan)
 
     def __init__(
         self,
@@ -108,9 +106,7 @@ class Randomizer(_RowReader):
 class UnverifiedRandomizer(Randomizer):
     """For a plan whose guarantee somebody else verified: a client's task read with verify=False, a driver's plan."""
 
-    @staticmethod
-    def _check_plan(plan: Plan) -> None:
-        check_unaltered(plan)
+    _check_plan = staticmethod(check_unaltered)
 
 
 _BLOCK = 1 << 16  # words drawn at a time: 256 KiB, within a core's cache

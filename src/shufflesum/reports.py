@@ -63,9 +63,7 @@ class Counts(OnlyOnce):
 
     __slots__ = ("blanks", "plan", "rejected", "round_number", "table")
 
-    @staticmethod
-    def _check_plan(plan: Plan) -> None:
-        check_plan(plan)
+    _check_plan = staticmethod(check_plan)
 
     def __init__(self, plan: Plan, round_number: int = 1) -> None:
         self._check_plan(plan)
@@ -149,6 +147,4 @@ class UnverifiedCounts(Counts):
 
     __slots__ = ()
 
-    @staticmethod
-    def _check_plan(plan: Plan) -> None:
-        check_unaltered(plan)
+    _check_plan = staticmethod(check_unaltered)
