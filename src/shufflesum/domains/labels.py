@@ -419,11 +419,10 @@ class Labels:
 
     def known(self, values: object, first_row: int = 0, *, what: str = "labels", remedy: str = "") -> NDArray[np.int64]:
         """As `codes`, but an unknown or missing label is a `DataError`, whose message ends with the remedy."""
-        rows = label_rows(values, what)
-        codes = self.codes(rows, first_row, what)
+        codes = self.codes(values, first_row, what)
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
-            self.refuse(value_at(rows, row), first_row + row, remedy)
+            self.refuse(value_at(label_rows(values, what), row), first_row + row, remedy)
         return codes
 
     def refuse(self, value: object, row: int, remedy: str = "") -> NoReturn:
