@@ -67,9 +67,9 @@ def test_a_page_of_a_run_holds_all_of_it_and_no_value_of_a_user(command: Command
         "one user, that is one row of data",
         "90 % interval",
         "chosen without looking at the data",
-        "If the shuffler and the analyzer collude",
+        "One process holds the data of all users",
         "shufflesum run people.csv --epsilon 1 --delta 1e-6 --bounds 0:1 --report run.html --confidence 0.9",
-        "played all three roles in one process",
+        "The command held the data of all users",
         "<i>height</i>",
     ):
         assert words in found.text

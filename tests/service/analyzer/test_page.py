@@ -98,7 +98,7 @@ def test_the_page_says_what_is_asked_what_was_found_and_what_is_promised(labels:
     assert "No report was rejected" in shown
     assert f"Round 1: {USERS} users" in shown
     for label, count in zip(found["labels"], found["counts"], strict=True):
-        assert re.search(rf"{label}\s*{count:.1f}", shown)
+        assert re.search(rf"{label}\s*{count:,.0f} ± ", shown)
     assert "The one round of this task is closed" in shown  # it was counted, so that the shuffler need not say so
     # the same page at its task's address, with other ways to its files
     other = labels.http.get(f"/tasks/{task.id}")
