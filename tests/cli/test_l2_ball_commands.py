@@ -277,6 +277,6 @@ def test_a_plan_is_bounded_from_both_sides_and_attacked(command: Command) -> Non
     assert command(*PLAN, "--dimension", SIZE, "--clipping-norm", "0.1", "-o", "plan.json").code == 0
     bounds = command("privacy", "--plan", "plan.json", "--delta", "1e-3", "--json").document
     assert 0 < bounds["epsilon_lower"] < bounds["epsilon_upper"] <= 4
-    done = command("audit", "--plan", "plan.json", "--samples", "200000", "--seconds", "60", "--trials", "5", "--json")
+    done = command("audit", "--plan", "plan.json", "--samples", "200000", "--seconds", "3", "--trials", "5", "--json")
     assert done.document["passed"]
     assert done.document["epsilon_lower"] <= done.document["epsilon_upper"]
