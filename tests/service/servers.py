@@ -111,7 +111,9 @@ class Deployment:
 
     def _server(self, role: str, folder: Path, store: str | None, *options: str, **rest: Any) -> ServerProcess:
         address = store or f"sqlite:{folder / f'{role}.db'}"
-        common = ["--task", str(self.task_file), "--secret-file", str(self.secret_file), "--store", address]
+        common = ["--task", str(self.task_file), "--store", address]
+        if "--secret-file" not in options:
+            common += ["--secret-file", str(self.secret_file)]
         return ServerProcess(folder / f"{role}.log", [role, *common, *options], **rest)
 
 

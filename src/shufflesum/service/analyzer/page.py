@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _KEPT_SECONDS = 10.0
 _ANSWER_SECONDS = 1.0
+_MOST_BYTES = 4096
 _MOST_USERS = 10**12
 
 
@@ -86,7 +87,8 @@ class ShufflerProgress:
             url = check_url(self._task.shuffler, allow_plain_http=False)
             client = httpx.AsyncClient(trust_env=False, verify=await asyncio.to_thread(trust, None))
             async with client:
-                answer = await ask(client, "GET", f"{url}/tasks/{self._task.id}/round", seconds=_ANSWER_SECONDS)
+                path = f"/tasks/{self._task.id}/round"
+                answer = await ask(client, "GET", url + path, seconds=_ANSWER_SECONDS, most=_MOST_BYTES)
         except (BadAnswerError, TimeoutError, httpx.HTTPError, ShufflesumError):
             return None
         return self._read(answer.body) if answer.status == 200 else None

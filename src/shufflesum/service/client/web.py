@@ -18,8 +18,10 @@ from shufflesum.wire import Task
 class RefusedError(ShufflesumError):
     """The server said no; `problem` is its stable name for the reason, `final` whether it will never say yes."""
 
-    def __init__(self, problem: str, message: str, *, final: bool) -> None:
-        super().__init__(problem, message)
+    def __init__(
+        self, problem: str, message: str, *, final: bool = True, value: str | None = None, row: int | None = None
+    ) -> None:
+        super().__init__(problem, message, value=value, row=row)
         self.final = final
 
     def __reduce__(self) -> tuple[Any, ...]:
