@@ -17,24 +17,24 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "shape": 6,
         "mechanism": ss.RandomizedResponse.Options(coordinates=6, levels=3),
     },
-    "replace, wide": {
+    "randomized response, wide": {
         "users": 1_000,
         "shape": 400,
         "mechanism": ss.RandomizedResponse.Options(coordinates=400, levels=1),
     },
-    "replace, blocks": {
+    "randomized response, blocks": {
         "users": 1_000,
         "shape": 6,
         "mechanism": ss.RandomizedResponse.Options(coordinates=2, levels=4),
     },
-    "replace, subsets": {
+    "randomized response, subsets": {
         "users": 2_000,
         "shape": 6,
         "mechanism": ss.RandomizedResponse.Options(coordinates=3, levels=2, sampling="uniform"),
     },
-    "replace, labels": {"users": 3_000, "domain": ss.Categories(5), "mechanism": "randomized-response"},
+    "randomized response, labels": {"users": 3_000, "domain": ss.Categories(5), "mechanism": "randomized-response"},
     "noisy-counts": {"users": 1_000, "shape": 4, "mechanism": "noisy-counts"},
-    "choices": {"users": 3_000, "domain": ss.MultiChoice(6, max_choices=2), "mechanism": "noisy-counts"},
+    "multi-choice": {"users": 3_000, "domain": ss.MultiChoice(6, max_choices=2), "mechanism": "noisy-counts"},
     "groups": {"users": 3_000, "domain": ss.GroupBy(["a", "b", "c"], 2), "mechanism": "noisy-counts"},
     "labels": {"users": 3_000, "domain": ss.Categories(40), "mechanism": "noisy-counts"},
     "words": {"users": 3_000, "domain": ss.OpenVocabulary(200, 8, bytes(range(16))), "mechanism": "noisy-counts"},

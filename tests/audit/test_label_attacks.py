@@ -23,7 +23,7 @@ DOMAINS: dict[str, Any] = {
     "categories, replaced": ss.Categories(["red", "green", "blue", "none"]),
     "two labels": ss.Categories(2),
     "bins": ss.Categories(bins=[0, 10, 20, 50], other=True),
-    "choices": ss.MultiChoice(6, max_choices=2),
+    "multi-choice": ss.MultiChoice(6, max_choices=2),
     "groups": ss.GroupBy(["a", "b", "c"], 2),
     "words": ss.OpenVocabulary(200, 8, bytes(16)),
 }
@@ -97,7 +97,7 @@ class SlotsNeverUsed(LessNoise):
         pytest.param("categories", OneCellWithoutNoise, marks=pytest.mark.slow),
         *(
             pytest.param(name, LessNoise, marks=pytest.mark.slow)
-            for name in ("categories", "two labels", "choices", "words")
+            for name in ("categories", "two labels", "multi-choice", "words")
         ),
         *(pytest.param(name, SlotsNeverUsed, marks=pytest.mark.slow) for name in ("categories", "words")),
     ],

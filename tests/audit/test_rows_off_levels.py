@@ -15,8 +15,8 @@ from shufflesum.mechanisms.auditing import BETWEEN, SINGLE, off_levels, position
 USERS = 40_000
 NAMES = (
     "randomized-response",
-    "replace, blocks",
-    "replace, subsets",
+    "randomized response, blocks",
+    "randomized response, subsets",
     "noisy-counts",
     "groups",
     "bounds about zero",

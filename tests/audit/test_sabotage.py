@@ -24,17 +24,26 @@ from shufflesum.cells import BLANK
 pytestmark = pytest.mark.usefixtures("findings_only")
 
 NAMES = tuple(name for name in SETTINGS if name != "ball, narrow")
-NUMBERS = ("randomized-response", "replace, wide", "replace, blocks", "replace, subsets", "noisy-counts", "groups")
+NUMBERS = (
+    "randomized-response",
+    "randomized response, wide",
+    "randomized response, blocks",
+    "randomized response, subsets",
+    "noisy-counts",
+    "groups",
+)
 
 
 def audited(plan: ss.Plan, client: Any, samples: int = 200_000, **paths: Any) -> AuditResult:
     return audit(plan, randomize=client, samples=samples, trials=0, seconds=600, **paths)  # samples end it, anywhere
 
 
-@pytest.mark.parametrize("name", slow_among(NAMES, ("replace, subsets", "replace, labels", "choices")))
+@pytest.mark.parametrize(
+    "name", slow_among(NAMES, ("randomized response, subsets", "randomized response, labels", "multi-choice"))
+)
 def test_the_clients_that_are_spoilt_below_pass(name: str) -> None:
     plan = planned(name)
-    kind = Wrapped if name in ("replace, blocks", "replace, subsets") else client_of(plan)
+    kind = Wrapped if name in ("randomized response, blocks", "randomized response, subsets") else client_of(plan)
     result = audited(plan, kind(plan))
     assert result.passed, result.findings
     assert {tested.kind for tested in result.tested} >= {
@@ -304,34 +313,34 @@ RARE = (FewAtFullAmplitude, FewNeverReplaced, TenthMoreAmplitude)
 OFTEN = ("randomized-response", "noisy-counts", "labels", "ball")  # a plan of each mechanism
 SABOTAGE: list[tuple[tuple[type[Client], ...], tuple[str, ...], tuple[str, ...], str]] = [
     # who is spoilt, in which plans, in which others much like them (slow), and what a finding says
-    ((TenthLessReplaced,), ("randomized-response",), ("replace, labels",), ""),
-    ((TenthLessAdded,), ("noisy-counts", "groups"), ("choices",), ""),
+    ((TenthLessReplaced,), ("randomized-response",), ("randomized response, labels",), ""),
+    ((TenthLessAdded,), ("noisy-counts", "groups"), ("multi-choice",), ""),
     ((TenthLessInSlots,), ("labels",), ("words",), ""),
     ((TenthMoreAmplitude,), ("ball, wide",), (), ""),
     ((Neighbourly,), OFTEN, tuple(name for name in NAMES if name not in OFTEN), "by both of two neighbours"),
-    ((KeepsAllOrNone,), ("randomized-response",), ("replace, wide",), "in both of two sets of cells"),
+    ((KeepsAllOrNone,), ("randomized-response",), ("randomized response, wide",), "in both of two sets of cells"),
     ((AllSlotsOrNone,), ("words",), (), "by one user"),
-    ((AllNoiseOrNone,), ("noisy-counts",), ("choices", "groups"), "in both of two sets of cells"),
+    ((AllNoiseOrNone,), ("noisy-counts",), ("multi-choice", "groups"), "in both of two sets of cells"),
     ((OneCoinForAll, LinkedBits), ("ball",), ("ball, wide",), "in both of two sets of cells"),
     ((SameSeedEveryCall,), ("randomized-response", "ball"), ("labels", "words"), "by the same user both times"),
     ((SameSeedAfterAFork,), ("randomized-response", "labels"), ("words", "ball"), "by the same user both times"),
     ((ReplacesBySmallValues,), ("randomized-response",), (), "coordinate 5"),
-    ((FavouriteCoordinate,), ("replace, blocks",), ("replace, subsets",), "coordinate"),
+    ((FavouriteCoordinate,), ("randomized response, blocks",), ("randomized response, subsets",), "coordinate"),
     ((BiasedBit,), ("ball",), (), "coordinate 3"),
     ((LinkedValues,), ("randomized-response",), (), "in both of two sets of cells"),
     ((LinkedSlots,), ("words",), (), "a cell twice"),
-    ((NeverReplaced,), ("randomized-response",), ("replace, labels",), "hold variant"),
+    ((NeverReplaced,), ("randomized-response",), ("randomized response, labels",), "hold variant"),
     ((NoNoiseForOneLabel,), ("labels",), (), "hold variant"),
     ((FixedCoin, RoundsToTheNearest), ("ball",), ("ball, wide",), ""),
     ((SilentBetweenLevels,), ("randomized-response", "noisy-counts", "groups"), NUMBERS[1:4], "where users hold"),
     ((SilentForASingleEntry,), ("noisy-counts", "ball"), (*NUMBERS[:4], "groups", "ball, wide"), "where users hold"),
     ((SilentForASingleEntryWithinBounds,), ("randomized-response", "groups"), NUMBERS[1:5], "where users hold"),
     ((SilentInside,), ("ball",), ("ball, wide",), "where users hold"),
-    ((RoundsToTheNearestLevel,), ("randomized-response",), ("replace, wide",), "where users hold"),
+    ((RoundsToTheNearestLevel,), ("randomized-response",), ("randomized response, wide",), "where users hold"),
     ((SlotsNeverUsed,), ("labels",), ("words",), ""),
     ((LastSlotNeverUsed,), ("words",), ("labels",), ""),
     ((IgnoresTheKey,), ("words",), (), "no report that may be the own one"),
-    ((FewNeverReplaced,), ("replace, wide",), (), "6 deviations"),
+    ((FewNeverReplaced,), ("randomized response, wide",), (), "6 deviations"),
     ((FewAtFullAmplitude,), ("ball, wide",), (), "6 deviations"),
     ((FewAtFullAmplitude,), ("ball",), (), "by one user, at least"),
 ]

@@ -148,7 +148,7 @@ def alternating(*values: Any) -> list[Any]:
 MATRICES = [[[0.0, 1.0], [3.0, -7.0]], [[4.0, math.nan], [1.0, math.inf]]]
 VECTORS_OF_SPAN = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
 COLLECTIONS = {
-    "replace on an array": Collection(
+    "randomized response, arrays": Collection(
         Arrays((2, 3), ([[0, 0, 0], [-1, -1, -1]], [[1, 2, 3], [1, 1, 1]])),
         RandomizedResponse(4, 6, CHANCE),
         alternating([[0, 1, 2], [-5, 0, 5]], [[1, 1, 1], [math.nan, 1, 1]]),
@@ -156,28 +156,28 @@ COLLECTIONS = {
         [[0.5, 1.0, 1.5], [-0.5, 0.5, 1.0]],
         tokens=True,
     ),
-    "replace on symmetric matrices": Collection(
+    "randomized response, symmetric matrices": Collection(
         Arrays(ss.Symmetric(2), (-1.0, 3.0)),
         RandomizedResponse(2, 8, CHANCE, "uniform"),
         alternating(*MATRICES),
         "mean",
         [[1.5, 1.5], [1.5, 1.0]],
     ),
-    "add on a span": Collection(
+    "noisy counts, a span": Collection(
         Arrays(ss.Span(VECTORS_OF_SPAN), (0.0, 3.5)),
         NoisyCounts(3, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 2),
         alternating([0.5, 2.0, 1.5], [2.0, 2.0, 0.0]),
         "mean",
         [1.25, 2.0, 0.75],
     ),
-    "add on choices": Collection(
+    "noisy counts, multi-choice": Collection(
         ss.MultiChoice(["a", 7, "Grüße \u0001"], max_choices=2),
         NoisyCounts(1, (2,), (CHANCE,), 40),
         alternating([" a", "7"], ["Gru\u0308ße \u0001", "a", "a"], [], None),
         "counts",
         [USERS / 2, USERS / 4, USERS / 4],
     ),
-    "add on groups": Collection(
+    "noisy counts, groups": Collection(
         ss.GroupBy(["at", "de"], ss.Arrays(2, bounds=(0, 6))),
         NoisyCounts(2, (1, 1, 1), (CHANCE, CHANCE, CHANCE), 4),
         alternating(("at", [2, 99]), ("de ", [4, 6])),
@@ -198,7 +198,7 @@ COLLECTIONS = {
         "counts",
         [USERS / 4, USERS / 4, USERS / 2],
     ),
-    "replace on labels": Collection(
+    "randomized response, labels": Collection(
         ss.Categories(5),
         RandomizedResponse(1, 4, CHANCE),
         alternating(0, "4"),
@@ -221,7 +221,7 @@ COLLECTIONS = {
         rounds=2,
     ),
 }
-DEFAULT = ("replace on an array", "add on groups", "slots on words", "bits on vectors")
+DEFAULT = ("randomized response, arrays", "noisy counts, groups", "slots on words", "bits on vectors")
 """One for each mechanism; the others with `make test-slow`."""
 
 

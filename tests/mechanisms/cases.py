@@ -109,12 +109,14 @@ def frequencies(labels: Any) -> Any:
 BOX = Arrays((2, 2), (-1.0, 1.0))
 BALL = L2Ball((2, 2), clipping_norm=2.0, seed=bytes(range(16)))
 CASES: dict[str, Case] = {
-    "replace, box": Case(
+    "randomized response, arrays": Case(
         SOME["randomized-response"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2
     ),
-    "replace, categories": Case(RandomizedResponse(1, 3, 0.25), Categories(4), some_labels, frequencies),
-    "add, box": Case(SOME["noisy-counts"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2),
-    "add, choices": Case(
+    "randomized response, categories": Case(RandomizedResponse(1, 3, 0.25), Categories(4), some_labels, frequencies),
+    "noisy counts, arrays": Case(
+        SOME["noisy-counts"], BOX, some_rows, lambda rows: (rows.mean(axis=0).reshape(-1) + 1) / 2
+    ),
+    "noisy counts, multi-choice": Case(
         NoisyCounts(1, (40,), (1 / 16,), 60),
         MultiChoice(4, max_choices=4),
         some_choices,

@@ -269,7 +269,7 @@ def test_its_options_are_arguments_of_plan_that_lead_to_it_again(kind: str, shap
 
 
 ATTACKED = CASES | {
-    "add, groups": Case(
+    "noisy counts, groups": Case(
         NoisyCounts(2, (9, 9, 9), (0.25, 0.125, 0.5), 80), GroupBy(["a", "b", "c"], (2,)), some_rows, len
     ),
     "add-slots, hashed": Case(SOME["noisy-slots"], OpenVocabulary(50, 4, bytes(16)), some_labels, len),

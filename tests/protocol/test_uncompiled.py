@@ -32,13 +32,13 @@ ADD = NoisyCounts(4, (40, 20, 10, 5), (1 / 16, 0.125 + 2.0**-53, 0.5, 2.0**-53),
 UPDATES = RNG.normal(size=(USERS, 1000))
 
 MORE: dict[str, tuple[Mechanism, Domain, Any]] = {
-    "replace all": (RandomizedResponse(70, 3, 0.1875 + 2.0**-53), ODD, ODD_ROWS),
-    "replace some": (RandomizedResponse(9, 999, 0.5), ODD, ODD_ROWS),
-    "replace a subset": (RandomizedResponse(9, 2, 2.0**-30, "uniform"), ODD, ODD_ROWS),
-    "replace certainly": (RandomizedResponse(70, 32, 1.0), ODD, ODD_ROWS.astype(np.float32)),
+    "randomized response, all coordinates": (RandomizedResponse(70, 3, 0.1875 + 2.0**-53), ODD, ODD_ROWS),
+    "randomized response, some coordinates": (RandomizedResponse(9, 999, 0.5), ODD, ODD_ROWS),
+    "randomized response, a subset": (RandomizedResponse(9, 2, 2.0**-30, "uniform"), ODD, ODD_ROWS),
+    "randomized response, noise alone": (RandomizedResponse(70, 32, 1.0), ODD, ODD_ROWS.astype(np.float32)),
     "noisy-counts": (ADD, ODD, ODD_ROWS),
-    "add, cap reached": (NoisyCounts(1, (3,), (0.5,), 105), ODD, ODD_ROWS),
-    "add, single precision": (ADD, Arrays(70, (0.0, 1.0)), RNG.random((USERS, 70), dtype=np.float32)),
+    "noisy counts, cap reached": (NoisyCounts(1, (3,), (0.5,), 105), ODD, ODD_ROWS),
+    "noisy counts, single precision": (ADD, Arrays(70, (0.0, 1.0)), RNG.random((USERS, 70), dtype=np.float32)),
     "groups": (
         NoisyCounts(2, (9, 5, 3), (1 / 16, 0.25, 0.125), 900),
         GroupBy(6, Arrays(7, (0.0, 1.0))),
@@ -93,9 +93,13 @@ WRONG: dict[str, tuple[Any, Callable[..., Any], str]] = {
     "noise beyond the cap cut off": (
         _add_noise,
         lambda right, *given: max(found := right(*given), (given[5].size, found[1])),
-        "add, cap reached",
+        "noisy counts, cap reached",
     ),
-    "a modulo": (bounded, lambda right, word, bound: np.int64(word % np.uint32(bound)), "replace some"),
+    "a modulo": (
+        bounded,
+        lambda right, word, bound: np.int64(word % np.uint32(bound)),
+        "randomized response, some coordinates",
+    ),
 }
 
 
@@ -141,7 +145,7 @@ def test_where_numba_is_missing_rows_are_randomized_and_the_rest_is_refused(monk
     for cached in (compiling.can_compile, compiling._njit):
         cached.cache_clear()
     try:
-        plan = Plan(ODD, MORE["replace all"][0], no_guarantee(USERS))
+        plan = Plan(ODD, MORE["randomized response, all coordinates"][0], no_guarantee(USERS))
         assert not Randomizer(plan).compiled
         assert len(Randomizer(plan).randomize(ODD_ROWS)) == USERS * 70
         with refusal("missing-extra", "shufflesum[compiled]", error=MissingExtraError):

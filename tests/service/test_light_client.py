@@ -75,26 +75,30 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PEOPLE = [0.25, 0.75] * (USERS // 2)
 CASES: dict[str, tuple[dict[str, Any], list[Any], list[float]]] = {
     "randomized-response": ({"shape": 2, "mechanism": "randomized-response"}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
-    "replace some": (
+    "randomized response, some coordinates": (
         {"shape": 4, "mechanism": ss.RandomizedResponse.Options(coordinates=2)},
         [[x] * 4 for x in PEOPLE],
         [0.5] * 4,
     ),
-    "replace a subset": (
+    "randomized response, a subset": (
         {"shape": 4, "mechanism": ss.RandomizedResponse.Options(coordinates=2, sampling="uniform")},
         [[x] * 4 for x in PEOPLE],
         [0.5] * 4,
     ),
-    "replace, labels": (
+    "randomized response, labels": (
         {"domain": ss.Categories(["a", "b"]), "mechanism": "randomized-response"},
         ["a", "b"] * 20,
         [0.5, 0.5],
     ),
     "noisy-counts": ({"shape": 2, "mechanism": "noisy-counts"}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
-    "add, labels": ({"domain": ss.Categories(["a", "b"]), "mechanism": "noisy-counts"}, ["a", "b"] * 20, [0.5, 0.5]),
-    "add, choices": ({"domain": ss.MultiChoice(["a", "b"], max_choices=1)}, [["a"], []] * 20, [0.5, 0.0]),
-    "add, groups": ({"domain": ss.GroupBy(["a", "b"])}, [["a", 0.2], ["b", 0.8]] * 20, [0.2, 0.8]),
-    "add, words": ({"domain": ss.OpenVocabulary(8, 2, bytes(16))}, ["a", "b"] * 20, []),
+    "noisy counts, labels": (
+        {"domain": ss.Categories(["a", "b"]), "mechanism": "noisy-counts"},
+        ["a", "b"] * 20,
+        [0.5, 0.5],
+    ),
+    "noisy counts, multi-choice": ({"domain": ss.MultiChoice(["a", "b"], max_choices=1)}, [["a"], []] * 20, [0.5, 0.0]),
+    "noisy counts, groups": ({"domain": ss.GroupBy(["a", "b"])}, [["a", 0.2], ["b", 0.8]] * 20, [0.2, 0.8]),
+    "noisy counts, words": ({"domain": ss.OpenVocabulary(8, 2, bytes(16))}, ["a", "b"] * 20, []),
     "ball": ({"domain": ss.L2Ball(2, clipping_norm=1.0)}, [[x, 0.5] for x in PEOPLE], [0.5, 0.5]),
 }
 
