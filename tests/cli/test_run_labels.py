@@ -420,10 +420,10 @@ def test_a_run_that_is_counted_says_nothing_of_a_second_release(command: Command
     (folder / "plan.json").write_text(plan.to_json())
     asked = ("run", "yes.csv", "--categories", "answer", "--plan", "plan.json")
     assert "second release" in command(*asked).err
-    counted = (*asked, "--rounds-file", "rounds.json")
+    counted = (*asked, "--rounds-file", "rounds.db")
     assert "second release" not in command(*counted).err
     spent = command(*counted)
     assert spent.code == 2
     assert lacking(spent.err, "[rounds-spent]", "no round of it is left", "another plan", "budget ask") == []
-    command("budget", "create", "budget.json", "--epsilon", "3", "--delta", "1e-5")
-    assert "second release" not in command(*asked, "--budget", "budget.json").err
+    command("budget", "create", "budget.db", "--epsilon", "3", "--delta", "1e-5")
+    assert "second release" not in command(*asked, "--budget", "budget.db").err

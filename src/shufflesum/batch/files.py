@@ -377,7 +377,25 @@ def _refuse_repeats(files: Iterable[ReportFile]) -> None:
     refuse_same_files(file.path for file in filled)
 
 
-_FINISHED_FORMAT = "shufflesum-finished-1"
+_NOTE_FORMAT = "shufflesum-note-1"
+
+
+def _write_note(path: Path, work: Mapping[str, Any], identity: Identity) -> None:
+    """Say what is done, and for whose reports; the checksum is against damage."""
+    replace_file(path, encode_checked(_NOTE_FORMAT, {"work": work, "identity": identity.to_json()}), 0o600)
+
+
+def _read_note(path: Path, advice: str) -> tuple[Any, Identity] | None:
+    """What a note says; None where there is none."""
+    try:
+        document = decode_checked(path.read_bytes(), _NOTE_FORMAT)
+        return document["work"], Identity.from_json(document["identity"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FileError(
+            "damaged", f"{path}: the note about an earlier run cannot be read ({error}); {advice}"
+        ) from error
 
 
 def note_path(output: Path) -> Path:
@@ -388,12 +406,6 @@ def note_path(output: Path) -> Path:
 def partial_path(output: Path) -> Path:
     """Where an output is made."""
     return output.with_name(f".{output.name}.partial")
-
-
-def note_finished(output: Path, work: Mapping[str, Any], identity: Identity) -> None:
-    """Say what the output comes from; to be called before it appears, so that there is none without a note."""
-    document = {"work": work, "identity": identity.to_json()}
-    replace_file(note_path(output), encode_checked(_FINISHED_FORMAT, document), 0o600)
 
 
 def finished_reports(
@@ -423,24 +435,15 @@ def _same_work(output: Path, work: Mapping[str, Any], identity: Identity) -> Ide
     """Whose reports the note is about, where it is about the same work."""
     if partial_path(output).exists():  # stopped just before the end
         return None
-    try:
-        document = decode_checked(note_path(output).read_bytes(), _FINISHED_FORMAT)
-        earlier = Identity.from_json(document["identity"])
-        same = document["work"] == json.loads(json.dumps(work))
-    except FileNotFoundError:
+    note = _read_note(note_path(output), "take a copy from before, or remove it if nobody has the reports of that run")
+    if note is None:
         return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FileError(
-            "damaged",
-            f"{note_path(output)}: the note about an earlier run cannot be read ({error}); take a copy from before, or "
-            "remove it if nobody has the reports of that run",
-        ) from error
+    done, earlier = note
     ours = replace(earlier, contribution_ids=identity.contribution_ids)
-    return earlier if same and ours == identity else None
+    return earlier if done == json.loads(json.dumps(work)) and ours == identity else None
 
 
 _WORK = "_work.json"
-_STAGED_FORMAT = "shufflesum-work-2"
 
 
 class StagedFolder:
@@ -530,7 +533,8 @@ class StagedFolder:
         os.fchmod(self._lock, 0o700)
 
     def _take_up(self) -> None:
-        saved = None if self._restart else self._saved()
+        advice = "say --restart to throw away what was done"
+        saved = None if self._restart else _read_note(self.path / _WORK, advice)
         if saved is not None:
             work, identity = saved
             # Its random ids are the earlier run's to keep; all else must be what is asked for now.
@@ -552,21 +556,7 @@ class StagedFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        note = {"work": self._work, "identity": self.identity.to_json()}
-        replace_file(self.path / _WORK, encode_checked(_STAGED_FORMAT, note))
-
-    def _saved(self) -> tuple[Any, Identity] | None:
-        """What the interrupted run was doing; None where it did not come so far as to say it."""
-        path = self.path / _WORK
-        if not path.exists():
-            return None
-        try:
-            document = decode_checked(path.read_bytes(), _STAGED_FORMAT)
-            return document["work"], Identity.from_json(document["identity"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise FileError(
-                "damaged", f"{path}: cannot be understood ({error}); say --restart to throw away what was done"
-            ) from error
+        _write_note(self.path / _WORK, self._work, self.identity)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -594,8 +584,8 @@ class StagedFolder:
             mode = _usual_mode(self.path) if self.identity.stage == "shuffled" else 0o700
             (self.path / _WORK).unlink()
             os.fchmod(self._lock, mode)
-            if self._noted:
-                note_finished(self.output, self._work, self.identity)
+            if self._noted:  # before the output appears, so that there is none without a note
+                _write_note(note_path(self.output), self._work, self.identity)
             sync(self.path)
             os.rename(self.path, self.output)
             sync(self.output.absolute().parent)

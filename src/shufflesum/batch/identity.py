@@ -350,8 +350,6 @@ class Identity:
             raise ReportsError(
                 "malformed", "the description of the reports has no list of contribution ids; the file was changed"
             )
-        if document["round_number"] is None and document["task_id"] is None:
-            document["round_number"] = 1  # files of before plain reports knew their round
         try:
             return cls(**{**document, "contribution_ids": tuple(ids)})
         except ParameterError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -43,38 +43,6 @@ Encode = Callable[[Reports], Any]
 
 Open = Callable[[Any], tuple[Reports, int]]
 """A record batch to its readable reports, and how many were rejected as unreadable."""
-
-
-class Target(Protocol):
-    """What reports are made for, and who can read them."""
-
-    @property
-    def plan(self) -> Plan:
-        """What randomizer and analyzer agree on."""
-
-    @property
-    def task(self) -> Task | None:
-        """The task that they are sealed for, if any."""
-
-    @property
-    def round_number(self) -> int:
-        """The round that new reports are for; of reports that are there, their identity says it."""
-
-    @property
-    def kind(self) -> ReportKind:
-        """Plain or sealed."""
-
-    def identity(self, names: Sequence[str] | None = None) -> Identity:
-        """That of a new contribution of reports, from columns of these names."""
-
-    def check(self, identity: Identity) -> None:
-        """Refuse reports that were not made for this."""
-
-    def encoding(self, workers: int) -> AbstractContextManager[Encode]:
-        """How reports become record batches, with so many processes where that is slow."""
-
-    def opening(self, identity: Identity, workers: int) -> AbstractContextManager[Open]:
-        """How record batches of checked reports are read, with so many processes where that is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +167,10 @@ class SealedTarget:
                 return reports, damaged + unreadable
 
             yield open_records
+
+
+Target = PlainTarget | SealedTarget
+"""What reports are made for, and who can read them."""
 
 
 def randomize_rows(rows: Any, randomizer: Randomizer, first_row: int = 0) -> Reports:

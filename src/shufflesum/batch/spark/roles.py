@@ -25,30 +25,9 @@ from shufflesum._machine import sync
 from shufflesum.batch.files import Dataset, StagedFolder, describe_inputs, finished_reports, open_dataset
 from shufflesum.batch.identity import PLAIN, Identity, Stage
 from shufflesum.batch.once import Released
-from shufflesum.batch.shuffle.sources import (
-    FileSource,
-    folders_of,
-    holds_uploads,
-    open_source,
-    refuse_changed,
-    refuse_copied_reports,
-    shuffled_before,
-)
-from shufflesum.batch.spark import tasks
+from shufflesum.batch.shuffle import sources
+from shufflesum.batch.spark import jobs, tasks
 from shufflesum.batch.spark.columns import users_columns
-from shufflesum.batch.spark.jobs import (
-    PARTS,
-    exact_path,
-    identity_of,
-    materialise,
-    over_reports,
-    quoted,
-    remove,
-    report_schema,
-    session,
-    spark_job,
-    working_folder,
-)
 from shufflesum.batch.targets import DEFAULT_MEMORY, PlainTarget
 from shufflesum.domains import Missing
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
@@ -84,8 +63,8 @@ def randomize(
     users = users_columns(frame, "the DataFrame", plan.domain, columns=columns, label_column=label_column)
     identity = Identity.for_plan(plan, users.columns, round_number)
     drawn = randomized(users, plan, identity, clip=clip, missing=missing)
-    with working_folder(frame.sparkSession) as folder:
-        return not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
+    with jobs.working_folder(frame.sparkSession) as folder:
+        return not_empty(*jobs.materialise(drawn, f"{folder}/{jobs.PARTS}"))
 
 
 def shuffle(frame: DataFrame) -> DataFrame:
@@ -94,22 +73,22 @@ def shuffle(frame: DataFrame) -> DataFrame:
     Refused below the plan's smallest batch. Each report draws a bucket, and that is written down; then every bucket,
     all of it in one place, is permuted, and that is written down.
     """
-    identity = identity_of(frame, "reports")
-    with spark_job(frame.sparkSession):
+    identity = jobs.identity_of(frame, "reports")
+    with jobs.spark_job(frame.sparkSession):
         rows = frame.count()
     identity.check_enough(rows)
-    with working_folder(frame.sparkSession) as folder:
+    with jobs.working_folder(frame.sparkSession) as folder:
         return shuffled_to(frame, identity, identity.shuffled(rows), folder)
 
 
 def count(frame: DataFrame, plan: Plan) -> Counts:
     """The table of counts of shuffled reports: one for each partition, then their sum."""
-    identity = identity_of(frame, "shuffled")
+    identity = jobs.identity_of(frame, "shuffled")
     counts = Counts(plan, identity.round_number)  # refuses here a plan that no task verifies again
     PlainTarget(plan).check(identity)
-    with spark_job(frame.sparkSession):
+    with jobs.spark_job(frame.sparkSession):
         add_up = partial(tasks.count_partition, plan=plan, round_number=identity.round_number)
-        cells = over_reports(frame, identity, add_up, "cell long, count long")
+        cells = jobs.over_reports(frame, identity, add_up, "cell long, count long")
         if cells.rdd.getNumPartitions() * plan.cells > _COLLECTED_CELLS:
             cells = cells.groupBy("cell").agg(F.sum("count").alias("count"))
         found = cells.toArrow()
@@ -126,7 +105,7 @@ def analyze(frame: DataFrame, plan: Plan, *, without_guarantee: bool = False) ->
     Refused for another plan, for unshuffled reports, and as `shufflesum.release` says.
     """
     counts = count(frame, plan)
-    whole = counts.received == identity_of(frame, "shuffled").written
+    whole = counts.received == jobs.identity_of(frame, "shuffled").written
     return release(counts, whole=whole, without_guarantee=without_guarantee)
 
 
@@ -134,7 +113,7 @@ def randomized(users: DataFrame, plan: Plan, identity: Identity, *, clip: bool, 
     """The reports of users in columns that were checked, not drawn yet: whenever asked for they are others."""
     Randomizer(plan, clip=clip, missing=missing)  # refuses here what every task would refuse
     draw = partial(tasks.randomize_partition, plan=plan, identity=identity, clip=clip, missing=missing)
-    return users.mapInArrow(draw, report_schema(identity))
+    return users.mapInArrow(draw, jobs.report_schema(identity))
 
 
 def shuffled_to(frame: DataFrame, before: Identity, after: Identity, folder: str) -> DataFrame:
@@ -144,13 +123,13 @@ def shuffled_to(frame: DataFrame, before: Identity, after: Identity, folder: str
     total = rows * before.kind.item.itemsize
     buckets = min(_MAX_WIDTH, 1 << max(0, math.ceil(math.log2(total / _BUCKET_BYTES))))
     deal = partial(tasks.scatter_partition, identity=before, buckets=buckets)
-    dealt, _ = materialise(over_reports(frame, before, deal, "bucket int, reports binary"), f"{folder}/dealt")
+    dealt, _ = jobs.materialise(jobs.over_reports(frame, before, deal, "bucket int, reports binary"), f"{folder}/dealt")
     # From here on, only the last stage draws; what the exchange brings it is the same each time it is asked for.
     # The number of partitions is given, so that Spark does not cut a bucket in two.
     together = dealt.repartitionById(buckets, "bucket")
-    permuted = together.mapInArrow(partial(tasks.permute_partition, identity=before), report_schema(after))
-    shuffled, found = materialise(permuted, f"{folder}/{PARTS}")
-    remove(spark, f"{folder}/dealt")
+    permuted = together.mapInArrow(partial(tasks.permute_partition, identity=before), jobs.report_schema(after))
+    shuffled, found = jobs.materialise(permuted, f"{folder}/{jobs.PARTS}")
+    jobs.remove(spark, f"{folder}/dealt")
     if found != rows:
         raise ReportsError(
             "changed-meanwhile", f"{found} reports came out of the shuffle, and {rows} went in; the input was changed"
@@ -178,9 +157,9 @@ def write(frame: DataFrame, path: str | os.PathLike[str]) -> Dataset:
 
     The folder must be one that the driver and all executors share.
     """
-    identity = identity_of(frame)
+    identity = jobs.identity_of(frame)
     with staged_folder(path, identity) as folder:
-        materialise(_without_nulls(frame, identity), f"{folder}/{PARTS}")
+        jobs.materialise(_without_nulls(frame, identity), f"{folder}/{jobs.PARTS}")
     return open_dataset(path, stage=identity.stage)
 
 
@@ -213,7 +192,7 @@ def randomize_folder(
     run before it draws anything; one that was interrupted is drawn anew, under another name.
     """
     files = users_files(users)
-    frame = users_of(session(master, conf), files)
+    frame = users_of(jobs.session(master, conf), files)
     chosen = users_columns(
         frame, str(users), plan.domain, columns=columns, label_column=label_column, user_column=user_column
     )
@@ -234,12 +213,12 @@ def randomize_folder(
     plan.domain.check_options(clip=clip, missing=missing)
     if user_column is not None:
         refuse_repeated_users(frame, str(users), user_column)
-    with spark_job(frame.sparkSession):
+    with jobs.spark_job(frame.sparkSession):
         not_empty(chosen, chosen.limit(1).count())
     with staged_folder(output, identity, work, begin) as folder:
         begin(*identity.contribution_ids)
         drawn = randomized(chosen, plan, identity, clip=clip, missing=missing)
-        not_empty(*materialise(drawn, f"{folder}/{PARTS}"))
+        not_empty(*jobs.materialise(drawn, f"{folder}/{jobs.PARTS}"))
     return open_dataset(output, stage="reports")
 
 
@@ -258,21 +237,21 @@ def shuffle_folder(
     """
     paths = [path] if isinstance(path, str | os.PathLike | Address) else path
     for given in map(place, paths):
-        if given.exists() and holds_uploads(given):
+        if given.exists() and sources.holds_uploads(given):
             raise ParameterError(
                 "conflicting-arguments", f"{given}: Spark shuffles report files; uploads are for --engine local"
             )
-    source = open_source(*paths)
-    assert isinstance(source, FileSource)
-    refuse_copied_reports(source, DEFAULT_MEMORY)
-    releases = Released(source.members(), folders_of(source), released)
+    source = sources.open_source(*paths)
+    assert isinstance(source, sources.FileSource)
+    sources.refuse_copied_reports(source, DEFAULT_MEMORY)
+    releases = Released(source.members(), sources.folders_of(source), released)
     releases.check()
-    if (before := shuffled_before(output, releases, "parquet")) is not None:
+    if (before := sources.shuffled_before(output, releases, "parquet")) is not None:
         return before
-    spark, after = session(master, conf), source.identity.shuffled(source.dataset.rows)
+    spark, after = jobs.session(master, conf), source.identity.shuffled(source.dataset.rows)
     with staged_folder(output, after) as folder:
         shuffled_to(frame_of(spark, source.dataset), source.identity, after, folder)
-        refuse_changed(source)
+        sources.refuse_changed(source)
         releases.record(after.shuffle_id)
     return open_dataset(output, stage="shuffled")
 
@@ -304,7 +283,7 @@ def analyze_folder(
 
 def _count(dataset: Dataset, plan: Plan, master: str | None, conf: Mapping[str, str] | None) -> Counts:
     PlainTarget(plan).check(dataset.identity)
-    return count(frame_of(session(master, conf), dataset), plan)
+    return count(frame_of(jobs.session(master, conf), dataset), plan)
 
 
 def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
@@ -321,9 +300,9 @@ def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
                 "unknown-file-type",
                 f"{file.path}: Spark reads reports in Parquet only; write them with --format parquet",
             )
-    paths = [f"file://{exact_path(str(file.path.absolute()))}" for file in dataset.files]
-    with spark_job(spark):
-        return spark.read.schema(report_schema(dataset.identity)).parquet(*paths)
+    paths = [f"file://{jobs.exact_path(str(file.path.absolute()))}" for file in dataset.files]
+    with jobs.spark_job(spark):
+        return spark.read.schema(jobs.report_schema(dataset.identity)).parquet(*paths)
 
 
 def users_files(users: str | os.PathLike[str] | Address) -> list[Path]:
@@ -351,14 +330,14 @@ def users_files(users: str | os.PathLike[str] | Address) -> list[Path]:
 
 def users_of(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     """The rows of Parquet files."""
-    with spark_job(spark):
-        return spark.read.parquet(*[f"file://{exact_path(str(file.absolute()))}" for file in files])
+    with jobs.spark_job(spark):
+        return spark.read.parquet(*[f"file://{jobs.exact_path(str(file.absolute()))}" for file in files])
 
 
 def refuse_repeated_users(frame: DataFrame, where: str, column: str) -> None:
     """One row is one user: a user with two would get half the promise."""
-    with spark_job(frame.sparkSession):
-        user = F.col(quoted(column))
+    with jobs.spark_job(frame.sparkSession):
+        user = F.col(jobs.quoted(column))
         if isinstance(frame.schema[column].dataType, StringType):
             user = F.nullif(F.trim(user), F.lit(""))  # " 7" and "7" are the same person typed twice
         repeated = frame.groupBy(user.alias("user")).count().where("count > 1 or user is null").head()
@@ -393,7 +372,7 @@ def staged_folder(
         inner = staged.path / _STAGE
         try:
             yield f"file://{inner.absolute()}"
-            for number, part in enumerate(sorted(inner.glob(f"{PARTS}/part-*.parquet"))):
+            for number, part in enumerate(sorted(inner.glob(f"{jobs.PARTS}/part-*.parquet"))):
                 sync(part)
                 part.rename(staged.path / f"part-{number:05d}.parquet")
         finally:
