@@ -69,7 +69,7 @@ def holds(estimate: Mapping[str, Any], truth: Sequence[float], what: str = "coun
 
 def test_one_label_of_each_user(command: Command, survey: str, folder: Path) -> None:
     asked = ("run", survey, "--categories", "answer", "--labels", "yes,no,unsure", *PRIVACY, *SURE)
-    done = command(*asked, "--json", "-o", "counts.db", "--plot", "counts.svg")
+    done = command(*asked, "--json", "-o", "counts.json", "--plot", "counts.svg")
     assert done.estimate["labels"] == list(LABELS)
     assert holds(done.estimate, (1700, 900, 400))
     assert not holds(done.estimate, (900, 1700, 400)), "labels could be in any order"
@@ -79,7 +79,7 @@ def test_one_label_of_each_user(command: Command, survey: str, folder: Path) -> 
         "other": False,
         "column": "answer",
     }
-    assert json.loads((folder / "counts.db").read_text())["estimate"] == done.estimate
+    assert json.loads((folder / "counts.json").read_text())["estimate"] == done.estimate
     assert lacking((folder / "counts.svg").read_text(), "unsure", "Private counts of") == []
 
 

@@ -372,12 +372,20 @@ class Counted:
 
     def __enter__(self) -> Counted:
         """Lock and read the file; where there is none the counts are zero."""
+        new = not self._ledger.exists()
         with ExitStack() as block:
             self._change = block.enter_context(self._ledger.change(patience=0))
+            if new:
+                block.callback(self._forget)
             if self._change.records:
                 self._load(self._change.records[-1])
             self._block = block.pop_all()
         return self
+
+    def _forget(self) -> None:
+        """Take away a file that was made for the lock alone; SQLite lets nobody write to it once it has no name."""
+        if not self._change.records and not self._change.added:
+            self.path.resolve().unlink()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

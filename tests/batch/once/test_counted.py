@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,18 @@ def test_what_is_not_saved_is_forgotten(saved: Path) -> None:
         run()
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == ["counts.db"]
+
+
+def test_where_nothing_is_saved_no_file_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "counts.db"
+    with Counted(path, PLAN):
+        assert path.exists()
+        late = sqlite3.connect(path, isolation_level=None)  # of somebody who came just before it went
+        late.execute("SELECT * FROM head").fetchall()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        late.execute("UPDATE head SET count = 1")
+    late.close()
 
 
 def test_another_plan_is_refused(saved: Path) -> None:

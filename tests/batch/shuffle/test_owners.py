@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -23,6 +22,7 @@ from shufflesum.batch.shuffle.sources import open_source
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.batch.users import open_users
 from shufflesum.errors import ParameterError, ReportsError
+from shufflesum.ledger import Ledger
 
 PLAN = noiseless_plan(users=30)
 
@@ -89,8 +89,8 @@ def test_a_lost_part_of_one_owner_is_noticed(owners: list[Path], tmp_path: Path)
 
 def test_every_folder_remembers_the_release(owners: list[Path], tmp_path: Path) -> None:
     done = shuffle(owners, tmp_path / "shuffled")
-    lists = [json.loads((folder / RELEASED).read_text())["releases"] for folder in owners]
-    assert [[release["shuffles"] for release in releases] for releases in lists] == [[[done.identity.shuffle_id]]] * 3
+    lists = [Ledger(folder / RELEASED, "shufflesum-released-3", "list", "").read() for folder in owners]
+    assert [[release["shuffle"] for release in releases] for releases in lists] == [[done.identity.shuffle_id]] * 3
     late = owner(tmp_path / "late", seed=9)
     for others in ([*owners, late], [owners[2], owner(tmp_path / "large", 40)]):
         with refusal("released-before", error=ReportsError):

@@ -296,8 +296,8 @@ def test_what_names_no_cell_is_counted_and_rejected(shuffled: Path, command: Com
 
 
 def test_outputs_never_replace_inputs(shuffled: Path, refused: Callable[..., str], files: Path) -> None:
-    for name in ("plan.json", "counts.db"):
-        said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.db", "-o", name)
+    for name in ("plan.json", "counts.json"):
+        said = refused("analyze", shuffled, "--plan", "plan.json", "--state", "counts.json", "-o", name)
         assert lacking(said, "[conflicting-arguments]", name) == []
 
 
