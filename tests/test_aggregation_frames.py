@@ -110,6 +110,7 @@ def run_with(arrays: Any, shape: Any) -> Any:
         mechanism=ss.RandomizedResponse.Options(coordinates=2, levels=2),
         source=SeededSource(1),
         clip=True,
+        bounds=(0, 1),
     )
 
 

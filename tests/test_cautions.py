@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import shufflesum as ss
@@ -58,16 +59,28 @@ def test_a_guarantee_is_weak_from_one_user_in_all_and_above_ten_on() -> None:
     ],
 )
 def test_the_edge_is_where_an_estimate_cannot_be_told_from_a_bound(mean: float, deviation: float, warned: bool) -> None:
-    found = at_the_edge(np.array([0.5, mean]), np.array([0.01, deviation]), "entry {}".format, named=True)
+    found = at_the_edge(np.array([0.5, mean]), np.array([0.01, deviation]), "entry {}".format, named=True, clipped=True)
     assert kinds(found) == [EdgeOfBoundsWarning] * warned
     assert all("entry 1" in str(warning) for warning in found)
 
 
+def test_clipping_is_blamed_only_where_it_may_have_been() -> None:
+    at = np.array([0.0])
+    (surely,) = at_the_edge(at, np.array([0.005]), str, named=True, clipped=True)
+    assert "clipped" in str(surely)
+    for deviation, clipped in ((0.005, False), (0.04, True)):
+        (unclear,) = at_the_edge(at, np.array([deviation]), str, named=True, clipped=clipped)
+        assert "clip" not in str(unclear)
+        assert "users too few" in str(unclear)
+    few = ss.aggregate(pd.DataFrame({"age": [30.0] * 200}), bounds=(0, 1000), source=SeededSource(1), **TARGET)
+    assert "clip" not in str(few.warnings[0])
+
+
 def test_of_entries_without_names_it_takes_half() -> None:
     mean, deviation = np.array([0.0, 0.5, 0.5, np.nan]), np.full(4, 0.01)
-    assert at_the_edge(mean, deviation, str, named=False) == ()
+    assert at_the_edge(mean, deviation, str, named=False, clipped=True) == ()
     mean[1] = 1.0
-    (found,) = at_the_edge(mean, deviation, str, named=False)
+    (found,) = at_the_edge(mean, deviation, str, named=False, clipped=True)
     assert "1 of 3 others" in str(found)
     images = ss.aggregate(np.tile([[0.0, 0.5, 0.5]], (3000, 1)), source=SeededSource(1), **TARGET)
     assert images.warnings == ()
@@ -133,7 +146,7 @@ def test_groups_are_looked_at_where_they_have_a_mean() -> None:
     rows, labels = np.tile([[0.5, 1.0]], (4000, 1)), ["x", "y"] * 2000
     domain = ss.GroupBy(["x", "y", "nobody"], 2)
     (found,) = ss.aggregate(rows, group_by=labels, domain=domain, source=SeededSource(1), **TARGET).warnings
-    assert "entry 1 of group x is at the upper end" in str(found)
+    assert "entry 1 of group x cannot be told from the upper end" in str(found)
     assert "1 of 3 others" in str(found)
 
 
@@ -141,7 +154,7 @@ def test_a_span_is_looked_at_in_its_coefficients() -> None:
     span = ss.Span(np.array([[1.0, 0, 1], [0, 1, 1]]))
     rows = np.tile([0.5, 1.0], (4000, 1)) @ span.vectors
     (found,) = ss.aggregate(rows, shape=span, source=SeededSource(1), **TARGET).warnings
-    assert "coefficient 1 is at the upper end" in str(found)
+    assert "coefficient 1 cannot be told from the upper end" in str(found)
 
 
 @pytest.mark.filterwarnings("ignore::shufflesum.cautions.UninformativePlanWarning")

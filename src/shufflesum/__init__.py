@@ -14,7 +14,7 @@ from shufflesum.domains.group_by.estimate import GroupEstimate
 from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 from shufflesum.errors import ShufflesumError
-from shufflesum.estimate import WIDE_BINS, BaseEstimate, EstimateTable
+from shufflesum.estimate import QUANTILE_BINS, WIDE_BINS, BaseEstimate, EstimateTable
 from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
 from shufflesum.moments import Moments, moments
 from shufflesum.planning import plan
@@ -26,6 +26,7 @@ from shufflesum.rounds import RoundCounter
 from shufflesum.simulation import simulate
 
 __all__ = [
+    "QUANTILE_BINS",
     "WIDE_BINS",
     "Analyzer",
     "Arrays",

@@ -6,19 +6,22 @@ perfectly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
+
+import numpy as np
 
 from shufflesum._checks import check_size
 from shufflesum._machine import Workers, cores
 from shufflesum.budget import Budget
-from shufflesum.domains import Domain, Missing, Prepared, users_rows
+from shufflesum.domains import Domain, Missing, MissingOrDrop, Prepared, users_rows
 from shufflesum.domains.bounds import default_bounds_named
-from shufflesum.domains.frames import BATCH_VALUES, split_column
+from shufflesum.domains.frames import BATCH_VALUES, columns_of, library_of, select_columns, split_column
+from shufflesum.domains.labels import present, taken, without_case
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import AnyEstimate, adjusted_by
-from shufflesum.planning import PlanOptions, Shape, domain_of
+from shufflesum.planning import DomainLike, PlanOptions, Shape, domain_of
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan, check_plan
 from shufflesum.protocol import Tally, check_rows
@@ -34,11 +37,12 @@ def aggregate(
     epsilon: float | None = None,
     delta: float | None = None,
     plan: Plan | None = None,
-    domain: Domain | None = None,
+    domain: DomainLike | None = None,
     shape: Shape | None = None,
     group_by: Any = None,
     clip: bool = False,
-    missing: Missing = "refuse",
+    missing: MissingOrDrop = "refuse",
+    ignore_case: bool = False,
     workers: int | None = None,
     source: RandomSource | None = None,
     round_number: int | None = None,
@@ -47,12 +51,14 @@ def aggregate(
 ) -> AnyEstimate:
     """The private mean and sum of `arrays`, of shape (users, *shape): plan, randomize, shuffle and analyze.
 
-    `arrays` may also be a table of pandas, Polars or PyArrow, one row for each user: columns of numbers, or one column
-    of equally long lists. Nulls are missing values. With `shape` (3, 4), a row of 12 numbers is taken row after row of
-    the matrix; otherwise `shape` is needed for a structure (`Symmetric`, `Span`) and for labels only. With `Categories`
-    or `OpenVocabulary` the `arrays` are one label for each user, with `MultiChoice` a list of labels, and with
-    `GroupBy` the labels are given as `group_by`, or are the column of that name in a table. With a `L2Ball` of layers
-    they may be a list of updates, each a list or dictionary of arrays. The other arguments are those of
+    `arrays` may also be a table of pandas, Polars, PyArrow or DuckDB, one row for each user: columns of numbers, or one
+    column of equally long lists; `columns` names those to take. Nulls are missing values. With `shape` (3, 4), a row of
+    12 numbers is taken row after row of the matrix; otherwise `shape` is needed for a structure (`Symmetric`, `Span`)
+    only. With `Categories` or `OpenVocabulary` the `arrays` are one label for each user, with `MultiChoice` a list of
+    labels, and with `GroupBy` the labels are given as `group_by`, or are the column of that name in a table; a Series
+    of pandas is aligned by its index, or refused. A list of labels as `domain` stands for `Categories`. With a `L2Ball`
+    of layers they may be a list of updates, each a list or dictionary of arrays. `missing="drop"` leaves out rows with
+    a missing value, and `ignore_case` reads labels without regard to capitals. The other arguments are those of
     `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
 
     A `plan` made before takes the place of epsilon, delta, shape and all of its own arguments. Its guarantee covers its
@@ -61,29 +67,65 @@ def aggregate(
     round is then the budget's next, unless it is given. What else is refused, is refused before and costs nothing.
     """
     unbounded = plan is None and domain is None and choices.get("bounds") is None
+    require_bounds(clip=clip, unbounded=unbounded)
+    library = library_of(arrays)
     if plan is None:
-        plan, rows = _planned(_grouped(arrays, group_by, domain), domain, shape, epsilon, delta, choices)
+        held = domain if isinstance(domain, Domain | None) else domain_of(domain, None, None, None)
+        arrays = _chosen(arrays, group_by, choices.get("columns"))
+        values = _grouped(arrays, group_by, held)
+        plan, rows, left_out = _planned(values, held, shape, epsilon, delta, missing, choices)
     else:
         _check_fixed(plan, {"epsilon": epsilon, "delta": delta, "domain": domain, "shape": shape} | choices)
-        rows = plan.domain.rows(_grouped(arrays, group_by, plan.domain))
+        rows, left_out = complete_rows(plan.domain.rows(_grouped(arrays, group_by, plan.domain)), missing)
         if len(rows) < plan.users:
             raise DataError(
                 "too-few-users",
                 f"arrays has {len(rows)} rows, but the plan needs at least {plan.users} users; add rows, or plan for "
                 "fewer users",
             )
-    prepared = Prepared(plan.domain, rows, clip, missing, 0)
+    if ignore_case:
+        rows = without_case(getattr(plan.domain, "labels", None))(rows)
+    filled: Missing = "refuse" if missing == "drop" else missing
+    prepared = Prepared(plan.domain, rows, clip, filled, 0)
     with default_bounds_named(unbounded):
-        return aggregate_rows(
+        estimate = aggregate_rows(
             lambda: prepared.parts(max(1, BATCH_VALUES // plan.domain.entries)),
             plan,
             begin=round_of(budget, plan),
             clip=clip,
-            missing=missing,
+            missing=filled,
             workers=workers,
             source=source,
             round_number=round_number,
         )
+    return without_rows(replace(estimate, library=library if library != "pyarrow" else None), missing, left_out)
+
+
+def require_bounds(*, clip: bool, unbounded: bool) -> None:
+    """Refuse to clip to bounds that nobody gave."""
+    if clip and unbounded:
+        raise ParameterError(
+            "missing-argument",
+            "clip=True moves values to the nearest bound, but no bounds were given; say what values can be (bounds=), "
+            "such as 0 to 120",
+        )
+
+
+def complete_rows(rows: Any, missing: MissingOrDrop) -> tuple[Any, int]:
+    """The rows that lack nothing, and how many were left out, if that is what is to be done; else all."""
+    if missing != "drop":
+        return rows, 0
+    kept = present(rows)
+    if not kept.any():
+        raise DataError("no-rows", "every row has a missing value, and nobody is left; fill some in")
+    return (rows, 0) if kept.all() else (taken(rows, kept), int(np.count_nonzero(~kept)))
+
+
+def without_rows(estimate: AnyEstimate, missing: str, left_out: int) -> AnyEstimate:
+    """The estimate, which says how many rows were left out, if such were to be."""
+    if missing != "drop":
+        return estimate
+    return replace(estimate, adjusted=(*estimate.adjusted, "dropped"), left_out=left_out)
 
 
 def _planned(
@@ -92,12 +134,13 @@ def _planned(
     shape: Shape | None,
     epsilon: float | None,
     delta: float | None,
+    missing: MissingOrDrop,
     choices: PlanOptions,
-) -> tuple[Plan, Any]:
-    """A plan for just these users, and their rows."""
+) -> tuple[Plan, Any, int]:
+    """A plan for just these users, their rows, and how many were left out."""
     if epsilon is None or delta is None:
-        missing = "epsilon" if epsilon is None else "delta"
-        raise ParameterError("missing-argument", f"{missing} is missing; give epsilon and delta, or a plan")
+        lacking = "epsilon" if epsilon is None else "delta"
+        raise ParameterError("missing-argument", f"{lacking} is missing; give epsilon and delta, or a plan")
     if domain is None:
         values = users_rows(values)
         if values.ndim == 0 or len(values) == 0:
@@ -106,11 +149,20 @@ def _planned(
             )
         shape = values.shape[1:] if shape is None else shape
     asked = domain_of(domain, shape, None, choices.get("columns"))
-    rows: Any = asked.rows(values)
+    rows = asked.rows(values)
     asked = asked.with_numbers(choices.get("bounds"), asked.names_in(rows))
+    rows, left_out = complete_rows(rows, missing)
     rest: dict[str, Any] = {name: value for name, value in choices.items() if name not in ("bounds", "columns")}
     rest.setdefault("noise_by", "curator")
-    return make_plan(users=len(rows), domain=asked, epsilon=epsilon, delta=delta, **rest), rows
+    return make_plan(users=len(rows), domain=asked, epsilon=epsilon, delta=delta, **rest), rows, left_out
+
+
+def _chosen(arrays: Any, group_by: Any, columns: Sequence[str] | None) -> Any:
+    """A table with the columns that are named, where it has them and others; anything else as it is."""
+    found = None if columns is None else columns_of(arrays)
+    if columns is None or found is None or not found.is_table or not set(columns) < set(found.names or ()):
+        return arrays
+    return select_columns(arrays, [*columns, *([group_by] if isinstance(group_by, str) else [])])
 
 
 def _check_fixed(plan: Plan, given: Mapping[str, object]) -> None:
@@ -169,7 +221,7 @@ def aggregate_batches(
     whole, *others = tallies
     for other in others:
         whole.merge(other)
-    return replace(release(whole.counts()), adjusted=adjusted_by(clip=clip, missing=missing))
+    return release(whole.counts(), adjusted=adjusted_by(clip=clip, missing=missing))
 
 
 def aggregate_rows(

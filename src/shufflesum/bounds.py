@@ -10,16 +10,16 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._format import downwards, percent, upwards
-from shufflesum.aggregation import aggregate_rows, round_of
+from shufflesum.aggregation import aggregate_rows, complete_rows, round_of
 from shufflesum.budget import Budget
-from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning
+from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning, warn
 from shufflesum.compositions import compose
 from shufflesum.domains import Categories, MultiChoice, real_array, users_rows
 from shufflesum.domains.frames import FrameRows, batches_of
@@ -54,7 +54,8 @@ class TwoPlans:
             row = first_row + int(np.flatnonzero(missing)[0])
             raise DataError(
                 "missing-value",
-                f"row {row}: a value is NaN (missing), and is in no bin; leave the row out, or fill it in",
+                f"row {row}: a value is NaN (missing), and is in no bin; leave the row out (missing='drop'), or fill "
+                "it in",
                 row=row,
             )
         if math.prod(self.shape) == 1:
@@ -75,12 +76,11 @@ class TwoPlans:
         )
         least = min(column.within_lower for column in suggested)
         if least < 0.5:
-            warnings.warn(
+            warn(
                 f"only {downwards(100 * least)} % of the users lie certainly within the suggested bounds: the others "
                 "are lost in the noise; more users, a larger share of the budget (share, --share) or fewer, wider bins "
                 "would help",
                 UncertainBoundsWarning,
-                stacklevel=3,
             )
         main = self.main
         if main is not None:
@@ -136,6 +136,7 @@ def suggest_bounds(
     cover: float = 0.99,
     level: float = 0.95,
     bins: Sequence[float] | None = None,
+    missing: Literal["refuse", "drop"] = "refuse",
     workers: int | None = None,
     source: RandomSource | None = None,
     budget: Budget | None = None,
@@ -156,6 +157,7 @@ def suggest_bounds(
         raise DataError("no-rows", f"values has shape {rows.shape}; at least one user's are expected")
     if isinstance(rows, FrameRows) and rows.names and rows.shape[1:] == (len(rows.names),):
         choices.setdefault("columns", rows.names)
+    rows, _ = complete_rows(rows, missing)
     choices.setdefault("noise_by", "curator")
     plans = plan_bounds(
         users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -21,7 +20,7 @@ from shufflesum._checks import OnlyOnce, check_number, check_size
 from shufflesum._format import downwards
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.budget_file import BudgetFile, Content, Entry, EntryChange, Limits, PlanCost, percent
-from shufflesum.cautions import EnteredAgainWarning
+from shufflesum.cautions import EnteredAgainWarning, warn
 from shufflesum.compositions import compose, costs_of, filter_for
 from shufflesum.domains import Domain
 from shufflesum.errors import FileError, PrivacyError, Problem, ReportsError, ShufflesumError
@@ -158,11 +157,10 @@ class Budget(OnlyOnce):
 
         entry = self._change(plan, change)
         if again and rounds < plan.rounds:  # who takes all at once means to
-            warnings.warn(
+            warn(
                 f"{self._name}: too few of the {plan.rounds} rounds of plan {plan.id[:12]} are left, so it was entered "
                 f"again for {self.price(entry)} % of the budget; plan for more rounds if there are to be more",
                 EnteredAgainWarning,
-                stacklevel=2,
             )
         return entry
 

@@ -6,7 +6,10 @@ for them; commands print them as notes, and estimates and plans keep theirs as `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +21,9 @@ _Floats = NDArray[np.float64]
 _LARGE_EPSILON = 10.0
 _AT = 3.0  # standard errors from a bound that cannot be told from it
 _NARROW = 1 / 20  # of the range: what has a larger standard error is near both bounds anyway
+_SURE = 1 / 100  # of the range: with a larger standard error noise alone may put an estimate at a bound
+_MUCH = 1 / 5  # of the users
+_IDENTIFIER = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|ssn|rowid)|.*[a-z](Id|ID)|Unnamed: ?\d+", re.ASCII)
 
 
 class ShufflesumWarning(UserWarning):
@@ -42,6 +48,18 @@ class EdgeOfBoundsWarning(ShufflesumWarning):
     """An estimate cannot be told from an end of its bounds: these are probably wrong."""
 
     problem = "edge-of-bounds"
+
+
+class IdentifierColumnWarning(ShufflesumWarning):
+    """A column that is averaged has the name of an identifier."""
+
+    problem = "identifier-column"
+
+
+class LargeOtherWarning(ShufflesumWarning):
+    """More than a fifth of the users hold none of the labels."""
+
+    problem = "large-other"
 
 
 class EnteredAgainWarning(ShufflesumWarning):
@@ -80,6 +98,14 @@ class UnreportedCoordinateWarning(ShufflesumWarning):
     problem = "unreported-coordinate"
 
 
+def warn(warning: Warning | str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the caller of this package, however deep inside of it the warning is found."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "shufflesum":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(warning, category, stacklevel=level)
+
+
 def of_guarantee(epsilon: float, delta: float, users: int) -> tuple[ShufflesumWarning, ...]:
     """What is weak about a guarantee that holds."""
     found: list[ShufflesumWarning] = []
@@ -100,6 +126,31 @@ def of_guarantee(epsilon: float, delta: float, users: int) -> tuple[ShufflesumWa
     return tuple(found)
 
 
+def of_columns(columns: Sequence[str] | None) -> tuple[ShufflesumWarning, ...]:
+    """Columns of numbers that are identifiers by their names."""
+    found = [name for name in columns or () if _IDENTIFIER.fullmatch(name) or name.lower() in ("id", "index")]
+    if not found:
+        return ()
+    return (
+        IdentifierColumnWarning(
+            f"column {found[0]!r} has the name of an identifier, whose mean says nothing: leave it out (columns=), "
+            "or say that it tells users apart (--user-column)"
+        ),
+    )
+
+
+def large_other(share: float, deviation: float) -> tuple[ShufflesumWarning, ...]:
+    """Where certainly more than a fifth of the users hold none of the labels."""
+    if share - 2 * deviation <= _MUCH:
+        return ()
+    return (
+        LargeOtherWarning(
+            f"about {100 * share:.0f} % of the users hold none of the labels: look at how labels are written "
+            "(ignore_case=True), or list more of them"
+        ),
+    )
+
+
 def unreported(missing: NDArray[np.bool_], name: Callable[[int], str]) -> tuple[ShufflesumWarning, ...]:
     """Coordinates without any report."""
     found = np.flatnonzero(missing)
@@ -115,13 +166,14 @@ def unreported(missing: NDArray[np.bool_], name: Callable[[int], str]) -> tuple[
 
 
 def at_the_edge(
-    mean: _Floats, deviation: _Floats, name: Callable[[int], str], *, named: bool
+    mean: _Floats, deviation: _Floats, name: Callable[[int], str], *, named: bool, clipped: bool
 ) -> tuple[ShufflesumWarning, ...]:
     """Means, as parts of the range of their bounds, that are at an end of it, beyond it, or too close to tell.
 
-    Values within bounds have a mean inside. One at an end says that nearly all values were moved there, or that the
-    bounds are so wide that all values are close to that end. Where entries are not `named` columns but alike, as the
-    pixels of an image are, some may be there by right: then it takes half of them.
+    Values within bounds have a mean inside. One at an end says that nearly all values were moved there, where they may
+    have been `clipped`, or that the bounds are so wide that all values are close to that end, or that users are too few
+    to tell. Where entries are not `named` columns but alike, as the pixels of an image are, some may be there by right:
+    then it takes half of them.
     """
     narrow = np.isfinite(mean) & (deviation <= _NARROW)
     with np.errstate(invalid="ignore"):
@@ -132,10 +184,17 @@ def at_the_edge(
     first = int(found[0])
     end = "lower" if low[first] else "upper"
     more = f", as are {len(found) - 1:,} of {len(mean) - 1:,} others" if len(found) > 1 else ""
+    if not clipped or deviation[first] > _SURE:
+        return (
+            EdgeOfBoundsWarning(
+                f"the estimate of {name(first)} cannot be told from the {end} end of its bounds{more}: bounds are far "
+                "too wide, or users too few; narrower public bounds, more users or a larger epsilon would help"
+            ),
+        )
     return (
         EdgeOfBoundsWarning(
             f"the estimate of {name(first)} is at the {end} end of its bounds or beyond{more}: bounds are probably "
-            "too narrow (values beyond were clipped) or far too wide; look at what values can be, and plan anew"
+            "too narrow (values beyond are clipped) or far too wide; look at what values can be, and plan anew"
         ),
     )
 

@@ -19,6 +19,7 @@ Problem = Literal[
     "bad-span",
     "conflicting-arguments",
     "impossible-combination",
+    "index-mismatch",
     "missing-argument",
     "missing-extra",
     "out-of-range",

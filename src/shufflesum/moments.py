@@ -14,10 +14,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from shufflesum.aggregation import aggregate_rows, round_of
+from shufflesum.aggregation import aggregate_rows, complete_rows, require_bounds, round_of, without_rows
 from shufflesum.budget import Budget
 from shufflesum.cautions import EdgeOfBoundsWarning
-from shufflesum.domains import Arrays, Missing, users_rows
+from shufflesum.domains import Arrays, Missing, MissingOrDrop, users_rows
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.domains.bounds import default_bounds_named
 from shufflesum.domains.frames import FrameRows, batches_of
@@ -155,7 +155,7 @@ def moments(
     epsilon: float,
     delta: float,
     clip: bool = False,
-    missing: Missing = "refuse",
+    missing: MissingOrDrop = "refuse",
     workers: int | None = None,
     source: RandomSource | None = None,
     budget: Budget | None = None,
@@ -169,6 +169,9 @@ def moments(
     bounds, names = choices.get("bounds"), choices.get("columns")
     if names is None and isinstance(rows, FrameRows) and rows.names and shape == (len(rows.names),):
         names = rows.names
+    require_bounds(clip=clip, unbounded=bounds is None)
+    rows, left_out = complete_rows(rows, missing)
+    filled: Missing = "refuse" if missing == "drop" else missing
     squares = Squares(Arrays(shape, (0.0, 1.0) if bounds is None else bounds, names))
     domain = squares.domain
     choices |= {"bounds": (domain.lower, domain.upper), "columns": domain.columns}
@@ -177,12 +180,12 @@ def moments(
 
     def batches() -> Iterator[Floats]:
         for start, batch in batches_of(rows, 2 * domain.dimension):  # squares take memory of their own
-            yield squares.rows(batch, start, clip=clip, missing=missing)
+            yield squares.rows(batch, start, clip=clip, missing=filled)
 
     with quiet_squares(), default_bounds_named(bounds is None):
         begin = round_of(budget, plan)
         estimate = aggregate_rows(batches, plan, begin=begin, workers=workers, source=source)
-    return Moments.of(squares, estimate, clip=clip, missing=missing)
+    return Moments.of(squares, without_rows(estimate, missing, left_out), clip=clip, missing=filled)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 from shufflesum._checks import check_number, check_size, shown
 from shufflesum._documents import agree, decode_once, problem_of
 from shufflesum._format import Shown, counted
-from shufflesum.cautions import ShufflesumWarning, of_guarantee
+from shufflesum.cautions import ShufflesumWarning, of_columns, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domains import Domain, domain_from_json
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
@@ -104,8 +104,10 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
-        """What is weak about the guarantee, though it holds."""
-        return () if self.accountant == "none" else of_guarantee(self.epsilon, self.delta, self.users)
+        """What is weak about the guarantee, though it holds, and columns that are no quantities by their names."""
+        numbers = self.domain.numbers
+        named = of_columns(None if numbers is None else numbers.columns)
+        return named if self.accountant == "none" else (*of_guarantee(self.epsilon, self.delta, self.users), *named)
 
     @property
     def shape(self) -> tuple[int, ...]:

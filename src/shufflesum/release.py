@@ -6,11 +6,12 @@ for, and there is no estimate.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 
+from shufflesum.cautions import warn
 from shufflesum.errors import ReportsError
-from shufflesum.estimate import AnyEstimate, estimate_of
+from shufflesum.estimate import Adjustment, AnyEstimate, estimate_of
 from shufflesum.plans import check_plan
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
@@ -22,13 +23,19 @@ _A_PART = (
 
 
 def release(
-    counts: Counts, *, whole: bool = True, flaws: Iterable[str] = (), without_guarantee: bool = False
+    counts: Counts,
+    *,
+    whole: bool = True,
+    flaws: Iterable[str] = (),
+    without_guarantee: bool = False,
+    adjusted: tuple[Adjustment, ...] = (),
 ) -> AnyEstimate:
     """The estimate from the table of a batch, or a `ReportsError` that says why there is none.
 
     `whole` says that it is all of the batch: of a part nobody can see who was honest. `flaws` are reasons found before,
     by `why_broken`, in batches that the table holds as well. `without_guarantee` insists on an estimate all the same;
     it then says itself why the guarantee does not hold (`Estimate.broken`). Nothing makes too few users enough.
+    `adjusted` is what was done to users' values before, for the estimate to say.
     """
     plan = counts.plan
     check_plan(plan)
@@ -44,9 +51,10 @@ def release(
     counts.close()
     table = counts.table.copy()
     table.setflags(write=False)
-    estimate = estimate_of(plan, counts.users, counts.rejected, table, broken, counts.round_number)
+    found = estimate_of(plan, counts.users, counts.rejected, table, broken, counts.round_number)
+    estimate = replace(found, adjusted=adjusted)
     for warning in estimate.warnings:
-        warnings.warn(warning, stacklevel=3)
+        warn(warning)
     return estimate
 
 

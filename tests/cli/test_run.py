@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
+from tests.refusals import lacking
 
 import shufflesum as ss
 
@@ -88,6 +89,54 @@ def test_a_first_line_that_counts_as_a_user_is_told(command: Command, folder: Pa
         assert "first line" not in command("run", "years.csv", insisted, *target).err
 
 
+def test_how_a_file_is_read_is_told_with_the_option_that_says_otherwise(command: Command, folder: Path) -> None:
+    (folder / "x.csv").write_text("a;b\n" + "0,25;0,75\n" * 600)
+    done = command("run", "x.csv", *PRIVACY)
+    told = ("by semicolon (--separator)", "decimal commas (--decimal)", "first line (--no-header)", "--encoding")
+    assert lacking(done.out, *told) == []
+    said = command("run", "x.csv", "--separator", ";", "--decimal", ",", "--header", "--encoding", "utf-8", *PRIVACY)
+    assert "was read with" not in said.out
+    assert command("run", "x.csv", *PRIVACY, "--json").document["estimate"]["users"] == 600
+
+
+def test_quantiles_need_no_bins(command: Command, folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = np.exp(rng.normal(10, 1, 20_000)) * rng.choice([-1, 1], 20_000, p=[0.1, 0.9])
+    (folder / "x.csv").write_text("income,other\n" + "".join(f"{value:.2f},1\n" for value in values))
+    done = command(
+        "run",
+        "x.csv",
+        *PRIVACY,
+        "--columns",
+        "income",
+        "--quantiles",
+        "0.05,0.5,0.9",
+        "--confidence",
+        "0.9999997",
+        "--json",
+    )
+    for found in done.document["quantiles"]:
+        exact = float(np.quantile(values, found["q"]))
+        assert found["lower"] <= exact <= found["upper"]  # missed with a chance of 1e-6
+        assert abs(found["value"] - exact) < 0.3 * abs(exact)
+    assert abs(done.document["quantiles"][1]["value"] - np.median(values)) < 0.1 * np.median(values)
+    shown = command("run", "x.csv", *PRIVACY, "--columns", "income", "--quantiles", "0.5").out
+    assert lacking(shown, "20,000 users", "guarantee", "quantile", "0.5") == []
+    assert "labels are shown" not in shown
+
+
+def test_capitals_rows_left_out_and_clipping_without_bounds(command: Command, folder: Path) -> None:
+    rows = ["yes,1", "YES,2", "No,", "N/A,4"] * 200
+    (folder / "x.csv").write_text("\n".join(["answer,n", *rows]))
+    labels = ("--categories", "answer", "--labels", "yes,no", *PRIVACY)
+    assert command("run", "x.csv", *labels, "--missing", "drop").code == 2
+    done = command("run", "x.csv", *labels, "--missing", "drop", "--ignore-case", "--json")
+    assert done.estimate["users"] == 600
+    assert "200 of 800 rows were left out" in done.estimate["adjustment"]
+    refused = command("run", "x.csv", "--columns", "n", "--missing", "drop", "--clip", *PRIVACY)
+    assert lacking(refused.err, "[missing-argument]", "--clip", "--bounds") == []
+
+
 def test_numbers_in_the_first_line_can_be_declared_a_header(command: Command, folder: Path) -> None:
     (folder / "x.csv").write_text("2019,2020\n" + "0.25,0.75\n" * 99)
     arguments = ("run", "x.csv", *PRIVACY, "--coordinates", 1, "--levels", 1, "--json")
@@ -95,7 +144,7 @@ def test_numbers_in_the_first_line_can_be_declared_a_header(command: Command, fo
     refused = command(*arguments).err
     assert "line 1" in refused
     assert "[out-of-bounds]" in refused
-    assert command(*arguments, "--no-header", "--clip").document["plan"]["guarantee"]["users"] == 100
+    assert command(*arguments, "--no-header", "--clip", "--bounds", "0:1").document["plan"]["guarantee"]["users"] == 100
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])

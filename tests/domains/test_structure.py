@@ -123,8 +123,7 @@ def test_a_wrong_shape_says_what_came_and_what_is_expected() -> None:
     with refusal("wrong-shape", "5", "3", "2", error=DataError) as caught:
         Dense((2, 3)).coordinates(np.zeros((5, 3, 2)))
     assert "[None]" not in str(caught.value)
-    with refusal("wrong-shape", "5", "1", error=DataError):
-        Dense(()).coordinates(np.zeros((5, 1)))
+    assert Dense(()).coordinates(np.zeros((5, 1))).shape == (5, 1)  # one number for each user, with one axis or two
     with refusal("no-rows", "0", "3", error=DataError):
         Dense((3,)).coordinates(np.zeros((0, 3)))
 

@@ -70,7 +70,7 @@ def plan_of(domain: Domain, decoded: object) -> Any:
         encoding_of=lambda other: other.encodings()[0],
         shape=domain.shape,
         id="0123456789abcdef",
-        mechanism=SimpleNamespace(decode=lambda *_: decoded, decode_groups=lambda *_: decoded),
+        mechanism=SimpleNamespace(noise_by="curator", decode=lambda *_: decoded, decode_groups=lambda *_: decoded),
         summary=lambda: {"domain": domain.to_json()},
         warnings=(),
     )

@@ -21,7 +21,7 @@ MEAN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 
 @pytest.fixture(scope="module")
 def estimate() -> ss.Estimate:
-    found: ss.Estimate = ss.aggregate(ROWS, clip=True, missing="midpoint", **MEAN)
+    found: ss.Estimate = ss.aggregate(ROWS, clip=True, missing="midpoint", bounds=(0, 1), **MEAN)
     return found
 
 
@@ -29,13 +29,16 @@ def test_only_what_was_asked_for_is_told() -> None:
     plain = ss.aggregate(ROWS[2:], **MEAN)
     assert (plain.adjusted, plain.adjustment) == ((), None)
     assert "adjusted" not in estimate_to_json(plain)
-    clipped = ss.aggregate(ROWS[1:], clip=True, **MEAN)
+    clipped = ss.aggregate(ROWS[1:], clip=True, bounds=(0, 1), **MEAN)
     assert clipped.adjusted == ("clipped",)
     assert "missing" not in str(clipped.adjustment)
 
 
 def test_a_variance_tells_it_too() -> None:
-    assert ss.moments(ROWS, clip=True, missing="midpoint", **MEAN).estimate.adjusted == ("clipped", "midpoint")
+    assert ss.moments(ROWS, clip=True, missing="midpoint", bounds=(0, 1), **MEAN).estimate.adjusted == (
+        "clipped",
+        "midpoint",
+    )
     assert ss.moments(ROWS[2:], **MEAN).estimate.adjusted == ()
 
 

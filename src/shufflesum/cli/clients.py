@@ -117,7 +117,7 @@ def send_command(
     domain = task.plan.domain
     table = reading.open(file, domain, column_for(domain, chosen))
     check_shape(file, table.shape, domain)
-    reading.note_missing_header(table, file)
+    reading.note_detected(table, file, quiet=True)
     note_assumed_columns(table.names, file, domain)
     codes = None if tokens is None else _read_tokens(tokens, table.rows, row)
     labels = [label for users in table.users() for label in users.to_pylist()]

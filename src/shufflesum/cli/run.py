@@ -14,6 +14,7 @@ import numpy as np
 from rich.markup import escape
 
 from shufflesum._format import between, downwards, number, percent, upwards
+from shufflesum.aggregation import require_bounds
 from shufflesum.bounds import SuggestedBounds, plan_bounds
 from shufflesum.cli.commands import Command
 from shufflesum.cli.options.budget import budget_option, spending
@@ -47,16 +48,16 @@ from shufflesum.cli.options.wanted import (
 )
 from shufflesum.cli.output.printed import console, guarantee_of, table_of, warnings_as_notes
 from shufflesum.cli.output.results import Results, result_options
-from shufflesum.domains import DOMAINS, Arrays
+from shufflesum.domains import DOMAINS, Arrays, Categories
 from shufflesum.domains.bounds import default_bounds_named
 from shufflesum.domains.options import bin_edges
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import check_cover, tail_of
+from shufflesum.estimate import QUANTILE_BINS, check_cover, tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundCounter
-from shufflesum.tables import DataSource, PathOrUrl, StagedOutputs, check_shape, rows_of
+from shufflesum.tables import DataSource, PathOrUrl, StagedOutputs, check_shape
 
 
 @click.command("run", cls=Command)
@@ -107,13 +108,15 @@ def run_command(
              shufflesum run people.csv --bounds age=0:120 --bounds income=0:500000 --epsilon 1 --delta 1e-6
              shufflesum run survey.csv --categories answer --labels yes,no,unsure --epsilon 1 --delta 1e-6
              shufflesum run people.csv --categories age --bins 0,18,45,65,120 --quantiles 0.5 --epsilon 1 --delta 1e-6
+             shufflesum run people.csv --columns income --quantiles 0.5,0.9 --epsilon 1 --delta 1e-6
              shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0:100 --epsilon 1 --delta 1e-6
              shufflesum run queries.csv --open-vocabulary query --candidates words.txt --epsilon 1 --delta 1e-6
              shufflesum run people.csv --columns age --bounds 0:120 --variance --epsilon 1 --delta 1e-6
              shufflesum run updates.npy --clipping-norm 0.4 --clip --epsilon 2 --delta 1e-6
     """
-    asked = words_of(candidates)
-    results = replace(results, asked=asked, draws_noise=True)
+    results = replace(results, asked=(asked := words_of(candidates)), draws_noise=True)
+    if results.quantiles and plan_file is None and not variance and not {"bins", "labels"} & held.values.keys():
+        held, chosen, reading = _in_fine_bins(held, chosen, reading)
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
         kind = held.kind()
         if kind is None and asked is not None:
@@ -126,8 +129,10 @@ def run_command(
             "--candidates": candidates,
             "-o": results.output,
             "--plot": results.plot,
+            "--report": results.report,
+            "--quantiles": results.quantiles,
+            "--top": results.top,
         }
-        beside |= {"--report": results.report, "--quantiles": results.quantiles, "--top": results.top}
         named = [*held.given, *([] if chosen is None else [f"--{chosen[0].kind}"])]
         for option in [*named, *(option for option, value in beside.items() if value)]:
             raise ParameterError(
@@ -141,8 +146,8 @@ def run_command(
         )
     if chosen is not None:
         held.refuse_excluded(chosen[0], given)
-    files = [value for value in held.values.values() if isinstance(value, Path)]
-    inputs = (file, plan_file, candidates, rounds_file, budget_file, *files)
+    given_files = (value for value in held.values.values() if isinstance(value, Path))
+    inputs = (file, plan_file, candidates, rounds_file, budget_file, *given_files)
     with warnings_as_notes(), spending(budget_file) as budget, results.staged(*inputs) as write:
         planned = None if plan_file is None else plan_of_file(plan_file, [*given, *held.given])
         domain = None if planned is None else planned.domain
@@ -162,14 +167,15 @@ def run_command(
         rounds = None if rounds_file is None else RoundCounter(rounds_file, plan)
         begin = budget.round_of(plan, rounds, "--rounds-file FILE, or with --budget FILE")
         unbounded = planned is None and "bounds" not in given and plan.domain.numbers is not None
+        require_bounds(clip=clip, unbounded=unbounded)
         with default_bounds_named(unbounded):
             estimate = aggregate_table(
-                file, table, lambda: rows_of(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
+                file, table, lambda: reading.rows(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
             )
         names = table.names if len(plan.shape) == 1 and plan.domain.column_layout.option is None else None
         found = results.answer(estimate)
         write(found, file.name, names)
-    reading.note_missing_header(table, file)
+    reading.note_detected(table, file, quiet=results.json)
     note_assumed_columns(table.names, file, plan.domain)
     results.show(found, names, table.names)
     if verbose:
@@ -177,6 +183,16 @@ def run_command(
         click.echo(what, err=results.json)
     if rounds is None:
         budget.note_second_release(plan)
+
+
+def _in_fine_bins(
+    held: DomainOptions, chosen: Chosen | None, reading: TableOptions
+) -> tuple[DomainOptions, Chosen, TableOptions]:
+    """What was said, with bins for numbers of which nothing is known; a column that is named alone is the one."""
+    held = replace(held, values={**held.values, "bins": QUANTILE_BINS})
+    if chosen is not None or reading.columns is None or len(reading.columns) != 1:
+        return held, chosen or (Categories, None), reading
+    return held, (Categories, reading.columns[0]), replace(reading, columns=None)
 
 
 def _check_target(given: dict[str, Any]) -> None:
@@ -219,6 +235,7 @@ def _run_variance(
     with warnings_as_notes(), spending(budget_file) as budget:
         table, missing = apply_missing_policy(file, reading.open(file), missing)
         bounds = given.pop("bounds", None)
+        require_bounds(clip=clip, unbounded=bounds is None)
         squares = Squares(Arrays(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
         domain = squares.domain
         plan = make_plan(
@@ -234,7 +251,7 @@ def _run_variance(
             begin = budget.round_of(plan)
             estimate = aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin)
         found = Moments.of(squares, estimate, clip=clip, missing=missing)
-    reading.note_missing_header(table, file)
+    reading.note_detected(table, file, quiet=results.json)
     _show_moments(found, table.names or (), results.confidence, results.json)
     budget.note_second_release(plan)
 
@@ -348,7 +365,7 @@ def bounds_command(
         found = plans.found(estimate, cover=cover, level=confidence)
         if staged and found.main is not None:
             outputs.write(staged, found.main.to_json())
-    reading.note_missing_header(table, file)
+    reading.note_detected(table, file, quiet=as_json)
     _show_bounds(found, table.names or (), as_json)
     if output and not as_json:
         again = ["shufflesum", "run", str(file), "--plan", str(output), "--clip"]

@@ -7,7 +7,7 @@ or any text at all.
 from __future__ import annotations
 
 from shufflesum.domains.arrays import Arrays
-from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, Missing, Prepared, Rows
+from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, Missing, MissingOrDrop, Prepared, Rows
 from shufflesum.domains.bounds import Bounds, BoundsLike
 from shufflesum.domains.categories import Categories
 from shufflesum.domains.group_by import GroupBy
@@ -33,6 +33,7 @@ __all__ = [
     "Label",
     "Labels",
     "Missing",
+    "MissingOrDrop",
     "MultiChoice",
     "OpenVocabulary",
     "Prepared",

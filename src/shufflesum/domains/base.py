@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from shufflesum.estimate import BaseEstimate
 
 Missing: TypeAlias = Literal["refuse", "midpoint"]
+MissingOrDrop: TypeAlias = Literal["refuse", "midpoint", "drop"]
+"""What may be done about missing values where all rows are at hand: such rows can be left out as well."""
 
 Rows: TypeAlias = Any
 """What `Domain.rows` gives: one row for each user, with a length and slices of rows; each domain has its own."""

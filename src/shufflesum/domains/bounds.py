@@ -159,7 +159,7 @@ def _numbers(values: ArrayLike, which: str) -> NDArray[np.float64]:
     array = real_array(values, ParameterError, f"{which} bound")
     if np.asarray(values).dtype.kind == "b":
         raise ParameterError("bad-bounds", f"{which} bound: {str(values)[:80]} is true or false; give numbers")
-    return array.astype(np.float64) + 0.0  # -0.0 and 0.0 are one bound and must be one in JSON
+    return np.asarray(array.astype(np.float64) + 0.0)  # -0.0 and 0.0 are one bound and must be one in JSON
 
 
 def _fit(values: NDArray[np.float64], structure: Structure) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.cautions import ShufflesumWarning, uninformative
+from shufflesum.cautions import ShufflesumWarning, large_other, uninformative
 from shufflesum.domains.labels import Label
 from shufflesum.domains.structure import weights_of
 from shufflesum.errors import ParameterError
@@ -48,7 +48,10 @@ class CountEstimate(BaseEstimate):
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
         """What deserves a second look: of the plan, and of labels whose share may be anything."""
-        return *self.plan.warnings, *uninformative(self.frequencies, self.standard_error)
+        share, deviation = self.frequencies, self.standard_error
+        other = getattr(self._labelled, "other", False)
+        outside = large_other(float(share[-1]), float(deviation[-1])) if other else ()
+        return *self.plan.warnings, *outside, *uninformative(share, deviation)
 
     @property
     def labels(self) -> tuple[Label, ...]:

@@ -378,6 +378,45 @@ def split_column(values: Any, name: str) -> tuple[Any, Any]:
     return found.columns[found.names.index(name)], select_columns(values, others)
 
 
+def aligned(series: Any, table: Any, what: str) -> Any:
+    """A column of pandas in the order of a table's rows, by their indexes; refused where it has not all of its rows.
+
+    What has no index is taken row by row.
+    """
+    both = library_of(series) == library_of(table) == "pandas" and hasattr(series, "index") and hasattr(table, "index")
+    if not both or series.index.equals(table.index):
+        return series
+    index, rows = series.index, table.index
+    if index.is_unique and rows.is_unique and rows.isin(index).all():
+        return series.loc[rows]
+    raise DataError(
+        "index-mismatch",
+        f"{what} has {_described(index)}, the data {_described(rows)}, and not each row of the data is found once in "
+        f"{what}; give both the same index, or take the rows in their order: {what}.to_numpy()",
+        value=f"{list(index[:3])} and {list(rows[:3])}",
+    )
+
+
+def by_name(values: Any, names: Sequence[str], what: str) -> Any:
+    """A column of pandas whose index are names, in the order of these; anything else as it is."""
+    index = getattr(values, "index", None) if library_of(values) == "pandas" else None
+    if index is None or hasattr(index, "start"):
+        return values
+    places = {str(name): place for place, name in enumerate(index)}
+    if len(places) < len(index) or places.keys() != set(names):
+        raise DataError(
+            "index-mismatch",
+            f"{what} has {_described(index)}, {', '.join(list(places)[:12])}, but the estimate is of "
+            f"{', '.join(names[:12])}; give one value for each of these, or a list in their order: {what}.to_list()",
+        )
+    return values.to_numpy()[[places[name] for name in names]]
+
+
+def _described(index: Any) -> str:
+    named = "" if index.name is None else f" {index.name!r}"
+    return f"the index{named} ({type(index).__name__}, {len(index):,} rows)"
+
+
 def select_columns(values: Any, names: Sequence[str]) -> Any:
     """A table with these of its columns, in this order."""
     if library_of(values) == "pandas":

@@ -6,6 +6,7 @@ which of them it holds. None of pandas, Polars and PyArrow is imported unless th
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import unicodedata
@@ -337,7 +338,7 @@ _EXACT = 2**53 - 1  # whole numbers that every reader of JSON keeps
 _INT64 = 2**63 - 1
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _DENSE = 1 << 16  # labels this close together are looked up in a table, five times as fast as by search
-_NAMED = 5
+_NAMED, _COMPARED = 5, 1000
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -434,11 +435,18 @@ class Labels:
         raise DataError(
             "unknown-label",
             f"row {row}: unknown label; the plan has {len(self)} labels ({named}{more}). "
-            "Labels are case-sensitive, and public: they are never read off the data. Add the label to the plan "
-            f"(labels=){remedy}",
-            value=shown(value),
+            "Labels are case-sensitive (unless ignore_case=True), and public: they are never read off the data. Add "
+            f"the label to the plan (labels=){remedy}",
+            value=f"{shown(value)}{self._suggestion(value)}",
             row=row,
         )
+
+    def _suggestion(self, value: object) -> str:
+        """The label that is meant, perhaps; it stands with the value, since it says what somebody holds."""
+        text = (text_of(value) or "").casefold()
+        known = {label.casefold(): label for label in self.texts[:_COMPARED]}
+        near = difflib.get_close_matches(text, known, n=1, cutoff=0.8)
+        return f" (did you mean {known[near[0]]!r}?)" if near else ""
 
     def to_json(self) -> int | list[Label]:
         """The number D for 0 to D - 1, else the list, each label in its own type."""
@@ -550,3 +558,29 @@ def _integers(places: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int
         return None
     numbers, codes = zip(*found, strict=True)
     return np.array(numbers, dtype=np.int64), np.array(codes, dtype=np.int64)
+
+
+def without_case(labels: object) -> Callable[[Any], Any]:
+    """What writes rows of labels as this list has them, whatever their capitals; what is not on it stays as it is."""
+    if not isinstance(labels, Labels) or labels.plain:
+        raise ParameterError(
+            "impossible-combination", "ignore_case is for a list of labels that are text; leave it out"
+        )
+    listed = {text.casefold(): text for text in labels.texts}
+    if len(listed) < len(labels):
+        lost = next(text for text in labels.texts if listed[text.casefold()] != text)
+        raise ParameterError(
+            "conflicting-arguments",
+            f"labels {lost!r} and {listed[lost.casefold()]!r} differ in capitals only, which are to be ignored "
+            "(ignore_case=True); list one of them, or leave it out",
+        )
+
+    def recased(rows: Any) -> Any:
+        if hasattr(rows, "arrays") or hasattr(rows, "starts"):
+            return replace(rows, labels=recased(rows.labels))
+        if not isinstance(rows, DictionaryColumn):
+            return rows
+        texts = (listed.get((text_of(v) or "").casefold(), v) if isinstance(v, str) else v for v in rows.values)
+        return DictionaryColumn(rows.places, tuple(texts))
+
+    return recased

@@ -28,7 +28,7 @@ Rows: TypeAlias = NDArray[Any] | FrameRows
 ROUNDING = 1e-6
 """Relative difference that is taken for rounding of the user's data (single precision has 6e-8)."""
 
-LEFT_OUT = "leave the row out (--missing drop of shufflesum run)"
+LEFT_OUT = "leave the row out (missing='drop')"
 """What to do about a missing value, for messages."""
 
 _MAX_DIMENSION = 2**31 - 1  # a report numbers d * K < 2**32 cells, and K is at least 2
@@ -71,7 +71,8 @@ def weights_of(weights: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
 def users_rows(arrays: ArrayLike | FrameRows, shape: tuple[int, ...] | None = None) -> Rows:
     """The users' arrays, uncopied where they are an array or a table already; rows of tables are fitted to `shape`."""
     if isinstance(arrays, np.ndarray):  # a masked array stays one, and is refused with its rows
-        return arrays
+        one_each = (arrays.ndim == 1 and shape == (1,)) or (arrays.shape[1:] == (1,) and shape == ())
+        return arrays.reshape(len(arrays), *shape) if one_each and shape is not None else arrays
     rows = arrays if isinstance(arrays, FrameRows) else frame_rows(arrays)
     if rows is None:
         return real_array(arrays, DataError, "arrays")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shufflesum.estimate.base import (
+    Adjustment,
     AnyEstimate,
     BaseEstimate,
     Floats,
@@ -12,12 +13,14 @@ from shufflesum.estimate.base import (
     estimate_of,
     tail_of,
 )
-from shufflesum.estimate.bins import WIDE_BINS, BinBounds, Binned, Quantile, check_cover
+from shufflesum.estimate.bins import QUANTILE_BINS, WIDE_BINS, BinBounds, Binned, Quantile, check_cover
 from shufflesum.estimate.ranking import Top, TopRow, nearest_counts, top_of
 from shufflesum.estimate.table import EstimateTable
 
 __all__ = [
+    "QUANTILE_BINS",
     "WIDE_BINS",
+    "Adjustment",
     "AnyEstimate",
     "BaseEstimate",
     "BinBounds",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -68,6 +68,10 @@ class BaseEstimate(ABC):
     broken: str | None = None
     round_number: int = 1
     adjusted: tuple[Adjustment, ...] = ()
+    left_out: int = field(default=0, kw_only=True)
+    """How many rows had a missing value, where such rows were left out; users are those that remain."""
+    library: Library | None = field(default=None, kw_only=True)
+    """Whose tables the users' data came in, which `to_frame` then makes as well."""
 
     # ---- what each kind says
 
@@ -114,9 +118,10 @@ class BaseEstimate(ABC):
     def to_frame(self, level: float = 0.95, *, library: Library | None = None) -> Any:
         """`to_table` as a data frame.
 
-        Of pandas or of Polars: the one asked for, else the one that is loaded or installed, pandas if both are.
+        Of pandas or of Polars: the one asked for, or that the data came in, else the one that is loaded or installed,
+        pandas if both are.
         """
-        return self.to_table(level).to_frame(library)
+        return self.to_table(level).to_frame(library or self.library)
 
     def plot(self, *, title: str | None = None, truth: ArrayLike | None = None, level: float = 0.95) -> Any:
         """A picture that a notebook shows without a network, as `--plot` draws it; needs the extra `plots`.
@@ -202,7 +207,12 @@ class BaseEstimate(ABC):
     @property
     def adjustment(self) -> str | None:
         """What was done to values beyond the bounds or missing (`clip`, `missing`), and that no interval covers it."""
-        return describe_adjustments(self.adjusted, self.plan.domain.wording.clipped)
+        return describe_adjustments(self.adjusted, self.plan.domain.wording.clipped, self.left_out, self.users)
+
+    @property
+    def may_be_clipped(self) -> bool:
+        """Whether values beyond the bounds may have been moved to them: devices do that unasked."""
+        return "clipped" in self.adjusted or self.plan.mechanism.noise_by != "curator"
 
     @property
     def _bounds(self) -> tuple[Floats, Floats] | None:
@@ -324,7 +334,7 @@ def tail_of(level: float, together: int = 1) -> float:
 # ---- what was done to users' values before they were counted ---------------------------------------------------------
 #
 # Which options were given is known, and how many values they changed is not told: exact counts of private data are not
-# private.
+# private. How many rows were left out is: the number of users is public.
 
 
 def adjusted_by(*, clip: bool, missing: Missing) -> tuple[Adjustment, ...]:
@@ -332,17 +342,19 @@ def adjusted_by(*, clip: bool, missing: Missing) -> tuple[Adjustment, ...]:
     return (*(("clipped",) if clip else ()), *(("midpoint",) if missing == "midpoint" else ()))
 
 
-def describe_adjustments(adjusted: tuple[Adjustment, ...], clipped: str) -> str | None:
+def describe_adjustments(
+    adjusted: tuple[Adjustment, ...], clipped: str, left_out: int = 0, users: int = 0
+) -> str | None:
     """What was done, and that no interval covers it; None where nothing was. `clipped` says what clipping does."""
     if not adjusted:
         return None
     words = {
-        "clipped": clipped,
-        "midpoint": "missing values were put in the middle of the bounds",
-        "dropped": "rows with a missing value were left out",
+        "clipped": f"{clipped}, if there were any",
+        "midpoint": "missing values, if there were any, were put in the middle of the bounds",
+        "dropped": f"{left_out:,} of {users + left_out:,} rows were left out, because they had a missing value",
     }
     said = ", and ".join(words[each] for each in adjusted)
     return (
-        f"{said[0].upper()}{said[1:]}, if there were any: estimates and intervals are of the values after that, and no "
-        "interval covers this bias."
+        f"{said[0].upper()}{said[1:]}: estimates and intervals are of the values after that, and no interval covers "
+        "this bias."
     )

@@ -6,6 +6,7 @@ A bin is all that a count knows of a number, so nothing here is finer than the b
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,8 @@ _OCCUPIED = 0.999  # one bin that is taken for occupied by mistake may put a bou
 _SAME = 1e-12  # frequencies that differ by no more may be equal but for rounding
 
 
-def _wide_bins() -> tuple[float, ...]:
-    fine = [float(f"{digit}e{power}") for power in range(-6, 12) for digit in (1, 2, 5)]
+def _logarithmic_bins(steps: Sequence[float]) -> tuple[float, ...]:
+    fine = [float(f"{step}e{power}") for power in range(-6, 12) for step in steps]
     sizes = [_NEAREST, 1e-24, 1e-18, 1e-15, 1e-12, 1e-9, *fine, 1e12, 1e15, 1e18, 1e21, 1e24, _FARTHEST]
     largest = float(np.finfo(np.float64).max)
     # a bin holds its lower edge: so a whole 100 is among 50 to 100, and -100 among -100 to -50
@@ -37,10 +38,17 @@ def _wide_bins() -> tuple[float, ...]:
     return (-largest, *(-size for size in reversed(sizes)), *rising, largest)
 
 
-WIDE_BINS = _wide_bins()
+WIDE_BINS = _logarithmic_bins((1, 2, 5))
 """Public edges for numbers of which nothing is known: 1, 2, 5, 10, ... from a millionth to a million millions.
 
 Of both signs, with coarser steps beyond, up to the largest double, and one bin for 0 and what is nearly 0.
+"""
+
+QUANTILE_BINS = _logarithmic_bins([round(10 ** (step / 24), 1) for step in range(24)])
+"""The same in 24 steps from each power of ten to the next: 1, 1.1, 1.2, 1.3, 1.5, ..., 8.3, 9.1, 10.
+
+Fine enough for quantiles of numbers of which nothing is known: an edge is at most 16 % above the one before, on average
+10 %.
 """
 
 

@@ -44,6 +44,8 @@ def save_estimate(estimate: BaseEstimate, path: str | Path) -> None:
     }
     if estimate.adjusted:
         content["adjusted"] = list(estimate.adjusted)
+    if estimate.left_out:
+        content["left_out"] = int(estimate.left_out)
     final = Path(path).resolve()  # a link keeps pointing to the file that is replaced
     try:
         replace_file(final, encode_checked(_FORMAT, content))
@@ -66,7 +68,7 @@ def load_estimate(path: str | Path) -> BaseEstimate:
             problem_of(error),
             f"{path}: is no estimate that can be used: {error}; save one with estimate.save(path)",
         ) from error
-    if content.keys() - {"adjusted"} != _FIELDS:
+    if content.keys() - {"adjusted", "left_out"} != _FIELDS:
         raise FileError("malformed", f"{path}: an estimate has {', '.join(sorted(_FIELDS))}, and nothing else")
     try:
         plan = Plan.from_json(json.dumps(content["plan"]))
@@ -104,14 +106,17 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> BaseEstimate:
     adjusted = content.get("adjusted", [])
     if not isinstance(adjusted, list) or adjusted != [each for each in ADJUSTMENTS if each in adjusted]:
         raise TypeError(f"adjusted is none of {', '.join(ADJUSTMENTS)}")
+    left_out = content.get("left_out", 0)
+    if type(left_out) is not int or left_out < 0:
+        raise TypeError("left_out is no number of rows")
     found: AnyEstimate = estimate_of(plan, users, rejected, table, broken, number)
-    estimate: BaseEstimate = replace(found, adjusted=tuple(adjusted))
+    estimate: BaseEstimate = replace(found, adjusted=tuple(adjusted), left_out=left_out)
     if words is None:
         return estimate
     if not plan.domain.needs_candidates or not isinstance(words, list):
         raise TypeError("words are asked for under a plan that has none")
     counts: BaseEstimate = found.counts_of(words)
-    return replace(counts, adjusted=estimate.adjusted)
+    return replace(counts, adjusted=estimate.adjusted, left_out=left_out)
 
 
 def table_to_json(table: NDArray[np.int64]) -> dict[str, Any]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypedDict, get_args
 
 from shufflesum._checks import check_choice, check_size, shown
-from shufflesum.cautions import ArraysAreBetterWarning, UninformativePlanWarning
+from shufflesum.cautions import ArraysAreBetterWarning, UninformativePlanWarning, warn
 from shufflesum.cells import MOST_CELLS
-from shufflesum.domains import Arrays, BoundsLike, Domain, Structure
+from shufflesum.domains import Arrays, BoundsLike, Categories, Domain, Structure
 from shufflesum.encodings import Levels
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import MECHANISMS, Candidate, Mechanism, NoiseBy, Search
@@ -20,6 +19,9 @@ from shufflesum.privacy import Accountant, Guarantee
 
 Shape: TypeAlias = int | Sequence[int] | Structure
 """The shape of one user's array, or a structure with fewer coordinates than entries."""
+
+DomainLike: TypeAlias = Domain | Sequence[str | int | bool]
+"""What users hold; a list of labels stands for `Categories` of them."""
 
 MechanismChoice: TypeAlias = Any
 """The name of a family of mechanisms, such as "noisy-counts", or a mechanism's `Options`."""
@@ -44,7 +46,7 @@ def plan(
     users: int,
     epsilon: float,
     delta: float,
-    domain: Domain | None = None,
+    domain: DomainLike | None = None,
     shape: Shape | None = None,
     bounds: BoundsLike | None = None,
     columns: Sequence[str] | None = None,
@@ -148,7 +150,7 @@ def _chosen(found: Sequence[Candidate], error: Callable[[Candidate], float], tol
 
 
 def domain_of(
-    domain: Domain | None, shape: Shape | None, bounds: BoundsLike | None, columns: Sequence[str] | None
+    domain: DomainLike | None, shape: Shape | None, bounds: BoundsLike | None, columns: Sequence[str] | None
 ) -> Domain:
     """What a caller of `plan` says that users hold."""
     if domain is None:
@@ -160,6 +162,8 @@ def domain_of(
         if isinstance(given, Domain):
             raise ParameterError("wrong-type", f"shape is {type(given).__name__}, a domain; pass it as domain=")
         return Arrays(() if given is None else given, (0.0, 1.0) if bounds is None else bounds, columns)
+    if isinstance(domain, list | tuple):
+        domain = Categories(domain)
     if not isinstance(domain, Domain):
         raise ParameterError(
             "wrong-type", f"domain is {shown(domain)}; give a domain such as Categories([...]), or shape= for arrays"
@@ -198,16 +202,15 @@ def published_plan(plan: Plan, epsilon: float) -> Plan:
 def warn_if_uninformative(chosen: Plan) -> None:
     """Say where guessing would do better."""
     if chosen.worse_than_guessing:
-        warnings.warn(
+        warn(
             f"with this plan the estimate can be worse than guessing {chosen.domain.trivial_guess}; "
             "more users, a larger epsilon or fewer coordinates would help",
             UninformativePlanWarning,
-            stacklevel=4,
         )
 
 
 def _warn(planned: Plan) -> None:
     better = planned.domain.better_domain(planned)
     if better is not None:
-        warnings.warn(better, ArraysAreBetterWarning, stacklevel=3)
+        warn(better, ArraysAreBetterWarning)
     warn_if_uninformative(planned)

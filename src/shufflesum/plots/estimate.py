@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._format import evenly, percent, upwards
+from shufflesum.domains.frames import by_name
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable
 from shufflesum.plots.groups import group_chart
@@ -50,6 +51,8 @@ def estimate_chart(
     """
     check_drawable(estimate)
     table = estimate.to_table(level)
+    if not table.groups and (table.of_users or estimate.columns is not None):
+        truth = by_name(truth, table.labels(range(len(table.value))), "truth")
     if table.groups:
         return group_chart(table, truth=truth, title=title, subtitle=subtitle)
     if table.of_users:

@@ -3,7 +3,15 @@
 from shufflesum.tables.delimited import TEXT, Dialect, suffix_of
 from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
 from shufflesum.tables.readers import READABLE, DataSource, column_names, open_table
-from shufflesum.tables.rows import CompleteTable, check_shape, complete_table, located, rows_of, table_selection
+from shufflesum.tables.rows import (
+    CompleteTable,
+    check_shape,
+    complete_table,
+    detected,
+    located,
+    rows_of,
+    table_selection,
+)
 from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, warnings_to_json, write_estimate
 
 __all__ = [
@@ -19,6 +27,7 @@ __all__ = [
     "check_shape",
     "column_names",
     "complete_table",
+    "detected",
     "estimate_to_json",
     "local_path",
     "located",

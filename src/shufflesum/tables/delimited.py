@@ -206,6 +206,17 @@ class Layout:
     booleans: frozenset[int]
     block_bytes: int
 
+    @property
+    def detected(self) -> dict[str, str]:
+        """How the file is written, in words, each with the option that says otherwise."""
+        named = "names in the first line" if self.header else "no names, so that the first line is a user"
+        return {
+            "--separator": f"columns separated by {_SEPARATORS.get(self.separator, repr(self.separator))}",
+            "--decimal": "decimal points" if self.decimal == "." else "decimal commas",
+            "--no-header" if self.header else "--header": named,
+            "--encoding": self.encoding or "UTF-8",
+        }
+
     def label(self, position: int) -> str:
         """A column as messages name it."""
         if self.header and self.header[position]:

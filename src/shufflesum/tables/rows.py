@@ -124,6 +124,13 @@ def table_selection(
     return {"columns": columns, "column": column, "layout": layout}
 
 
+def detected(table: DataSource) -> dict[str, str]:
+    """How a file of text is written, as it was read, by the options that say otherwise; nothing of other files."""
+    source = table.table if isinstance(table, CompleteTable) else table
+    layout = getattr(getattr(source, "file", None), "layout", None)
+    return {} if layout is None else dict(layout.detected)
+
+
 def check_shape(where: str | os.PathLike[str] | Address, shape: tuple[int, ...], domain: Domain) -> None:
     """Refuse rows of numbers that are neither arrays of the domain nor, as long as one, its entries in a row."""
     layout = domain.column_layout

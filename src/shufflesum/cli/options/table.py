@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
-from shufflesum.aggregation import aggregate_rows
+from shufflesum.aggregation import aggregate_rows, without_rows
 from shufflesum.cli.options.common import columns_option, note_missing_header, option_group
 from shufflesum.cli.output.printed import progress_bar
 from shufflesum.domains import Domain, Missing
+from shufflesum.domains.labels import without_case
 from shufflesum.errors import DataError
 from shufflesum.estimate import AnyEstimate
 from shufflesum.plans import Plan
@@ -23,8 +24,10 @@ from shufflesum.tables import (
     check_shape,
     column_names,
     complete_table,
+    detected,
     located,
     open_table,
+    rows_of,
     table_selection,
 )
 
@@ -42,6 +45,7 @@ class TableOptions:
     encoding: str | None = None
     array: str | None = None
     user_column: str | None = None
+    ignore_case: bool = False
 
     @property
     def says_how_it_is_written(self) -> bool:
@@ -67,9 +71,23 @@ class TableOptions:
         """The file as a table."""
         return open_table(file, **self.arguments(domain, column))
 
-    def note_missing_header(self, table: DataSource, file: PathOrUrl) -> None:
-        """Say that the first line of a CSV counts as a user, where that was only found out from its looks."""
+    def rows(self, table: DataSource, domain: Domain) -> Iterator[Any]:
+        """The batches of a table as a domain takes them."""
+        batches = rows_of(table, domain)
+        return map(without_case(getattr(domain, "labels", None)), batches) if self.ignore_case else batches
+
+    def note_detected(self, table: DataSource, file: PathOrUrl, *, quiet: bool) -> None:
+        """Say how a file of text was read, as far as nobody said it, each with the option that says otherwise.
+
+        For programs, which are `quiet`, there is only the note that the first line counts as a user.
+        """
         note_missing_header(column_names(table), file, self.header)
+        said = {"separator": self.separator, "decimal": self.decimal, "encoding": self.encoding, "header": self.header}
+        given = {f"--{name}" for name, value in said.items() if value is not None}
+        given |= {"--no-header"} if self.header is not None else set()
+        found = [f"{words} ({option})" for option, words in detected(table).items() if option not in given]
+        if found and not quiet:
+            click.echo(f"{file} was read with {', '.join(found)}")
 
 
 def text_options(before: str = "") -> tuple[Callable[[Any], Any], ...]:
@@ -96,6 +114,7 @@ table_options = option_group(
     TableOptions,
     columns_option("Columns of numbers to use: names or positions, separated by commas; ranges as 0:100."),
     *text_options(),
+    click.option("--ignore-case", is_flag=True, help="Read labels without regard to capitals."),
     click.option("--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one."),
 )
 """Which columns and rows of a file are the users' arrays, and how a file of text is written, as `reading`."""
@@ -165,7 +184,8 @@ def aggregate_table(
             estimate = aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
         except DataError as error:
             raise located(error, file, table) from None
-    return replace(estimate, adjusted=(*estimate.adjusted, "dropped")) if isinstance(table, CompleteTable) else estimate
+    left_out = table.table.rows - table.rows if isinstance(table, CompleteTable) else 0
+    return without_rows(estimate, "drop" if isinstance(table, CompleteTable) else "refuse", left_out)
 
 
 def apply_missing_policy(file: PathOrUrl, table: DataSource, missing: str) -> tuple[DataSource, Missing]:

@@ -23,7 +23,7 @@ from shufflesum.cli.output.printed import (
     shown_whole,
 )
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.estimate import AnyEstimate, BaseEstimate, Quantile, Top
+from shufflesum.estimate import QUANTILE_BINS, AnyEstimate, BaseEstimate, Quantile, Top
 from shufflesum.pages import report_page, require_pages
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
@@ -130,7 +130,11 @@ class Results:
             click.echo(json.dumps(document, allow_nan=False))
             return
         ranked = None if self.top is None or estimate.prompt is not None else self._top(estimate)
-        print_estimate(estimate, self.confidence, names, in_process=self.draws_noise, top=ranked)
+        automatic = bool(self.quantiles) and estimate.plan.domain.bin_edges == QUANTILE_BINS  # nobody asked for these
+        if automatic:
+            console.print(f"{estimate.users:,} users\nguarantee for one row: {guarantee_of(estimate.plan)}")
+        else:
+            print_estimate(estimate, self.confidence, names, in_process=self.draws_noise, top=ranked)
         if self.quantiles:
             print_quantiles(self._asked_quantiles(estimate), self.confidence)
         if self.output is None and ranked is None and not shown_whole(estimate):
@@ -174,7 +178,7 @@ result_options = option_group(
         "--quantiles",
         callback=_quantiles,
         metavar="Q,Q,...",
-        help="Of numbers counted in bins (--bins): quantiles, as 0.25,0.5,0.75; 0.5 is the median.",
+        help="Quantiles of numbers in --bins, or else in fine logarithmic ones: 0.25,0.5,0.75; 0.5 is the median.",
     ),
     click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words."),
 )

@@ -39,10 +39,11 @@ class Estimate(MeanEstimate):
         means, structure = self._means, self._box.structure
         mean, columns = means.mean, self.columns
         deviation = np.sqrt(means.variance("users"))
+        name = columns.__getitem__ if columns else structure.describe
         return (
             *self.plan.warnings,
             *unreported(np.isnan(mean), structure.describe),
-            *at_the_edge(mean, deviation, columns.__getitem__ if columns else structure.describe, named=bool(columns)),
+            *at_the_edge(mean, deviation, name, named=bool(columns), clipped=self.may_be_clipped),
             *uninformative(mean, deviation),
         )
 

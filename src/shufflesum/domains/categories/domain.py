@@ -284,4 +284,6 @@ def _edges(bins: Sequence[float]) -> tuple[float, ...]:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if math.floor(value) == value and abs(value) < 1e15 else repr(float(value))
+    plain = float(f"{value:.15g}")  # an edge may be the next number above a plain one, so that its bin holds that, too
+    value = plain if math.isfinite(plain) and math.nextafter(plain, math.inf) == value else float(value)
+    return str(int(value)) if math.floor(value) == value and abs(value) < 1e15 else repr(value)

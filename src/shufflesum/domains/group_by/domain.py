@@ -14,6 +14,7 @@ from shufflesum.domains import base
 from shufflesum.domains.arrays import Arrays
 from shufflesum.domains.base import LABEL_DISTRIBUTIONS, ColumnLayout, Domain, InputCoercion, Missing
 from shufflesum.domains.bounds import BoundsLike
+from shufflesum.domains.frames import aligned
 from shufflesum.domains.labels import Label, LabelRows, Labels, checked_column, column_from_json, label_rows
 from shufflesum.domains.options import LABELS, Option, listed_labels
 from shufflesum.domains.structure import Rows, Structure
@@ -124,7 +125,8 @@ class GroupBy(Domain):
             raise DataError(
                 "wrong-type", f"{type(values).__name__} is not a pair (groups, arrays)", value=shown(values)
             )
-        labels, arrays = label_rows(values[0], "groups"), self.values.rows(values[1])
+        groups = aligned(values[0], values[1], "group_by")
+        labels, arrays = label_rows(groups, "groups"), self.values.rows(values[1])
         if len(labels) != len(arrays):
             raise DataError(
                 "wrong-shape",

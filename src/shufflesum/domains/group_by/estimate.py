@@ -53,7 +53,7 @@ class GroupEstimate(BaseEstimate):
 
         return (
             *self.plan.warnings,
-            *at_the_edge(mean, deviation, name, named=bool(self.columns)),
+            *at_the_edge(mean, deviation, name, named=bool(self.columns), clipped=self.may_be_clipped),
             *uninformative(mean, deviation),
         )
 

@@ -181,6 +181,8 @@ class VocabularyEstimate(BaseEstimate):
             self.broken,
             self.round_number,
             self.adjusted,
+            left_out=self.left_out,
+            library=self.library,
             labels=tuple(label.decode() for label in labels),
             counts=counts[order],
             subtracted=found.subtracted[order],
