@@ -52,13 +52,15 @@ def test_labels_are_counted_under_their_names(tmp_path: Path) -> None:
     plan = ss.plan(users=USERS, domain=ss.Categories(["yes", "no"], other=True), epsilon=3.0, delta=1e-3)
     answers = ["yes"] * 150 + [" no"] * 60 + ["perhaps", None] * 15
     picture = tmp_path / "counts.svg"
-    found = Collected(tmp_path, plan, answers, ["--plot", str(picture)], ["--candidates", "words.txt"])
+    asked = (["--plot", str(picture)], ["--candidates", "words.txt"], ["--top", "1"])
+    found = Collected(tmp_path, plan, answers, *asked)
     assert isinstance(found.estimate, CountEstimate)
     low, high = found.estimate.count_interval(LEVEL, simultaneous=True)
     assert np.all((low <= [150, 60, 30]) & (high >= [150, 60, 30]))
     shown = output(found.said[0])
     assert all(f"{label} " in shown for label in ("yes", "no", "other"))
     assert all(label in picture.read_text() for label in ("yes", "no", "other"))
+    assert "1 of 3 labels" in output(found.said[2])
     with refusal("conflicting-arguments"):
         raise found.said[1].exception or AssertionError
 

@@ -17,12 +17,12 @@ from shufflesum.cli.options.common import PATH, file_argument, note_assumed_colu
 from shufflesum.cli.options.table import TableOptions, table_options
 from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options, words_of
 from shufflesum.cli.output.printed import command_line, console, fallback, guarantee_of, print_rows, progress_bar
-from shufflesum.cli.output.results import REPORT_HELP
+from shufflesum.cli.output.results import REPORT_HELP, stage_pictures
 from shufflesum.domains import Domain
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.estimate import AnyEstimate, BaseEstimate
-from shufflesum.pages import report_page, require_pages
-from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, rounds_chart, save_chart
+from shufflesum.pages import report_page
+from shufflesum.plots import DRAWABLE, estimate_chart, rounds_chart, save_chart
 from shufflesum.service import require_service
 from shufflesum.service.client import (
     Client,
@@ -327,6 +327,7 @@ _PROMPT = "any words can be counted now, as often as you like: give --candidates
 )
 @click.option("--plot", type=PATH, help=f"Draw it, several rounds over time: {', '.join(DRAWABLE)}.")
 @click.option("--report", type=PATH, help=REPORT_HELP)
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words.")
 @click.option("--round", type=int, metavar="R", help="Ask for this round alone.  [all released]")
 @click.option(
     "--wait",
@@ -344,6 +345,7 @@ def estimate_command(
     output: Path | None,
     plot: Path | None,
     report: Path | None,
+    top: int | None,
     round: int | None,
     wait: float,
     web: dict[str, Any],
@@ -358,14 +360,11 @@ def estimate_command(
     """
     task = Task.load(task_file)
     words = _words(task, candidates, plot or report)
+    if top is not None and not task.plan.domain.counts_users:
+        raise ParameterError("conflicting-arguments", "--top is for labels and words; leave it out")
     with StagedOutputs() as outputs:
         staged = outputs.stage(output, WRITABLE) if output else None
-        if plot or report:
-            require_plots()
-        if report:
-            require_pages()
-        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        staged_report = outputs.stage(report, (".html",)) if report else None
+        staged_plot, staged_report = stage_pictures(outputs, plot, report)
         document = fetch_estimate(task, url, round_number=round, wait=wait, **web)
         estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
@@ -392,7 +391,7 @@ def estimate_command(
         click.echo(text)
         return
     for found, estimate in zip(document["rounds"], estimates, strict=True):
-        _print_round(task, found, estimate)
+        _print_round(task, found, estimate, top)
     for path in filter(None, (output, plot, report)):
         console.print(f"wrote {path}", markup=False)
 
@@ -413,7 +412,7 @@ def _asked(estimate: AnyEstimate, words: Sequence[str] | None) -> AnyEstimate:
     return estimate if words is None else estimate.counts_of(words)
 
 
-def _print_round(task: Task, found: dict[str, Any], estimate: BaseEstimate) -> None:
+def _print_round(task: Task, found: dict[str, Any], estimate: AnyEstimate, top: int | None) -> None:
     """A round of the analyzer's answer for a person."""
     uploads = found.get("uploads", found["users"])
     of_uploads = f" (of {uploads:,} uploads)" if uploads != found["users"] else ""
@@ -427,7 +426,9 @@ def _print_round(task: Task, found: dict[str, Any], estimate: BaseEstimate) -> N
     for warning in estimate.warnings:
         click.echo(f"note: {warning}", err=True)
     level = found["confidence_level"]
-    print_rows(estimate, level, hint=_HINT, prompt=_PROMPT)
+    asked = None if top is None or estimate.prompt is not None else min(top, len(estimate.to_table()))
+    ranked = None if asked is None else estimate.top(asked, level)
+    print_rows(estimate, level, hint=_HINT, prompt=_PROMPT, top=ranked)
 
 
 def _chart(task: Task, estimates: Sequence[BaseEstimate], level: float) -> Any:

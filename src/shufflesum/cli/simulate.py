@@ -27,10 +27,11 @@ from shufflesum.cli.output.printed import (
     progress_bar,
     warnings_as_notes,
 )
+from shufflesum.cli.output.results import stage_pictures
 from shufflesum.domains import DOMAINS
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.mechanisms import RandomizedResponse
-from shufflesum.pages import require_pages, simulation_page
+from shufflesum.pages import simulation_page
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
@@ -95,12 +96,7 @@ def simulate_command(
     """
     words = words_of(candidates)
     with StagedOutputs() as outputs, warnings_as_notes():
-        if plot or report:
-            require_plots()
-        if report:
-            require_pages()
-        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
-        staged_report = outputs.stage(report, (".html",)) if report else None
+        staged_plot, staged_report = stage_pictures(outputs, plot, report)
         table = None
         if data is not None and plan_file is None:
             table = _fill_in(data, arguments, reading)

@@ -159,7 +159,7 @@ def test_an_expired_task_is_refused(connect: Callable[..., Client], task: Task) 
 
 
 def test_plain_http_to_another_machine_is_refused_unless_allowed() -> None:
-    with refusal("untrusted", "--allow-plain-http", error=ParameterError):
+    with refusal("untrusted", "allow_plain_http=True", error=ParameterError):
         WebClient("http://shuffler.example.org")
     WebClient("http://shuffler.example.org", allow_plain_http=True).close()
 

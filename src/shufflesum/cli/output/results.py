@@ -86,12 +86,7 @@ class Results:
             _keep_inputs(path, *inputs)
         with StagedOutputs() as outputs:
             staged_output = outputs.stage(self.output, WRITABLE) if self.output else None
-            if self.plot or self.report:
-                require_plots()
-            if self.report:
-                require_pages()
-            staged_plot = outputs.stage(self.plot, DRAWABLE) if self.plot else None
-            staged_report = outputs.stage(self.report, (".html",)) if self.report else None
+            staged_plot, staged_report = stage_pictures(outputs, self.plot, self.report)
 
             def write(estimate: BaseEstimate, what: str, labels: _Names = None) -> None:
                 if staged_output:
@@ -183,6 +178,18 @@ result_options = option_group(
     click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words."),
 )
 """Where the estimate goes, and at which level, as `results`."""
+
+
+def stage_pictures(outputs: StagedOutputs, plot: Path | None, report: Path | None) -> tuple[Path | None, Path | None]:
+    """Where a picture and a page are written, once it is clear that they can be made."""
+    if plot or report:
+        require_plots()
+    if report:
+        require_pages()
+    return (
+        outputs.stage(plot, DRAWABLE) if plot else None,
+        outputs.stage(report, (".html",)) if report else None,
+    )
 
 
 def _chart(estimate: BaseEstimate, what: str, level: float) -> Any:

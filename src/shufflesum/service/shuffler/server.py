@@ -197,8 +197,7 @@ class ShufflerOptions:
         if self.release_at is not None and self.release_at < task.smallest_batch:
             raise ParameterError(
                 "out-of-range",
-                f"release_at (--release-at) is {self.release_at}; this task releases nothing below "
-                f"{task.smallest_batch} users",
+                f"release_at is {self.release_at}; this task releases nothing below {task.smallest_batch} users",
             )
         if self.max_pending < 1:
             raise ParameterError(
