@@ -15,7 +15,7 @@ from benchmarks.accounting import seconds_row
 from benchmarks.timing import Row, at_most, best_times
 from shufflesum import Plan, Randomizer
 from shufflesum.mechanisms.one_bit.randomize import hadamard, toss
-from shufflesum.privacy.one_bit.accountant import OneBitAccountant
+from shufflesum.privacy.one_bit import OneBitAccountant
 from shufflesum.randomness import SecureSource
 from shufflesum.reports import Counts
 from shufflesum.testing import no_guarantee, unprotected_plan

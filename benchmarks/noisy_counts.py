@@ -18,7 +18,7 @@ from shufflesum.batch.targets import PlainTarget
 from shufflesum.batch.users import open_users
 from shufflesum.mechanisms import NoiseBy
 from shufflesum.plans import Plan
-from shufflesum.privacy.noisy_counts.accountant import ChangedCounts, NoisyCountsAccountant
+from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant
 
 ROWS, FILE_ROWS, DIMENSION = 1_000_000, 100_000, 100
 

@@ -18,7 +18,7 @@ from shufflesum.mechanisms.one_bit import MOST_BITS
 from shufflesum.mechanisms.randomized_response.mechanism import MAX_LEVELS
 from shufflesum.plans import encoding_for
 from shufflesum.privacy import Guarantee
-from shufflesum.privacy.noisy_counts.accountant import MOST_TRIALS
+from shufflesum.privacy.noisy_counts import MOST_TRIALS
 from shufflesum.privacy.randomized_response.accountant import Sampling
 from shufflesum.testing import SeededSource
 

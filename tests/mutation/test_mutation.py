@@ -54,7 +54,7 @@ def test_what_keeps_a_bound_safe_is_taken_away_as_a_whole(tmp_path: Path) -> Non
 
 def test_kernels_of_other_files_are_known() -> None:
     assert {"blanket", "noisy_slots"} <= in_kernels_elsewhere(LAWS)
-    assert not in_kernels_elsewhere(PACKAGE / "privacy/noisy_counts/counts.py")
+    assert not in_kernels_elsewhere(PACKAGE / "privacy/noisy_counts.py")
 
 
 def test_every_part_and_its_tests_exist() -> None:

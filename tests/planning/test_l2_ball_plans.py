@@ -18,7 +18,7 @@ from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.mechanisms.one_bit.decode import clipping_bias
 from shufflesum.planning import alternatives, plan_for_error
 from shufflesum.plans import Plan
-from shufflesum.privacy.one_bit.accountant import OneBitAccountant
+from shufflesum.privacy.one_bit import OneBitAccountant
 
 
 def planned(users: int, shape: Any, **choices: Any) -> Plan:

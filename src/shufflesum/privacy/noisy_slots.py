@@ -18,7 +18,7 @@ from shufflesum._compiled import kernel
 from shufflesum._search import GRID, bracket
 from shufflesum.cells import MOST_CELLS
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.accountant import PrivacyAccountant
+from shufflesum.privacy.accountant import MOST_USERS, PrivacyAccountant
 from shufflesum.privacy.engine import composition
 from shufflesum.privacy.engine.gaussian import gaussian_noise
 from shufflesum.privacy.engine.laws import (
@@ -32,7 +32,6 @@ from shufflesum.privacy.engine.laws import (
     slack,
 )
 from shufflesum.privacy.engine.pld import BINS, PrivacyLossDistribution, grid_of_bins
-from shufflesum.privacy.guarantees import MOST_USERS
 
 MOST_HITS = 1e12  # dummy reports in two cells: their law is then listed over tens of millions of counts
 _MOST_TRIALS = 2**53 - 1  # counts are exact as floating-point numbers

@@ -28,7 +28,7 @@ from shufflesum.privacy.engine.filters import (
     privacy_filters,
 )
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
-from shufflesum.privacy.one_bit.accountant import OneBitAccountant
+from shufflesum.privacy.one_bit import OneBitAccountant
 
 STEP = 0.125
 CHOICES: list[Choice] = [(1, 0.0), (4, 0.001), (0, 0.004)]

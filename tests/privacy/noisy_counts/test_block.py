@@ -18,10 +18,9 @@ from tests.privacy.noisy_counts.tiny import MIXED, Mixed, Setting, setting
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
+from shufflesum.privacy import noisy_counts as counts
 from shufflesum.privacy.engine.composition import ComposedUpper, Factor, compose_profiles
-from shufflesum.privacy.noisy_counts import counts
-from shufflesum.privacy.noisy_counts.accountant import ChangedCounts, NoisyCountsAccountant
-from shufflesum.privacy.noisy_counts.counts import OneWay, divided, every_way, listed
+from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant, OneWay, divided, every_way, listed
 
 STEP = 0.05
 NODES = [0, 1, 4, 10, 20, 35, 60]  # of the grid with that step

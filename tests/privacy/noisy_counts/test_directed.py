@@ -14,7 +14,7 @@ from tests.oracles.noisy_counts import Law, divergence, independent_noise, one_d
 from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError
-from shufflesum.privacy.noisy_counts.accountant import ChangedCounts, NoisyCountsAccountant
+from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant
 
 EPSILONS = [0.0, 0.2, 0.5, 1.0, 1.5, 2.5, 4.0]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.oracles.noisy_counts import capped_worst_delta, one_direction_delta, overflow, weights_of, worst_delta
 from tests.privacy.noisy_counts.tiny import MIXED, TINY, Mixed, Setting, setting
 
-from shufflesum.privacy.noisy_counts.accountant import ChangedCounts, NoisyCountsAccountant, overflow_upper
+from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant, overflow_upper
 
 EPSILONS = [float(epsilon) for epsilon in np.linspace(0.0, 3.5, 8)]
 

@@ -11,17 +11,19 @@ import pytest
 from tests.oracles.noisy_counts import binomial, weights_of
 from tests.refusals import refusal
 
+from shufflesum.privacy import noisy_counts as counts
 from shufflesum.privacy.engine.pld import dominating
-from shufflesum.privacy.noisy_counts import counts
-from shufflesum.privacy.noisy_counts.accountant import (
+from shufflesum.privacy.noisy_counts import (
+    Block,
     ChangedCounts,
     NoisyCountsAccountant,
+    OneWay,
     _charge,
     _with_charge,
+    listed,
     overflow_upper,
     smallest_cap,
 )
-from shufflesum.privacy.noisy_counts.counts import Block, OneWay, listed
 
 EPSILONS = [0.0, 0.1, 0.4, 1.0, 2.0, 3.0]
 COUNTS = [(1, "1/2"), (6, "1/4"), (20, "1/2"), (24, "1/16"), (24, "15/16")]

@@ -13,12 +13,12 @@ from tests.privacy.nodes import assert_read_below_each_node
 from tests.uncompiled_kernels import uncompiled
 
 from shufflesum.errors import ParameterError
+from shufflesum.privacy import noisy_counts as accountant
+from shufflesum.privacy import noisy_counts as counts
 from shufflesum.privacy.engine import pld
 from shufflesum.privacy.engine.laws import binomial_window
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
-from shufflesum.privacy.noisy_counts import accountant, counts
-from shufflesum.privacy.noisy_counts.accountant import ChangedCounts, overflow_upper
-from shufflesum.privacy.noisy_counts.counts import OneWay, Outcomes, listed
+from shufflesum.privacy.noisy_counts import ChangedCounts, OneWay, Outcomes, listed, overflow_upper
 
 mpmath = pytest.importorskip("mpmath")
 

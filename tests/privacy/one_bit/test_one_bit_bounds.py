@@ -15,7 +15,7 @@ from tests.refusals import refusal
 
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.privacy import Interval
-from shufflesum.privacy.one_bit.accountant import OneBitAccountant
+from shufflesum.privacy.one_bit import OneBitAccountant
 
 EPSILONS = [0.0, 0.3, 0.7, 1.0, 1.5, 2.5, 4.0]
 ROUNDED = 1e-12  # of the oracles' sums

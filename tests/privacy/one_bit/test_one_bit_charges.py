@@ -13,10 +13,10 @@ from tests.oracles.noisy_counts import weights_of
 from tests.oracles.one_bit import call, ones_law
 from tests.uncompiled_kernels import uncompiled
 
+from shufflesum.privacy import one_bit as accountant
+from shufflesum.privacy import one_bit as domination
 from shufflesum.privacy.engine.gaussian import gaussian_profile_upper
-from shufflesum.privacy.one_bit import accountant, domination
-from shufflesum.privacy.one_bit.accountant import OneBitAccountant
-from shufflesum.privacy.one_bit.domination import gdp_mu_per_unit, side_lower
+from shufflesum.privacy.one_bit import OneBitAccountant, gdp_mu_per_unit, side_lower
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -15,7 +15,7 @@ from scipy.special import erfcx, log_ndtr
 from tests.oracles.one_bit import gaussian_delta, ones_law, shown
 
 from shufflesum.privacy.engine.gaussian import gaussian_profile_upper
-from shufflesum.privacy.one_bit.domination import gdp_mu_per_unit, side_lower, thresholds
+from shufflesum.privacy.one_bit import gdp_mu_per_unit, side_lower, thresholds
 
 DELTA0 = 1e-12
 

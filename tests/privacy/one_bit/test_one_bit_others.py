@@ -13,7 +13,7 @@ from scipy.stats import binom
 from tests.oracles.one_bit import call, ones_law
 from tests.slow_params import slow_among
 
-from shufflesum.privacy.one_bit.domination import cells_of, law, worst_calls
+from shufflesum.privacy.one_bit import cells_of, law, worst_calls
 
 AMPLITUDES = [Fraction(1, 1024), Fraction(1, 8), Fraction(1, 2), Fraction(15, 16), Fraction(1023, 1024)]
 

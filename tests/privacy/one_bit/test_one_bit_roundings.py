@@ -13,10 +13,10 @@ from tests.privacy.nodes import assert_read_below_each_node
 from tests.uncompiled_kernels import uncompiled
 
 from shufflesum.errors import ParameterError
+from shufflesum.privacy import one_bit as accountant
+from shufflesum.privacy import one_bit as domination
 from shufflesum.privacy.engine import gaussian
-from shufflesum.privacy.one_bit import accountant, domination
-from shufflesum.privacy.one_bit.accountant import OneBitAccountant
-from shufflesum.privacy.one_bit.domination import Thresholds, thresholds
+from shufflesum.privacy.one_bit import OneBitAccountant, Thresholds, thresholds
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -14,12 +14,13 @@ from shufflesum.errors import PrivacyError
 from shufflesum.mechanisms.one_bit.decode import best_bits, best_tau, clipping_bias, crowding
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.gaussian import gaussian_noise
-from shufflesum.privacy.one_bit.accountant import OneBitAccountant, largest_amplitude
-from shufflesum.privacy.one_bit.domination import (
+from shufflesum.privacy.one_bit import (
     ORDERS,
+    OneBitAccountant,
     _curvatures,
     _raise_curvatures,
     gdp_mu_per_unit,
+    largest_amplitude,
     law,
     renyi_profile_upper,
 )

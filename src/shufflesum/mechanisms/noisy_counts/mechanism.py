@@ -37,10 +37,9 @@ from shufflesum.mechanisms.noisy_counts.attack import NoisyCountsAttack
 from shufflesum.mechanisms.noisy_counts.decode import NoisyCountsGroupSums, NoisyCountsMeans
 from shufflesum.mechanisms.noisy_counts.randomize import NoisyCountsEncoder, NoisyCountsTally
 from shufflesum.privacy import Guarantee
+from shufflesum.privacy import noisy_counts as accounting
 from shufflesum.privacy.engine.composition import check_delta
 from shufflesum.privacy.engine.gaussian import gaussian_noise
-from shufflesum.privacy.noisy_counts import accountant
-from shufflesum.privacy.noisy_counts.accountant import NoisyCountsAccountant
 from shufflesum.randomness import PROBABILITY_BITS, RandomSource
 
 MOST_DIGITS = 16
@@ -74,7 +73,7 @@ class NoisyCounts(Mechanism):
                     f"{name} has {len(values)} entries; one for each of {self.digits} digits, and with groups one more",
                 )
         for trials, probability in zip(self.trials, self.probabilities, strict=True):
-            check_size("trials", trials, 1, accountant.MOST_TRIALS)
+            check_size("trials", trials, 1, accounting.MOST_TRIALS)
             check_number("probability", probability)
             if not 0 <= probability < 1 or not float(probability * 2.0**PROBABILITY_BITS).is_integer():
                 raise ParameterError(
@@ -212,14 +211,14 @@ class NoisyCounts(Mechanism):
         sizes = self.layout(encoding).sizes
         return [(size * q, p) for size, q, p in zip(sizes, self.trials, self.probabilities, strict=True)]
 
-    def accountant(self, encoding: MultiHot, guarantee: Guarantee) -> NoisyCountsAccountant:
+    def accountant(self, encoding: MultiHot, guarantee: Guarantee) -> accounting.NoisyCountsAccountant:
         """A table whose cells change by one, as many as the sensitivity says; only noise of honest users counts."""
         honest, rounds = guarantee.honest_users, guarantee.rounds
-        counts: list[accountant.ChangedCounts] = []
+        counts: list[accounting.ChangedCounts] = []
         classes = self.layout(encoding).sensitivity.classes
         for change, q, p in zip(classes, self.trials, self.probabilities, strict=True):
             if change.paired:
-                counts += accountant.ChangedCounts.of_choices(
+                counts += accounting.ChangedCounts.of_choices(
                     trials=honest * q,
                     probability=p,
                     labels=change.cells,
@@ -227,11 +226,11 @@ class NoisyCounts(Mechanism):
                     rounds=rounds,
                 )
             else:
-                counts.append(accountant.ChangedCounts(honest * q, p, change.changed * rounds, at_once=change.changed))
+                counts.append(accounting.ChangedCounts(honest * q, p, change.changed * rounds, at_once=change.changed))
         if self.cap is None:
-            return NoisyCountsAccountant(tuple(counts))
-        exceeded = accountant.overflow_upper(self.user_noise(encoding), self.cap)
-        return NoisyCountsAccountant(tuple(counts), min(1.0, rounds * honest * exceeded))
+            return accounting.NoisyCountsAccountant(tuple(counts))
+        exceeded = accounting.overflow_upper(self.user_noise(encoding), self.cap)
+        return accounting.NoisyCountsAccountant(tuple(counts), min(1.0, rounds * honest * exceeded))
 
     def min_malicious(self, encoding: MultiHot, table: CountTable, blanks: int, rejected: int, users: int) -> int:
         """Whoever follows the protocol has all reports accepted and sends at most 1 + trials of them into a cell."""
@@ -375,7 +374,7 @@ class _Certifier:
             return best
         growth = 1 + math.exp(min(guarantee.epsilon, 700.0))
         most = _CHARGED * guarantee.delta / (growth * guarantee.rounds * guarantee.honest_users)
-        return replace(best, cap=accountant.smallest_cap(best.user_noise(self.encoding), most * (1 - 1e-9)))
+        return replace(best, cap=accounting.smallest_cap(best.user_noise(self.encoding), most * (1 - 1e-9)))
 
     def _with_split(self, digits: int, noise: float, ratio: float) -> NoisyCounts:
         """The smallest noise whose variance falls by this ratio from digit to digit, before the cap."""
@@ -399,7 +398,7 @@ class _Certifier:
             return scaled(scale).accountant(self.encoding, guarantee).delta_upper(guarantee.epsilon)
 
         for _ in range(_DOUBLINGS):
-            if honest * max(trials) > accountant.MOST_TRIALS:
+            if honest * max(trials) > accounting.MOST_TRIALS:
                 break
             highest = min(0.2499 * honest * q / variance for variance, q in zip(guess, trials, strict=True))
             _, enough = bracket(delta, target, guess=1.01, highest=highest, tolerance=_TOLERANCE, first_factor=1.02)

@@ -23,7 +23,7 @@ from shufflesum.mechanisms.one_bit.attack import OneBitAttack
 from shufflesum.mechanisms.one_bit.decode import OneBitMeans, ball_error, best_bits, best_tau, crowding
 from shufflesum.mechanisms.one_bit.randomize import AMPLITUDE_BITS, OneBitEncoder, OneBitTally
 from shufflesum.privacy import Guarantee, OneBitAccountant
-from shufflesum.privacy.one_bit.accountant import largest_amplitude
+from shufflesum.privacy.one_bit import largest_amplitude
 from shufflesum.randomness import RandomSource
 
 MOST_BITS = 1 << 20

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum._search import GRID
 from shufflesum.errors import ParameterError
-from shufflesum.privacy.accountant import PrivacyAccountant, local_epsilon
+from shufflesum.privacy.accountant import MOST_USERS, Guarantee, PrivacyAccountant, honest_users, local_epsilon
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
-from shufflesum.privacy.guarantees import MOST_USERS, Guarantee, honest_users
 from shufflesum.privacy.randomized_response import published
 from shufflesum.privacy.randomized_response.blanket import check_parameters
 from shufflesum.privacy.randomized_response.schemes import Blocks, Subsets

@@ -16,7 +16,7 @@ from shufflesum._checks import check_number, check_size
 from shufflesum._compiled import kernel
 from shufflesum._search import GRID, bisect, bracket, times_odds
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.privacy.accountant import local_epsilon
+from shufflesum.privacy.accountant import MOST_USERS, local_epsilon
 from shufflesum.privacy.engine.composition import PrivacyProfile, check_single_delta
 from shufflesum.privacy.engine.laws import (
     ROUNDING,
@@ -29,7 +29,6 @@ from shufflesum.privacy.engine.laws import (
     log_concave_window,
     slack,
 )
-from shufflesum.privacy.guarantees import MOST_USERS
 
 MOST_VALUES = 2**32 - 2  # as many as there are cells; sums and windows would hold beyond
 MOST_LEVELS = 999  # of a number: planners look no further, because finer levels gain nothing
