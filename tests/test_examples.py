@@ -45,7 +45,7 @@ from dataclasses import replace
 import shufflesum.domains.open_vocabulary.estimate as h
 import shufflesum.mechanisms.noisy_counts.mechanism as a
 import shufflesum.mechanisms.noisy_slots as s
-import shufflesum.mechanisms.randomized_response.mechanism as r
+import shufflesum.mechanisms.randomized_response.decode as r
 replaced, added, grouped = r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums
 slots, scores = s.surplus_reports, h._Subtraction._score
 def half_replaced(noise_probability, **rest):

@@ -110,7 +110,10 @@ def test_a_refused_task_writes_nothing(
     command: Command, prepared: Path, change: tuple[str, str], said: tuple[str, ...]
 ) -> None:
     before = {path: path.read_bytes() for path in prepared.iterdir()}
-    done = command(*CREATE.split(), *change)
+    option, value = change
+    words = CREATE.split()
+    given = words.index(option) if option in words else len(words)
+    done = command(*words[:given], option, value, *words[given + 2 :])
     assert done.code == 2
     assert lacking(done.err, *said) == []
     assert {path: path.read_bytes() for path in prepared.iterdir()} == before

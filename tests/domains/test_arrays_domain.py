@@ -99,7 +99,7 @@ def test_views_and_memory_maps_are_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (1.5, ["the value is out of bounds", "[0.0, 1.0]", "clip=True (--clip)", "bounds="]),
+        (1.5, ["the value is out of bounds", "[0.0, 1.0]", "clip=True", "bounds="]),
         (np.inf, ["infinite", "clip=True"]),
         (-np.inf, ["infinite", "clip=True"]),
         (np.nan, ["NaN", 'missing="midpoint" (--missing midpoint)']),

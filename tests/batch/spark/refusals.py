@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[type[ShufflesumError], tuple[str, ...], Callable[[Any, 
     ),
     "arrays and more": (
         DataError,
-        ("wrong-shape", "column 'beat'", "--columns"),
+        ("wrong-shape", "column 'beat'", "columns="),
         lambda spark, b: spark.randomize(b.users.selectExpr("beat", "1"), PLAN),
     ),
     "no such column": (
