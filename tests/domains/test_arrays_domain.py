@@ -102,7 +102,7 @@ def test_views_and_memory_maps_are_accepted(tmp_path: Path) -> None:
         (1.5, ["the value is out of bounds", "[0.0, 1.0]", "clip=True", "bounds="]),
         (np.inf, ["infinite", "clip=True"]),
         (-np.inf, ["infinite", "clip=True"]),
-        (np.nan, ["NaN", 'missing="midpoint" (--missing midpoint)']),
+        (np.nan, ["NaN", 'missing="midpoint"']),
     ],
 )
 def test_refusals_tell_the_cases_apart_and_name_the_knob(value: float, words: list[str]) -> None:

@@ -484,7 +484,7 @@ def listed_for(domain: str, labels: int | Iterable[Label] | Labels, further_cell
 def refuse_midpoint(missing: Missing, why: str) -> None:
     """Refuse anything to be done about missing values but to refuse them."""
     if missing not in ("refuse", "midpoint"):
-        raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' (--missing)")
+        raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse'")
     if missing == "midpoint":
         raise ParameterError("impossible-combination", f"missing='midpoint' is not possible {why}")
 
@@ -496,7 +496,7 @@ def refuse_for_labels(*, clip: bool, missing: Missing, remedy: str = "") -> None
         f"with labels, which have no middle; use missing='refuse' and leave incomplete rows out{remedy}",
     )
     if clip:
-        raise ParameterError("impossible-combination", "clip is for numbers; labels have no nearest one (--clip)")
+        raise ParameterError("impossible-combination", "clip=True is for numbers; labels have no nearest one")
 
 
 def key_from_hex(text: str) -> bytes:

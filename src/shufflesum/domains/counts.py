@@ -178,7 +178,7 @@ class CountEstimate(BaseEstimate):
             raise ParameterError(
                 "impossible-combination",
                 "quantiles and bounds are of numbers counted in bins, without other=True, under which nobody "
-                "knows on which side a number is; plan with Categories(bins=[...]) (--bins)",
+                "knows on which side a number is; plan with Categories(bins=[...])",
             )
         return Binned(self.plan, self.table, self.users, edges)
 

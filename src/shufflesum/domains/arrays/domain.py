@@ -142,9 +142,7 @@ class Arrays(ArrayDomain):
     def check_options(self, *, clip: bool, missing: Missing) -> None:
         """Refuse what cannot be done here about missing values; any can be clipped."""
         if missing not in ("refuse", "midpoint"):
-            raise ParameterError(
-                "unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint' (--missing)"
-            )
+            raise ParameterError("unknown-choice", f"missing={missing!r} is not allowed: give 'refuse' or 'midpoint'")
         if missing == "midpoint" and self.structure.mixes:
             raise ParameterError(
                 "impossible-combination",
@@ -196,7 +194,7 @@ class Arrays(ArrayDomain):
         if np.isnan(value):
             raise DataError(
                 "missing-value",
-                f'{where}: the value is NaN (missing); pass missing="midpoint" (--missing midpoint) to put '
+                f'{where}: the value is NaN (missing); pass missing="midpoint" to put '
                 f"the middle of the bounds in its place, or fill it in, or {LEFT_OUT}",
                 row=first_row + row,
             )
