@@ -70,10 +70,9 @@ def aggregate(
     require_bounds(clip=clip, unbounded=unbounded)
     library = library_of(arrays)
     if plan is None:
-        held = domain if isinstance(domain, Domain | None) else domain_of(domain, None, None, None)
         arrays = _chosen(arrays, group_by, choices.get("columns"))
-        values = _grouped(arrays, group_by, held)
-        plan, rows, left_out = _planned(values, held, shape, epsilon, delta, missing, choices)
+        values = _grouped(arrays, group_by, domain)
+        plan, rows, left_out = _planned(values, domain, shape, epsilon, delta, missing, choices)
     else:
         _check_fixed(plan, {"epsilon": epsilon, "delta": delta, "domain": domain, "shape": shape} | choices)
         rows, left_out = complete_rows(plan.domain.rows(_grouped(arrays, group_by, plan.domain)), missing)
@@ -130,7 +129,7 @@ def without_rows(estimate: AnyEstimate, missing: str, left_out: int) -> AnyEstim
 
 def _planned(
     values: Any,
-    domain: Domain | None,
+    domain: DomainLike | None,
     shape: Shape | None,
     epsilon: float | None,
     delta: float | None,
@@ -175,11 +174,11 @@ def _check_fixed(plan: Plan, given: Mapping[str, object]) -> None:
         )
 
 
-def _grouped(arrays: Any, group_by: Any, domain: Domain | None) -> Any:
+def _grouped(arrays: Any, group_by: Any, domain: DomainLike | None) -> Any:
     """Arrays as they are, or with the label of each; a name is that of a table's column."""
     if group_by is None:
         return arrays
-    if domain is None or not domain.column_layout.grouped:
+    if not isinstance(domain, Domain) or not domain.column_layout.grouped:
         raise ParameterError(
             "missing-argument",
             "group_by needs the list of groups, which is public and never read off the data: give "

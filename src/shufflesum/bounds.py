@@ -25,9 +25,8 @@ from shufflesum.domains import Categories, MultiChoice, real_array, users_rows
 from shufflesum.domains.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.estimate import WIDE_BINS, BaseEstimate, BinBounds, Binned, check_cover, tail_of
-from shufflesum.planning import PlanOptions
+from shufflesum.planning import PlanOptions, warn_if_uninformative
 from shufflesum.planning import plan as make_plan
-from shufflesum.planning.planner import warn_if_uninformative
 from shufflesum.plans import Plan
 from shufflesum.randomness import RandomSource
 

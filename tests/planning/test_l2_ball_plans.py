@@ -15,7 +15,7 @@ import shufflesum as ss
 from shufflesum.cautions import ArraysAreBetterWarning
 from shufflesum.cli.output.card import card
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
-from shufflesum.mechanisms.one_bit.decode import clipping_bias
+from shufflesum.mechanisms.one_bit.mechanism import clipping_bias
 from shufflesum.planning import alternatives, plan_for_error
 from shufflesum.plans import Plan
 from shufflesum.privacy.one_bit import OneBitAccountant

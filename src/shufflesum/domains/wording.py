@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from shufflesum._format import counted as plural
 from shufflesum._format import margin, plain, upwards
+from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary
+from shufflesum.mechanisms import NoisyCounts
+from shufflesum.mechanisms.noisy_slots import ASSUMED_LAW
 
 if TYPE_CHECKING:
     from shufflesum.domains.base import Domain
@@ -153,3 +156,149 @@ def _short(name: str) -> str:
 def _exact(value: float) -> str:
     """A bound as it is, to the last digit."""
     return repr(value).removesuffix(".0")
+
+
+class ArraysWording(Wording[Arrays]):
+    """What is said of arrays with bounds."""
+
+    public: ClassVar[str] = "Bounds"
+
+    def collected(self) -> str:
+        """Mean and sum."""
+        return f"the mean and sum of {arrays_of(self.domain.shape, self.domain.dimension)}"
+
+    def bounds(self) -> str:
+        """Of every number or of each."""
+        return bounds_of(self.domain)
+
+    def margins(self, plan: Plan) -> dict[str, str]:
+        """Of each mean."""
+        return margins_of_numbers(plan, "the mean")
+
+    def moved(self, plan: Plan) -> str:
+        """A mean."""
+        return "a mean" if self.domain.bounds.uniform else "the mean with the widest bounds"
+
+
+class _CountsWording(Wording[_D]):
+    """What is said wherever users are counted by what they hold."""
+
+    def moved(self, plan: Plan) -> str:
+        """A count."""
+        return "the count of a label"
+
+    def shift(self, plan: Plan, malicious: int) -> str:
+        """In users."""
+        return counted(plan, malicious)
+
+
+class CategoriesWording(_CountsWording[Categories]):
+    """What is said of one label, or one bin, for each user."""
+
+    public: ClassVar[str] = "Labels"
+    clipped: ClassVar[str] = "numbers beyond the bins were counted in the nearest one"
+
+    def collected(self) -> str:
+        """A count for each label or bin."""
+        domain = self.domain
+        if domain.bins is not None:
+            return f"how many users' numbers lie in each of {listed(domain.names, 'bin')}{self._from_column()}"
+        return f"how many users hold each of {listed(domain.names, 'label')}, one each{self._from_column()}"
+
+
+class GroupByWording(Wording[GroupBy]):
+    """What is said of a group and an array for each user."""
+
+    public: ClassVar[str] = "Groups, bounds"
+
+    def collected(self) -> str:
+        """Sizes, means and sums."""
+        values, groups = self.domain.values, listed(self.domain.names, "group")
+        held = arrays_of(values.shape, values.dimension)
+        return f"users, mean and sum of {held} in each of {groups}{self._from_column()}"
+
+    def bounds(self) -> str:
+        """Of every number or of each, in all groups."""
+        return bounds_of(self.domain.values)
+
+    def margins(self, plan: Plan) -> dict[str, str]:
+        """Of a mean, and of a group's size."""
+        assert isinstance(plan.mechanism, NoisyCounts)
+        size = math.sqrt(plan.users * float(plan.mechanism.noise_variances[-1]))
+        sizes = {"the size of each group": margin_of_users(size)}
+        return margins_of_numbers(plan, "a group's mean") | sizes
+
+    def error_details(self, plan: Plan) -> list[str]:
+        """What the error of a mean assumes."""
+        return ["means: if all groups are equally large"]
+
+    def moved(self, plan: Plan) -> str:
+        """A mean of a group."""
+        return f"the mean of a group (one of {len(self.domain.labels):,} equally large ones)"
+
+
+class L2BallWording(Wording[L2Ball]):
+    """What is said of arrays with a bounded norm."""
+
+    public: ClassVar[str] = "Clipping norm, centre"
+    clipped: ClassVar[str] = "rows longer than the clipping norm were scaled down to it"
+
+    def collected(self) -> str:
+        """Mean and sum, and the norm."""
+        ball = self.domain
+        measured = "" if ball.center is None else ", measured from a public centre"
+        norm = f"of a Euclidean norm of at most {upwards(ball.clipping_norm, 6)}{measured}"
+        return f"the mean and sum of {arrays_of(ball.shape, ball.dimension)}, {norm}"
+
+    def margins(self, plan: Plan) -> dict[str, str]:
+        """Of an entry."""
+        return {"each entry of the mean": margin(root_mean_square(plan))}
+
+    def error_details(self, plan: Plan) -> list[str]:
+        """Of the whole vector."""
+        return [f"norm of the whole error: {plain(math.sqrt(plan.expected_error.total))} (root mean square)"]
+
+    def moved(self, plan: Plan) -> str:
+        """An entry."""
+        return "an entry of the mean"
+
+    def assumptions(self) -> list[str]:
+        """Rounding itself protects: a device that rounds to the nearest bit has no privacy at all."""
+        return [
+            "The coin that rounds is the privacy: devices must draw it freshly and secretly, for each bit anew. A coin "
+            "that is fixed, shared or left out voids the guarantee."
+        ]
+
+
+class MultiChoiceWording(_CountsWording[MultiChoice]):
+    """What is said of several labels for each user."""
+
+    public: ClassVar[str] = "Labels"
+
+    def collected(self) -> str:
+        """A count for each label."""
+        labels = listed(self.domain.names, "label")
+        return f"how many users hold each of {labels}, up to {self.domain.max_choices} each{self._from_column()}"
+
+
+class OpenVocabularyWording(_CountsWording[OpenVocabulary]):
+    """What is said of any word for each user."""
+
+    public: ClassVar[str] = "Hash functions"
+    counted: ClassVar[str] = "word"
+
+    def collected(self) -> str:
+        """Counts of words that are asked for."""
+        functions, buckets = self.domain.layout
+        return (
+            f"how many users hold any word that is asked for afterwards, one each, by {functions:,} hash functions "
+            f"with {buckets:,} buckets each{self._from_column()}"
+        )
+
+    def error_details(self, plan: Plan) -> list[str]:
+        """How frequent words are taken to be."""
+        return [f"if {ASSUMED_LAW}"]
+
+    def moved(self, plan: Plan) -> str:
+        """A count."""
+        return "a count of a word"

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 import shufflesum as ss
 from shufflesum.mechanisms import NoisyCounts
-from shufflesum.mechanisms.noisy_counts.decode import NoisyCountsMeans
+from shufflesum.mechanisms.noisy_counts.mechanism import NoisyCountsMeans
 
 
 def law_of_sum(mechanism: NoisyCounts, users: int, fraction: float) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from tests.oracles.one_bit import ones_law
 from tests.refusals import refusal
 
 from shufflesum.errors import PrivacyError
-from shufflesum.mechanisms.one_bit.decode import best_bits, best_tau, clipping_bias, crowding
+from shufflesum.mechanisms.one_bit.mechanism import best_bits, best_tau, clipping_bias, crowding
 from shufflesum.privacy import Guarantee
 from shufflesum.privacy.engine.gaussian import gaussian_noise
 from shufflesum.privacy.one_bit import (

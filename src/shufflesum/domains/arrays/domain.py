@@ -37,7 +37,7 @@ class Arrays(ArrayDomain):
     """
 
     kind: ClassVar[str] = "arrays"
-    parts: ClassVar[tuple[str, str]] = ("arrays.estimate:Estimate", "arrays.wording:ArraysWording")
+    parts: ClassVar[tuple[str, str]] = ("arrays.estimate:Estimate", "wording:ArraysWording")
 
     structure: Structure
     bounds: Bounds

@@ -44,7 +44,7 @@ class GroupBy(Domain):
     """
 
     kind: ClassVar[str] = "group-by"
-    parts: ClassVar[tuple[str, str]] = ("group_by.estimate:GroupEstimate", "group_by.wording:GroupByWording")
+    parts: ClassVar[tuple[str, str]] = ("group_by.estimate:GroupEstimate", "wording:GroupByWording")
     counts_users: ClassVar[bool] = False
     takes_numbers: ClassVar[bool] = True
     distributions: ClassVar[tuple[str, ...]] = Arrays.distributions

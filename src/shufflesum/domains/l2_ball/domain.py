@@ -65,7 +65,7 @@ class L2Ball(ArrayDomain):
     """
 
     kind: ClassVar[str] = "l2-ball"
-    parts: ClassVar[tuple[str, str]] = ("l2_ball.estimate:L2BallEstimate", "l2_ball.wording:L2BallWording")
+    parts: ClassVar[tuple[str, str]] = ("l2_ball.estimate:L2BallEstimate", "wording:L2BallWording")
     excludes: ClassVar[tuple[str, ...]] = (
         "bounds",
         "columns",

@@ -15,7 +15,7 @@ from shufflesum.domains.l2_ball.domain import L2Ball
 from shufflesum.domains.structure import weights_of
 from shufflesum.estimate import Floats, Linear, MeanEstimate, tail_of
 from shufflesum.mechanisms import Target
-from shufflesum.mechanisms.one_bit.decode import OneBitMeans
+from shufflesum.mechanisms.one_bit.mechanism import OneBitMeans
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -59,7 +59,7 @@ class OpenVocabulary(Domain):
     kind: ClassVar[str] = "open-vocabulary"
     parts: ClassVar[tuple[str, str]] = (
         "open_vocabulary.estimate:VocabularyEstimate",
-        "open_vocabulary.wording:OpenVocabularyWording",
+        "wording:OpenVocabularyWording",
     )
     trivial_guess: ClassVar[str] = "that nobody holds a word"
     needs_candidates: ClassVar[bool] = True

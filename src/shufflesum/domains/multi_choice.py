@@ -62,7 +62,7 @@ class MultiChoice(LabelDomain):
     """Up to `max_choices` different labels each, out of a list, or of 0 to D - 1 for a number D."""
 
     kind: ClassVar[str] = "multi-choice"
-    parts: ClassVar[tuple[str, str]] = ("counts:CountEstimate", "multi_choice.wording:MultiChoiceWording")
+    parts: ClassVar[tuple[str, str]] = ("counts:CountEstimate", "wording:MultiChoiceWording")
     trivial_guess: ClassVar[str] = "that half of the users hold each label"
     one_each: ClassVar[bool] = False
     column_help: ClassVar[tuple[str, str]] = (

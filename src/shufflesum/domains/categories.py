@@ -47,7 +47,7 @@ class Categories(LabelDomain):
     """
 
     kind: ClassVar[str] = "categories"
-    parts: ClassVar[tuple[str, str]] = ("counts:CountEstimate", "categories.wording:CategoriesWording")
+    parts: ClassVar[tuple[str, str]] = ("counts:CountEstimate", "wording:CategoriesWording")
     trivial_guess: ClassVar[str] = "that all labels are equally frequent"
     one_each: ClassVar[bool] = True
     column_help: ClassVar[tuple[str, str]] = (
