@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
-from shufflesum.batch.count import count
 from shufflesum.batch.files import Dataset, open_dataset, write_part
 from shufflesum.batch.identity import PLAIN, Identity
+from shufflesum.batch.local import count
 from shufflesum.batch.targets import PlainTarget
 from shufflesum.plans import Plan
 from shufflesum.testing import unprotected_plan

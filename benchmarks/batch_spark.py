@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times
 from shufflesum.batch import spark
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset, write_manifest, write_part
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.local import count
 from shufflesum.batch.targets import PlainTarget, randomize_rows
 from shufflesum.errors import MissingExtraError
 from shufflesum.protocol import Randomizer

@@ -13,9 +13,8 @@ import shufflesum as ss
 from benchmarks.accounting import seconds_row
 from benchmarks.timing import Row, at_most, best_times
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import open_users, randomize
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.batch.users import open_users
 from shufflesum.mechanisms import NoiseBy
 from shufflesum.plans import Plan
 from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant

@@ -17,12 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget, Target
-from shufflesum.batch.users import open_users
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import generate_private_key
 

@@ -15,7 +15,7 @@ from experiments.data import load, synthetic
 from experiments.federated.comparison import Comparison, Federated, compare
 from experiments.reproduction import Reproduction, Request, reproduce
 from experiments.trials import Encoding
-from shufflesum.cli.output.printed import console, progress_bar
+from shufflesum.cli.output import console, progress_bar
 from shufflesum.errors import ShufflesumError
 from shufflesum.plots import require_plots
 

@@ -16,7 +16,7 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.batch.users import open_users
+from shufflesum.batch.local import open_users
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.tables import open_table, rows_of, table_selection
 

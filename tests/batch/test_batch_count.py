@@ -17,10 +17,10 @@ from tests.batch.report_folders import (
 )
 from tests.refusals import refusal
 
-from shufflesum.batch import count as step
-from shufflesum.batch.count import count
+from shufflesum.batch import local as step
 from shufflesum.batch.files import file_digests, open_dataset, write_part
 from shufflesum.batch.identity import PLAIN, Identity
+from shufflesum.batch.local import count
 from shufflesum.batch.targets import PlainTarget, SealedTarget, workers_within
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.reports import Counts
@@ -115,4 +115,4 @@ def test_a_file_replaced_after_it_was_opened_is_noticed(tmp_path: Path) -> None:
 
 def test_large_tables_of_counts_take_fewer_threads() -> None:
     each = 8 * Counts(PLAN).table.size
-    assert workers_within(8, 3 * (each + step._WORKER_BYTES), each + step._WORKER_BYTES) == 3
+    assert workers_within(8, 3 * (each + step._COUNT_BYTES), each + step._COUNT_BYTES) == 3

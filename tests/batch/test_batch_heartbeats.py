@@ -14,12 +14,10 @@ from tests.batch.spark_frames import largest_error
 
 import shufflesum as ss
 from experiments.data import load
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
-from shufflesum.batch.users import open_users
 from shufflesum.release import release
 from shufflesum.synthetic import heartbeats
 

@@ -13,12 +13,10 @@ from tests.batch.report_folders import shuffle_folder
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
 from shufflesum.batch.identity import PLAIN
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import Users, count, open_users, randomize
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.batch.users import Users, open_users
 from shufflesum.domains import Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.mechanisms import NoisySlots

@@ -25,12 +25,10 @@ from tests.batch.report_folders import (
 )
 from tests.refusals import refusal
 
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset, read_records
 from shufflesum.batch.identity import PLAIN, SEALED
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.targets import PlainTarget, SealedTarget
-from shufflesum.batch.users import open_users
 from shufflesum.domains import Arrays
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
 from shufflesum.wire import TaskError
@@ -240,9 +238,9 @@ RANDOMIZE = """
 import sys
 from tests.batch.report_folders import noiseless_plan
 from shufflesum.batch.identity import PLAIN
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import randomize
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.batch.users import open_users
+from shufflesum.batch.local import open_users
 
 type(PLAIN).part_reports = 3000
 randomize(open_users(sys.argv[1]), sys.argv[2], PlainTarget(noiseless_plan()), workers=2)

@@ -11,12 +11,10 @@ from tests.plan_builders import with_guarantee
 from tests.refusals import refusal
 from tests.round_dependent import FALSE_ALARM_OF_BALLS, TURNING, turn_boxes, turned_rows
 
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget, Target
-from shufflesum.batch.users import open_users
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.errors import DataError, FileError, ReportsError
@@ -74,7 +72,7 @@ def test_an_interrupted_run_of_another_round_is_other_work(tmp_path: Path, monke
     np.save(tmp_path / "users.npy", np.zeros((4, 3)))
     users = open_users(tmp_path / "users.npy")
     with monkeypatch.context() as patched:
-        patched.setattr("shufflesum.batch.randomize.write_part", interrupted)
+        patched.setattr("shufflesum.batch.local.write_part", interrupted)
         with pytest.raises(KeyboardInterrupt):
             randomize(users, tmp_path / "reports", PlainTarget(TWO, 1), workers=1)
     with refusal("resume-mismatch", error=FileError):

@@ -16,12 +16,10 @@ from pyarrow import feather, fs, parquet
 from tests.batch.report_folders import grid_rows, noiseless_plan
 from tests.refusals import refusal
 
-from shufflesum.batch.count import count
 from shufflesum.batch.files import Format, open_dataset
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.batch.users import open_users
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.tables import Address, open_table, place
 

@@ -122,7 +122,7 @@ def test_what_fails_after_it_was_entered_says_what_is_spent(
     def fail(*_: object) -> None:
         raise FileError("unwritable", "counts.csv: cannot be written")
 
-    monkeypatch.setattr("shufflesum.cli.output.results.write_estimate", fail)
+    monkeypatch.setattr("shufflesum.cli.output.write_estimate", fail)
     failed = command(*RUN, "-o", "counts.csv")
     (entry,) = budget.entries
     assert not lacking(failed.err, "[unwritable]", entry.plan[:12], "budget.db", f"{budget.price(entry)} %")
@@ -209,7 +209,7 @@ def interrupted(
         raise by or KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("shufflesum.batch.randomize.write_part", interrupt)
+        patched.setattr("shufflesum.batch.local.write_part", interrupt)
         done = command(*arguments, "-o", "reports")
     assert done.code != 0
     return done.err

@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 
-from shufflesum.cli.output.printed import command_line
+from shufflesum.cli.output import command_line
 
 
 def test_secrets_on_the_command_line_are_not_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

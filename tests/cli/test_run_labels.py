@@ -16,7 +16,7 @@ from pyarrow import parquet
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum.cli.output.printed import print_estimate
+from shufflesum.cli.output import print_estimate
 from shufflesum.estimate import estimate_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum.cli.clients import estimate_command, send_command
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
-from shufflesum.service.client.sending import Client
-from shufflesum.service.client.web import UnreachableError
+from shufflesum.service.client import Client, UnreachableError
 from shufflesum.tables import open_table
 from shufflesum.wire import Task, TaskError, generate_private_key
 

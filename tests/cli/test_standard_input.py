@@ -56,7 +56,7 @@ def test_what_is_wrong_in_it_is_named_by_its_line(folder: Path) -> None:
 
 
 def test_a_copy_is_for_its_owner_alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    from shufflesum.cli.options.common import _input_file
+    from shufflesum.cli.options import _input_file
 
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ROWS)))

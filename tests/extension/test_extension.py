@@ -26,7 +26,7 @@ from tests.service.servers import Deployment
 import shufflesum as ss
 from shufflesum import domains, mechanisms
 from shufflesum.audit import audit
-from shufflesum.cli.output.printed import print_rows
+from shufflesum.cli.output import print_rows
 from shufflesum.estimate import EstimateTable
 from shufflesum.pages import report_page
 from shufflesum.plans import Plan

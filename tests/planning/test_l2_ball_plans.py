@@ -13,7 +13,7 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.cautions import ArraysAreBetterWarning
-from shufflesum.cli.output.card import card
+from shufflesum.cli.output import card
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.mechanisms.one_bit.mechanism import clipping_bias
 from shufflesum.planning import alternatives, plan_for_error

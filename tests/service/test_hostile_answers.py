@@ -17,6 +17,7 @@ from tests.service.client.scripted_shuffler import KEY
 from tests.service.hostile_server import HUGE, HostileServer
 from tests.service.servers import Deployment, fake_upload
 
+from shufflesum.service import client as client_module
 from shufflesum.service.analyzer.page import ShufflerProgress
 from shufflesum.service.client import (
     Client,
@@ -24,10 +25,8 @@ from shufflesum.service.client import (
     RefusedError,
     UnreachableError,
     fetch_estimate,
-    sending,
-    web,
+    fetch_status,
 )
-from shufflesum.service.client.web import fetch_status
 from shufflesum.testing import UnprotectedTask, unprotected_plan
 from shufflesum.wire import Task
 
@@ -92,8 +91,8 @@ def test_an_upload_is_acknowledged_by_no_such_answer_and_kept(tmp_path: Path, ma
 def test_an_answer_that_drips_in_for_ever_is_given_up(
     tmp_path: Path, manner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "_LONGEST_ANSWER", 0.3)
-    monkeypatch.setattr(web, "_SECONDS", 0.3)
+    monkeypatch.setattr(client_module, "_LONGEST_ANSWER", 0.3)
+    monkeypatch.setattr(client_module, "_SECONDS", 0.3)
     begun = time.monotonic()
     with HostileServer(manner) as server:
         task = task_at(server)

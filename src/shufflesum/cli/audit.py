@@ -15,8 +15,8 @@ from shufflesum._format import downwards, upwards
 from shufflesum._search import GRID
 from shufflesum.audit import AuditResult, Drawn, audit
 from shufflesum.cli.commands import Command
-from shufflesum.cli.options.common import PATH, plan_of_file, plan_options, with_mechanism
-from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
+from shufflesum.cli.options import PATH, plan_of_file, plan_options, with_mechanism
+from shufflesum.cli.output import console, progress_bar, warnings_as_notes
 from shufflesum.domains import Arrays
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import NoisyCounts

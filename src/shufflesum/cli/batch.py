@@ -17,20 +17,23 @@ import click
 from click.core import ParameterSource
 
 from shufflesum._format import counted
+from shufflesum.cli.budget import budget_option, spending
 from shufflesum.cli.commands import DEPLOYED, Command
-from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.common import (
+from shufflesum.cli.options import (
     PATH,
     PLACE,
+    Chosen,
+    candidates_option,
+    column_for,
     file_argument,
     note_assumed_columns,
     note_missing_header,
     option_group,
+    planned_column_options,
+    words_of,
 )
-from shufflesum.cli.options.table import MIDPOINT, TableOptions, clip_options, table_options
-from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options, words_of
-from shufflesum.cli.output.printed import console, progress_bar, warnings_as_notes
-from shufflesum.cli.output.results import Results, result_options
+from shufflesum.cli.output import Results, console, progress_bar, result_options, warnings_as_notes
+from shufflesum.cli.table import MIDPOINT, TableOptions, clip_options, table_options
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.plans import Plan
@@ -262,8 +265,7 @@ def randomize_command(
             )
             _say_randomized(output, dataset, plan, repeated=repeated)
         return
-    from shufflesum.batch.randomize import randomize
-    from shufflesum.batch.users import open_users
+    from shufflesum.batch.local import open_users, randomize
 
     with warnings_as_notes(), spending(budget_file) as budget, taking_up(output, restart=restart):
         rows = open_users(users, **reading.arguments(plan.domain, column))
@@ -450,8 +452,8 @@ def _count(
     shuffled: PathOrUrl, target: Target, state: Counted | None, engine: Engine, *, insist: bool
 ) -> tuple[Counts, bool]:
     """Count a folder, and add it to the state if there is one; also whether it is all that a shuffle wrote."""
-    from shufflesum.batch.count import count
     from shufflesum.batch.files import file_digests, open_dataset
+    from shufflesum.batch.local import count
 
     plan = target.plan
     dataset = open_dataset(shuffled, stage="shuffled")

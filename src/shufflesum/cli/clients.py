@@ -13,11 +13,29 @@ import click
 from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.commands import DEPLOYED, Command
-from shufflesum.cli.options.common import PATH, file_argument, note_assumed_columns, option_group, task_option
-from shufflesum.cli.options.table import TableOptions, table_options
-from shufflesum.cli.options.wanted import Chosen, candidates_option, column_for, planned_column_options, words_of
-from shufflesum.cli.output.printed import command_line, console, fallback, guarantee_of, print_rows, progress_bar
-from shufflesum.cli.output.results import REPORT_HELP, stage_pictures
+from shufflesum.cli.options import (
+    PATH,
+    Chosen,
+    candidates_option,
+    column_for,
+    file_argument,
+    note_assumed_columns,
+    option_group,
+    planned_column_options,
+    task_option,
+    words_of,
+)
+from shufflesum.cli.output import (
+    REPORT_HELP,
+    command_line,
+    console,
+    fallback,
+    guarantee_of,
+    print_rows,
+    progress_bar,
+    stage_pictures,
+)
+from shufflesum.cli.table import TableOptions, table_options
 from shufflesum.domains import Domain
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.estimate import AnyEstimate, BaseEstimate
@@ -31,8 +49,8 @@ from shufflesum.service.client import (
     UnreachableError,
     estimates_in,
     fetch_estimate,
+    fetch_status,
 )
-from shufflesum.service.client.web import fetch_status
 from shufflesum.tables import (
     WRITABLE,
     DataSource,
@@ -228,7 +246,7 @@ def status_command(
     Example: shufflesum status --task task.json --operator-secret-file operator-secret
     """
     require_service()
-    from shufflesum.service.http.access import SecretFile
+    from shufflesum.service.http.app import SecretFile
 
     task = Task.load(task_file)
     secret = None if operator_secret_file is None else SecretFile(operator_secret_file).valid()[0]

@@ -15,10 +15,8 @@ from rich.text import Text
 from shufflesum._format import counted, upwards
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.cli.commands import Command
-from shufflesum.cli.options.common import PATH
-from shufflesum.cli.options.wanted import plan_from_options, wanted_options
-from shufflesum.cli.output.card import card
-from shufflesum.cli.output.printed import console, table_of, warnings_as_notes
+from shufflesum.cli.options import PATH, plan_from_options, wanted_options
+from shufflesum.cli.output import card, console, table_of, warnings_as_notes
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import alternatives
 from shufflesum.plans import Plan

@@ -16,17 +16,25 @@ from rich.markup import escape
 from shufflesum._format import between, downwards, number, percent, upwards
 from shufflesum.aggregation import require_bounds
 from shufflesum.bounds import SuggestedBounds, plan_bounds
+from shufflesum.cli.budget import budget_option, spending
 from shufflesum.cli.commands import Command
-from shufflesum.cli.options.budget import budget_option, spending
-from shufflesum.cli.options.common import (
+from shufflesum.cli.options import (
     PATH,
+    Chosen,
+    DomainOptions,
+    candidates_option,
+    column_for,
+    column_options,
+    domain_options,
     file_argument,
     note_assumed_columns,
     plan_of_file,
     plan_options,
     with_mechanism,
+    words_of,
 )
-from shufflesum.cli.options.table import (
+from shufflesum.cli.output import Results, console, guarantee_of, result_options, table_of, warnings_as_notes
+from shufflesum.cli.table import (
     DROPPED,
     TableOptions,
     aggregate_table,
@@ -37,17 +45,6 @@ from shufflesum.cli.options.table import (
     prepared,
     table_options,
 )
-from shufflesum.cli.options.wanted import (
-    Chosen,
-    DomainOptions,
-    candidates_option,
-    column_for,
-    column_options,
-    domain_options,
-    words_of,
-)
-from shufflesum.cli.output.printed import console, guarantee_of, table_of, warnings_as_notes
-from shufflesum.cli.output.results import Results, result_options
 from shufflesum.domains import DOMAINS, Arrays, Categories
 from shufflesum.domains.bounds import default_bounds_named
 from shufflesum.domains.options import bin_edges

@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 import click
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
+from shufflesum.cli.budget import budget_option, enter_in_budget, store_beginner
 from shufflesum.cli.commands import DEPLOYED, Command, Group
-from shufflesum.cli.options.budget import budget_option, enter_in_budget, store_beginner
-from shufflesum.cli.options.common import PATH, option_group, task_option
+from shufflesum.cli.options import PATH, option_group, task_option
 from shufflesum.errors import ParameterError
 from shufflesum.service import require_service
 from shufflesum.wire import Opener, Task, load_private_key
 
 if TYPE_CHECKING:
-    from shufflesum.service.http.access import SecretFile
+    from shufflesum.service.http.app import SecretFile
     from shufflesum.service.http.server import ServerOptions
 
 
@@ -49,7 +49,7 @@ class Serving:
 
     def secret(self) -> SecretFile | None:
         """What shuffler and analyzer share, if anything."""
-        from shufflesum.service.http.access import SecretFile
+        from shufflesum.service.http.app import SecretFile
 
         return None if self.secret_file is None else SecretFile(self.secret_file)
 
@@ -176,7 +176,7 @@ def shuffler(
                  --analyzer https://analyzer.example.org
     """
     require_service()
-    from shufflesum.service.http.access import Limits, SecretFile
+    from shufflesum.service.http.app import Limits, SecretFile
     from shufflesum.service.http.messages import check_url
     from shufflesum.service.shuffler.release import AnalyzerAddress
     from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
@@ -253,7 +253,7 @@ def analyzer(
     """
     require_service()
     from shufflesum.service.analyzer.server import AnalyzerServer, check_serving
-    from shufflesum.service.http.access import Limits
+    from shufflesum.service.http.app import Limits
     from shufflesum.service.http.server import run_server
     from shufflesum.service.logs import log
     from shufflesum.service.stores.store import sqlite_path

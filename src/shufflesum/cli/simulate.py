@@ -16,18 +16,25 @@ from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli.commands import Command
-from shufflesum.cli.options.common import PATH, option_group, plan_of_file
-from shufflesum.cli.options.table import TableOptions, check_table, named_columns, text_options
-from shufflesum.cli.options.wanted import candidates_option, plan_from_options, wanted_options, words_of
-from shufflesum.cli.output.printed import (
+from shufflesum.cli.options import (
+    PATH,
+    candidates_option,
+    option_group,
+    plan_from_options,
+    plan_of_file,
+    wanted_options,
+    words_of,
+)
+from shufflesum.cli.output import (
     command_line,
     console,
     guarantee_of,
     print_estimate,
     progress_bar,
+    stage_pictures,
     warnings_as_notes,
 )
-from shufflesum.cli.output.results import stage_pictures
+from shufflesum.cli.table import TableOptions, check_table, named_columns, text_options
 from shufflesum.domains import DOMAINS
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.mechanisms import RandomizedResponse

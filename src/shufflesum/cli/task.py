@@ -12,10 +12,10 @@ import click
 
 from shufflesum._format import counted, upwards
 from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.cli.budget import budget_option, enter_in_budget
 from shufflesum.cli.commands import Command, Group
-from shufflesum.cli.options.budget import budget_option, enter_in_budget
-from shufflesum.cli.options.common import PATH
-from shufflesum.cli.output.printed import console, fallback
+from shufflesum.cli.options import PATH
+from shufflesum.cli.output import console, fallback
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
 from shufflesum.service.shuffler.tokens import write_tokens

@@ -6,8 +6,7 @@ import resource
 import time
 from pathlib import Path
 
-from shufflesum.batch.shuffle.passes import run
-from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.shuffle import open_source, run
 from shufflesum.shuffling import Layout
 
 __all__ = ["shuffle_slowly"]

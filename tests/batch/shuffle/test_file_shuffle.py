@@ -24,13 +24,11 @@ from tests.batch.shuffle.numbered_reports import IDENTITY, PLAN, numbered_folder
 from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer
-from shufflesum.batch.count import count
 from shufflesum.batch.files import Format, open_dataset, read_records, write_part
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.local import count
 from shufflesum.batch.once import RELEASED
-from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.passes import run
-from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.shuffle import open_source, run, shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK
 from shufflesum.randomness import RandomSource

@@ -18,9 +18,7 @@ from tests.forked_processes import forked, start_forked
 from tests.refusals import refusal
 
 from shufflesum.batch.once import RELEASED
-from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.passes import run
-from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.shuffle import open_source, run, shuffle
 from shufflesum.errors import FileError
 from shufflesum.shuffling import Layout
 from shufflesum.testing import SeededSource

@@ -15,12 +15,10 @@ from tests.refusals import refusal
 
 from shufflesum.batch.files import open_dataset, write_manifest, write_part
 from shufflesum.batch.identity import Identity
+from shufflesum.batch.local import open_users, randomize
 from shufflesum.batch.once import RELEASED, refuse_same_reports
-from shufflesum.batch.randomize import randomize
-from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.sources import open_source
+from shufflesum.batch.shuffle import open_source, shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
-from shufflesum.batch.users import open_users
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.ledger import Ledger
 

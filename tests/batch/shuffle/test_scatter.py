@@ -14,7 +14,7 @@ from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum.batch import identity
 from shufflesum.batch.identity import Items
-from shufflesum.batch.shuffle.passes import spill, spilled
+from shufflesum.batch.shuffle import spill, spilled
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.shuffling import Layout, MemoryRuns, permute, scatter
 from shufflesum.testing import SeededSource

@@ -23,9 +23,7 @@ from tests.refusals import refusal
 
 from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.passes import run
-from shufflesum.batch.shuffle.sources import FileSource, open_source
+from shufflesum.batch.shuffle import FileSource, open_source, run, shuffle
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.shuffling import Layout
 from shufflesum.testing import unprotected_plan

@@ -10,12 +10,10 @@ from tests.batch.report_folders import KEY, noiseless_plan, noiseless_task, snap
 from tests.refusals import refusal
 
 from shufflesum import Randomizer
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
+from shufflesum.batch.local import count
 from shufflesum.batch.once import RELEASED
-from shufflesum.batch.shuffle import shuffle
-from shufflesum.batch.shuffle.passes import run
-from shufflesum.batch.shuffle.sources import open_source, open_uploads
+from shufflesum.batch.shuffle import open_source, open_uploads, run, shuffle
 from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.reports import Counts

@@ -29,13 +29,11 @@ from tests.round_dependent import FALSE_ALARM_OF_BALLS, TURNING, turned_rows
 from tests.stat_tests import FALSE_ALARM
 
 import shufflesum as ss
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
-from shufflesum.batch.users import open_users
 from shufflesum.cells import BLANK
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.domains.l2_ball.estimate import L2BallEstimate

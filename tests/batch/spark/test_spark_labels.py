@@ -14,8 +14,8 @@ from tests.plan_builders import held
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.batch.count import count
 from shufflesum.batch.files import open_dataset
+from shufflesum.batch.local import count
 from shufflesum.batch.targets import PlainTarget
 from shufflesum.errors import DataError, FileError, ParameterError
 

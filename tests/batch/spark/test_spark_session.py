@@ -12,7 +12,7 @@ from tests.batch.spark_frames import NEEDS_JAVA, largest_error, users_frame
 
 import shufflesum as ss
 from experiments.data import load
-from shufflesum.batch.count import count
+from shufflesum.batch.local import count
 from shufflesum.batch.targets import PlainTarget
 
 

@@ -19,9 +19,8 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum import Analyzer, Randomizer
 from shufflesum.aggregation import aggregate_batches
-from shufflesum.batch.randomize import randomize
+from shufflesum.batch.local import open_users, randomize
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.batch.users import open_users
 from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.domains import Arrays
 from shufflesum.encodings import MultiHot

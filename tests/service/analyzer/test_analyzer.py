@@ -260,7 +260,7 @@ def test_an_answer_is_computed_once(remote: Remote, monkeypatch: pytest.MonkeyPa
         computed.append(arguments)
         return release(*arguments, **options)
 
-    monkeypatch.setattr("shufflesum.service.analyzer.estimates.release", counted)
+    monkeypatch.setattr("shufflesum.service.analyzer.page.release", counted)
     body = sealed(TASK, honest_cells(USERS))
     assert remote.post(body)[0] == 201
     first = remote.estimate()

@@ -252,8 +252,7 @@ TASK_OF_ONE_ROUND: Task = replace(TASK, plan=plan_of(rounds=1))
     ],
 )
 def test_time_left_is_never_said_to_be_more_than_it_is(tmp_path: Path, left: timedelta, said: str) -> None:
-    from shufflesum.service.analyzer.estimates import Estimates
-    from shufflesum.service.analyzer.page import AnalystPage
+    from shufflesum.service.analyzer.page import AnalystPage, Estimates
     from shufflesum.service.stores.tables import open_tables
 
     page = AnalystPage(TASK, Estimates(TASK, open_tables(f"sqlite:{tmp_path}/tables.db", TASK)))

@@ -16,7 +16,7 @@ from shufflesum.service.client import (
     RefusedError,
     UnreachableError,
 )
-from shufflesum.service.http.asking import WebClient
+from shufflesum.service.http.messages import WebClient
 from shufflesum.wire import Task, TaskError
 
 

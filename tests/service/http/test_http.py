@@ -15,7 +15,7 @@ from tests.refusals import refusal
 from tests.service.certificates import certificate
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.http.access import SecretFile
+from shufflesum.service.http.app import SecretFile
 from shufflesum.service.http.messages import PROBLEMS, check_url, parse_problem, why_unreachable
 from shufflesum.service.http.server import ServerOptions, background, run_server
 from shufflesum.service.logs import configure_logging

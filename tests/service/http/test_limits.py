@@ -14,8 +14,8 @@ from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.errors import ParameterError
-from shufflesum.service.http import access
-from shufflesum.service.http.access import AddressLimits, Limits
+from shufflesum.service.http import app as access
+from shufflesum.service.http.app import AddressLimits, Limits
 from shufflesum.service.http.messages import Refusal
 
 

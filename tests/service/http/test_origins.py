@@ -12,7 +12,7 @@ from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.errors import ParameterError
-from shufflesum.service.http.access import check_origin
+from shufflesum.service.http.app import check_origin
 
 PAGE = "https://survey.example.org"
 OTHER = "https://evil.example.org"

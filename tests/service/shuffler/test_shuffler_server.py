@@ -27,7 +27,7 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.cli.serve import serve_command as command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
-from shufflesum.service.http.access import Limits, valid_secrets
+from shufflesum.service.http.app import Limits, valid_secrets
 from shufflesum.service.shuffler import server as shuffler_module
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions

@@ -22,12 +22,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from shufflesum._machine import sync
+from shufflesum.batch import shuffle as sources
 from shufflesum.batch.files import Dataset, StagedFolder, describe_inputs, finished_reports, open_dataset
 from shufflesum.batch.identity import PLAIN, Identity, Stage
 from shufflesum.batch.once import Released
-from shufflesum.batch.shuffle import sources
 from shufflesum.batch.spark import jobs, tasks
-from shufflesum.batch.spark.columns import users_columns
+from shufflesum.batch.spark.jobs import users_columns
 from shufflesum.batch.targets import DEFAULT_MEMORY, PlainTarget
 from shufflesum.domains import Missing
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError

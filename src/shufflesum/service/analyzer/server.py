@@ -26,11 +26,17 @@ from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
 from shufflesum.pages import asset
 from shufflesum.reports import Counts, Reports
-from shufflesum.service.analyzer.estimates import Estimates
 from shufflesum.service.analyzer.interface import FIGURES, analyzer_interface, analyzer_status
-from shufflesum.service.analyzer.page import DOWNLOADS, AnalystPage, ShufflerProgress
-from shufflesum.service.http.access import AddressLimits, Limits, SecretFile, check_bearer, valid_secrets
-from shufflesum.service.http.app import StoreReady, create_app
+from shufflesum.service.analyzer.page import DOWNLOADS, AnalystPage, Estimates, ShufflerProgress
+from shufflesum.service.http.app import (
+    AddressLimits,
+    Limits,
+    SecretFile,
+    StoreReady,
+    check_bearer,
+    create_app,
+    valid_secrets,
+)
 from shufflesum.service.http.messages import MOST_CELLS_ANSWERED, Refusal
 from shufflesum.service.http.openapi import StatusGauges
 from shufflesum.service.http.server import PEER_NAMES

@@ -1,4 +1,4 @@
-"""What clients and servers agree on: addresses, refusals, and a round's estimate as JSON.
+"""What clients and servers agree on: addresses, refusals, a round's estimate as JSON, and how a server is asked.
 
 A refusal is an RFC 9457 problem document with a stable name. It says with `retry` whether the same request can succeed
 later ("not-yet") or not at all ("never").
@@ -6,18 +6,27 @@ later ("not-yet") or not at all ("never").
 An estimate holds what people want to read and, on request, the table of counts that all of it follows from: whoever has
 the plan can ask it for more, such as the counts of any words. The table is what the guarantee is about; it reveals
 nothing beside.
+
+Asking is bounded in bytes and time: whoever answers, or is in between, may be anybody. A body is read as it came, and
+one that is compressed is refused: of a few bytes it would make many. `ask` is for programs that have an event loop;
+others have a `WebClient`, whose loop runs in a thread of its own, because only a loop can end a question whose answer
+drips in byte by byte.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import json
 import socket
 import ssl
 import stat
+import threading
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -26,8 +35,12 @@ from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.estimate import BaseEstimate, estimate_of
 from shufflesum.estimate.files import table_from_json, table_to_json
 from shufflesum.plans import Plan
+from shufflesum.service import require_client
 from shufflesum.tables import estimate_to_json, warnings_to_json
 from shufflesum.wire import check_address
+
+if TYPE_CHECKING:
+    import httpx
 
 NOT_TRUSTED = "its certificate is not trusted"
 _REASONS: dict[type[BaseException], str] = {
@@ -259,3 +272,110 @@ def _same(stated: Any, true: Any) -> bool:
     theirs = np.array(stated, dtype=np.float64)
     scale = float(np.nanmax(np.abs(ours), initial=0.0))
     return ours.shape == theirs.shape and np.allclose(theirs, ours, rtol=1e-6, atol=1e-9 * scale, equal_nan=True)
+
+
+# ---- Asking a server.
+
+MOST_BYTES = 1 << 16  # of an answer that is no estimate: a problem, a round, a status
+
+_T = TypeVar("_T")
+
+
+class BadAnswerError(Exception):
+    """What came is no answer of our servers: too long, or compressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, no larger than allowed; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def ask(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    seconds: float,
+    most: int = MOST_BYTES,
+    body: bytes | AsyncIterator[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Answer:
+    """The answer to a request, of at most `most` bytes and within `seconds`, from connecting to its last byte.
+
+    `BadAnswerError` for any other; httpx's errors or `TimeoutError` where none came in time.
+    """
+    async with (
+        asyncio.timeout(seconds),
+        client.stream(method, url, content=body, headers=headers, params=params) as response,
+    ):
+        encoding = response.headers.get("content-encoding", "identity")
+        if encoding.strip().lower() != "identity":
+            raise BadAnswerError(f"a compressed answer, {encoding[:20]!r}")
+        held = bytearray()
+        async for piece in response.aiter_raw():
+            held += piece
+            if len(held) > most:
+                raise BadAnswerError(f"an answer of more than {most:,} bytes")
+        return Answer(response.status_code, response.headers, bytes(held))
+
+
+class WebClient:
+    """Asks one server, from any thread, and tells nothing about its user.
+
+    Plain HTTP is for this machine only, unless allowed. `timeout` is how many seconds the server may be silent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        allow_plain_http: bool = False,
+        ca_file: str | Path | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        require_client()
+        import httpx
+
+        self.url = check_url(url, allow_plain_http=allow_plain_http)
+        self._client = httpx.AsyncClient(
+            timeout=timeout,
+            verify=trust(ca_file),
+            # The same for everybody: no version, no platform.
+            headers={"User-Agent": "shufflesum", "Accept-Encoding": "identity"},
+            trust_env=not is_loopback(urlsplit(url).hostname or ""),  # no proxy between two programs of one machine
+        )
+        self._loop = asyncio.new_event_loop()
+        # A daemon, so that a client that nobody closed does not keep the program from ending.
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def ask(self, method: str, path: str, *, seconds: float, **request: Any) -> Answer:
+        """The answer to a request for a path; see `ask`."""
+        return self._wait_for(ask(self._client, method, self.url + path, seconds=seconds, **request))
+
+    def _wait_for(self, work: Coroutine[Any, Any, _T]) -> _T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # where an interrupt has ended the waiting
+
+    def close(self) -> None:
+        """Close all connections."""
+        if not self._loop.is_closed():
+            with contextlib.suppress(OSError):
+                self._wait_for(self._client.aclose())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __enter__(self) -> WebClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

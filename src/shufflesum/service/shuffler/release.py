@@ -19,9 +19,16 @@ import numpy as np
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
-from shufflesum.service.http.access import SecretFile, valid_secrets
-from shufflesum.service.http.asking import Answer, BadAnswerError, ask
-from shufflesum.service.http.messages import load_key_pair, parse_problem, trust, why_unreachable
+from shufflesum.service.http.app import SecretFile, valid_secrets
+from shufflesum.service.http.messages import (
+    Answer,
+    BadAnswerError,
+    ask,
+    load_key_pair,
+    parse_problem,
+    trust,
+    why_unreachable,
+)
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import Batch, Store, StoreError
 from shufflesum.shuffling import shuffled

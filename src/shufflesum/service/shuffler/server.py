@@ -21,16 +21,19 @@ from starlette.types import Receive, Scope
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
-from shufflesum.service.http.access import (
+from shufflesum.service.http.app import (
     AddressLimits,
     Limits,
     Origins,
     SecretFile,
+    StoreReady,
     check_bearer,
     check_origin,
+    create_app,
+    header,
+    read_body,
     valid_secrets,
 )
-from shufflesum.service.http.app import StoreReady, create_app, header, read_body
 from shufflesum.service.http.messages import Refusal
 from shufflesum.service.http.openapi import StatusGauges
 from shufflesum.service.http.server import ServerOptions, background, run_server

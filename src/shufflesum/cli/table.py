@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from shufflesum.aggregation import aggregate_rows, without_rows
-from shufflesum.cli.options.common import columns_option, note_missing_header, option_group
-from shufflesum.cli.output.printed import progress_bar
+from shufflesum.cli.options import columns_option, note_missing_header, option_group
+from shufflesum.cli.output import progress_bar
 from shufflesum.domains import Domain, Missing
 from shufflesum.domains.labels import without_case
 from shufflesum.errors import DataError

@@ -1,1 +1,0 @@
-"""Options that several commands share, and how they reach a command."""

@@ -1,0 +1,490 @@
+"""What commands print for people, write and draw."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from shufflesum._format import counted, margin, percent, plain, upwards
+from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.cli.commands import in_options
+from shufflesum.cli.options import option_group
+from shufflesum.domains.wording import squared
+from shufflesum.encodings import Levels
+from shufflesum.errors import FileError, ParameterError, ShufflesumError
+from shufflesum.estimate import QUANTILE_BINS, AnyEstimate, BaseEstimate, Quantile, Top
+from shufflesum.pages import report_page, require_pages
+from shufflesum.planning import published_plan
+from shufflesum.plans import Plan
+from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.statement import malicious
+from shufflesum.tables import WRITABLE, PathOrUrl, StagedOutputs, estimate_to_json, write_estimate
+
+_ONE_LINE = 10_000
+# Rows of a table wrap on a narrow terminal; in a pipe or a log, which has no width, each is one line.
+console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _ONE_LINE)
+_notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def table_of(*titles: str, words: Container[int] = (0,)) -> Table:
+    """An empty table for people: words in these columns; in the others numbers, to the right."""
+    table = Table(box=None, header_style="bold")
+    for place, title in enumerate(titles):
+        table.add_column(title, justify="left" if place in words else "right")
+    return table
+
+
+@contextmanager
+def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, silence in a pipe; yields the function that moves it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # Not `_notes.is_terminal`: FORCE_COLOR asks for colours, not for a bar in a log.
+    with Progress(*columns, console=_notes, transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """The library's warnings, as lines a person can read on standard error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        click.echo(f"note: {in_options(text)}", err=True)
+
+
+_HIDDEN = "(hidden)"
+
+
+def command_line() -> str:
+    """This command as a line of a shell, with what environment variables gave.
+
+    Never a secret: not who asks for an address, nor its query, nor the value of a setting of Spark's.
+    """
+    context = click.get_current_context()
+    words = list(_given(sys.argv[1:]))
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if context.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+            words += _as_option(parameter, context.params[name])
+    return shlex.join(["shufflesum", *words])
+
+
+def _given(words: Sequence[str]) -> Iterator[str]:
+    before = ""
+    for word in words:
+        option, equals, value = word.partition("=")
+        if before == "--conf":
+            yield f"{option}={_HIDDEN}"
+        elif option == "--conf" and equals:
+            yield f"--conf={value.partition('=')[0]}={_HIDDEN}"
+        else:
+            yield _without_secrets(word)
+        before = word
+
+
+def _as_option(parameter: click.Parameter, value: Any) -> list[str]:
+    """A value as it would be typed: a flag alone, what may be given several times once for each."""
+    name = parameter.opts[0]
+    if isinstance(value, bool):
+        return [name] if value else []
+    if isinstance(value, Mapping):
+        return [word for key in value for word in (name, f"{key}={_HIDDEN}")]
+    several = value if isinstance(value, tuple | list) else [value]
+    return [word for each in several for word in (name, _without_secrets(str(each)))]
+
+
+def _without_secrets(word: str) -> str:
+    if "://" not in word:
+        return word
+    return re.sub(r"\?.*", f"?{_HIDDEN}", re.sub(r"//[^/]*@", "//", word))
+
+
+_SHOWN = 12  # rows of a table; of more, ten are shown
+_SOME = 10
+_PROMPT = "the counts of any words can be asked for: give a file of them, --candidates words.txt"
+
+
+def guarantee_of(plan: Plan) -> str:
+    """The guarantee in words, with its conditions."""
+    return plan.guarantee.describe()
+
+
+def fallback(plan: Plan) -> str:
+    """What is left of the guarantee without a shuffler."""
+    return "no protection" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
+
+
+def print_estimate(
+    estimate: BaseEstimate,
+    level: float,
+    names: tuple[str, ...] | None = None,
+    *,
+    in_process: bool = False,
+    top: Top | None = None,
+) -> None:
+    """A few lines and a small table; `in_process` says that nobody sent anything, though under this plan they could."""
+    plan = estimate.plan
+    in_process = in_process or plan.noise_by == "curator"
+    sending = "" if in_process else f", each sending {plan.mechanism.describe(plan.encoding)}"
+    which = f", round {estimate.round_number} of {plan.rounds}" if plan.rounds > 1 else ""
+    console.print(f"[bold]{counted(estimate.users, 'user')}[/bold]{which}{sending}")
+    if estimate.broken is None:
+        left = "this process saw the data" if in_process else f"if shuffler and analyzer collude: {fallback(plan)}"
+        console.print(
+            f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); {left}"
+        )
+    else:
+        console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")
+    print_rows(estimate, level, names, top=top)
+    if estimate.adjustment:
+        console.print(estimate.adjustment)
+
+
+def shown_whole(estimate: BaseEstimate) -> bool:
+    """Whether a person sees all of it."""
+    return estimate.prompt is not None or len(estimate.to_table()) <= _SHOWN
+
+
+def print_rows(
+    estimate: BaseEstimate,
+    level: float,
+    names: Sequence[str] | None = None,
+    *,
+    hint: str = "",
+    prompt: str = _PROMPT,
+    top: Top | None = None,
+) -> None:
+    """The estimate as a table, of many rows some, with what is to be said of it; or what must be asked for first.
+
+    With `top` these rows are its labels, the most frequent first.
+    """
+    if estimate.prompt is not None:
+        console.print(prompt)
+        return
+    found = estimate.to_table(level).with_names(names)
+    places = found.some(_SHOWN if len(found) <= _SHOWN else _SOME) if top is None else found.largest(len(top.rows))
+    table = table_of(*found.heads())
+    for row in found.cells(places):
+        table.add_row(*map(escape, row))
+    console.print(table)
+    said = estimate.remarks(level)
+    if top is not None:
+        said[0] = top.statement  # the first is on the ranks of ten
+    for line in ([f"{left_out}{hint}"] if (left_out := found.left_out(places)) else []) + said:
+        console.print(line, markup=False)
+
+
+def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
+    """Quantiles of numbers in bins; their intervals reach from edge to edge."""
+    table = table_of("quantile", "value", f"{percent(level)} % interval")
+    for each in quantiles:
+        table.add_row(f"{each.q:g}", plain(each.value, 5), f"{plain(each.lower, 15)} to {plain(each.upper, 15)}")
+    console.print(table)
+
+
+# ---- What a command that ends in an estimate prints, writes and draws.
+
+_Names = tuple[str, ...] | None
+
+REPORT_HELP = "Write one page with question, guarantee, result, statement and this command (.html)."
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The options of `result_options`, checked, words that are asked about, and whether the command draws noise."""
+
+    json: bool
+    output: Path | None
+    plot: Path | None
+    report: Path | None
+    confidence: float
+    quantiles: tuple[float, ...] = ()
+    top: int | None = None
+    asked: Sequence[str] | None = None
+    draws_noise: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a level that is none."""
+        if not 0 < self.confidence < 1:
+            raise ParameterError(
+                "out-of-range", f"--confidence is {self.confidence}; it must lie strictly between 0 and 1"
+            )
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse words under a plan that lists its labels, and a picture of words that nobody named."""
+        if self.quantiles and plan.domain.bin_edges is None:
+            raise ParameterError(
+                "conflicting-arguments",
+                "--quantiles are of numbers counted in bins, without --other: give their edges, --bins 0,18,65,120",
+            )
+        if self.top is not None and not plan.domain.counts_users:
+            raise ParameterError(
+                "conflicting-arguments", f"--top is for labels and words; the plan is for {type(plan.domain).__name__}"
+            )
+        if self.asked is not None and not plan.domain.needs_candidates:
+            raise ParameterError(
+                "conflicting-arguments", f"--candidates is for words, and the plan is for {type(plan.domain).__name__}"
+            )
+        if self.asked is None and plan.domain.needs_candidates and (self.plot or self.report):
+            raise ParameterError(
+                "missing-argument",
+                "--plot and --report show the counts of words: give a file of them, --candidates words.txt",
+            )
+
+    @contextmanager
+    def staged(self, *inputs: PathOrUrl | None) -> Iterator[Callable[[BaseEstimate, str, _Names], None]]:
+        """A function that writes and draws an estimate of something, with labels; files appear when the block ends.
+
+        That they can be written is seen to at once, and that they are none of the inputs.
+        """
+        for path in (self.output, self.plot, self.report):
+            _keep_inputs(path, *inputs)
+        with StagedOutputs() as outputs:
+            staged_output = outputs.stage(self.output, WRITABLE) if self.output else None
+            staged_plot, staged_report = stage_pictures(outputs, self.plot, self.report)
+
+            def write(estimate: BaseEstimate, what: str, labels: _Names = None) -> None:
+                if staged_output:
+                    write_estimate(staged_output, estimate, self.confidence, labels)
+                if staged_plot:
+                    save_chart(_chart(estimate, what, self.confidence), staged_plot)
+                if staged_report:
+                    title = f"{estimate.what} of {what}"
+                    text = report_page(
+                        [estimate],
+                        title=title,
+                        made=SYSTEM_CLOCK.now(),
+                        command=command_line(),
+                        fresh_noise=self.draws_noise,
+                        level=self.confidence,
+                    )
+                    outputs.write(staged_report, text)
+
+            yield write
+
+    def answer(self, estimate: AnyEstimate) -> AnyEstimate:
+        """The estimate, or the counts of the words that are asked about."""
+        return estimate if self.asked is None else estimate.counts_of(self.asked)
+
+    def show(self, estimate: BaseEstimate, labels: _Names = None, names: _Names = None) -> None:
+        """Print the estimate: for a program with labels, or for a person with names."""
+        if self.json:
+            document: dict[str, Any] = {
+                "plan": estimate.plan.summary(),
+                "estimate": estimate_to_json(estimate, self.confidence, labels),
+            }
+            if self.quantiles:
+                document["quantiles"] = [asdict(each) for each in self._asked_quantiles(estimate)]
+            if self.top is not None:
+                document["top"] = [asdict(row) for row in self._top(estimate).rows]
+            click.echo(json.dumps(document, allow_nan=False))
+            return
+        ranked = None if self.top is None or estimate.prompt is not None else self._top(estimate)
+        automatic = bool(self.quantiles) and estimate.plan.domain.bin_edges == QUANTILE_BINS  # nobody asked for these
+        if automatic:
+            console.print(f"{estimate.users:,} users\nguarantee for one row: {guarantee_of(estimate.plan)}")
+        else:
+            print_estimate(estimate, self.confidence, names, in_process=self.draws_noise, top=ranked)
+        if self.quantiles:
+            print_quantiles(self._asked_quantiles(estimate), self.confidence)
+        if self.output is None and ranked is None and not shown_whole(estimate):
+            console.print("-o OUT writes all of them")
+        for path in (self.output, self.plot, self.report):
+            if path:
+                console.print(f"wrote {path}", markup=False)
+
+    def _top(self, estimate: AnyEstimate) -> Top:
+        """The most frequent labels; all of them where there are no more."""
+        found: Top = estimate.top(min(self.top or 1, len(estimate.to_table())), self.confidence)
+        return found
+
+    def _asked_quantiles(self, estimate: AnyEstimate) -> list[Quantile]:
+        return [estimate.quantile(q, self.confidence) for q in self.quantiles]
+
+
+def _quantiles(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, ...]:
+    try:
+        found = tuple(float(q) for q in text.split(",")) if text else ()
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 < q < 1 for q in found):
+        raise ParameterError(
+            "out-of-range", f"--quantiles is {text!r}; write numbers between 0 and 1 with commas, such as 0.25,0.5,0.75"
+        )
+    return found
+
+
+_PATH = click.Path(path_type=Path)
+
+result_options = option_group(
+    "results",
+    Results,
+    click.option("--json", is_flag=True, help="Print plan and estimate as one JSON object."),
+    click.option("-o", "--output", type=_PATH, help=f"Write the estimate: {', '.join(WRITABLE)}."),
+    click.option("--plot", type=_PATH, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
+    click.option("--report", type=_PATH, help=REPORT_HELP),
+    click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
+    click.option(
+        "--quantiles",
+        callback=_quantiles,
+        metavar="Q,Q,...",
+        help="Quantiles of numbers in --bins, or else in fine logarithmic ones: 0.25,0.5,0.75; 0.5 is the median.",
+    ),
+    click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words."),
+)
+"""Where the estimate goes, and at which level, as `results`."""
+
+
+def stage_pictures(outputs: StagedOutputs, plot: Path | None, report: Path | None) -> tuple[Path | None, Path | None]:
+    """Where a picture and a page are written, once it is clear that they can be made."""
+    if plot or report:
+        require_plots()
+    if report:
+        require_pages()
+    return (
+        outputs.stage(plot, DRAWABLE) if plot else None,
+        outputs.stage(report, (".html",)) if report else None,
+    )
+
+
+def _chart(estimate: BaseEstimate, what: str, level: float) -> Any:
+    promise = guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"
+    subtitle = f"{counted(estimate.users, 'user')}, {promise}"
+    return estimate_chart(estimate, title=f"{estimate.what} of {what}", subtitle=subtitle, level=level)
+
+
+def _keep_inputs(output: Path | None, *inputs: PathOrUrl | None) -> None:
+    for path in inputs:
+        if output and path and output.resolve() == path.resolve():
+            raise FileError(
+                "conflicting-arguments", f"{output}: is an input, and would be replaced; choose another output file"
+            )
+
+
+# ---- A plan for a person: what error to expect, how many users, what is guaranteed, what is sent; and all the rest.
+
+_WIDTH = 88
+_WHICH = (
+    "Take noisy-counts for accuracy close to a trusted curator's. Take randomized-response where a device may send "
+    "only few reports (--max-reports), or where something must be left if shuffler and analyzer collude."
+)
+
+
+def card(plan: Plan, assumed_std: float | None = None, *, details: bool = False) -> str:
+    """The plan for a person: four facts and what weakens them; with `details` all that follows from it."""
+    rounds = "" if plan.rounds == 1 else f", over {plan.rounds:,} rounds"
+    honest = "" if plan.honest_fraction == 1 else f", {plan.honest_users:,} of them honest"
+    guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
+    lines = {
+        "error": _error(plan, assumed_std),
+        "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
+        "guarantee": [guarantee, *(line for warning in plan.warnings for line in _wrapped(str(warning)))],
+        "each sends": [sent(plan)],
+    }
+    if details:
+        lines |= _details(plan)
+    text = [f"[bold]Plan {plan.id[:16]}[/bold]"]
+    for label, (first, *more) in ((label, said) for label, said in lines.items() if said):
+        text += [f"  {label:<12} {first}", *(f"{'':15}{line}" for line in more)]
+    return "\n".join(text)
+
+
+def sent(plan: Plan) -> str:
+    """How much leaves a device."""
+    if plan.noise_by == "curator":
+        return "nothing: one process holds all data and draws the noise"
+    size = plan.bytes_per_user
+    return f"{counted(plan.reports, 'report')} per round: {size['raw']:,} bytes ({size['sealed']:,} sealed)"
+
+
+def _error(plan: Plan, assumed_std: float | None) -> list[str]:
+    """What to expect at 95 %, and where guessing would do better."""
+    margins = plan.domain.wording.margins(plan)
+    said = _wrapped_all(f"± {wide} in {what}" for what, wide in margins.items())
+    said[-1] += " (95 %, worst data)"
+    if assumed_std is not None:
+        each = math.sqrt(plan.error_at_std(assumed_std).total / plan.dimension)
+        said.append(f"where users differ by {plain(assumed_std)}: ± {margin(each)} per coordinate")
+    if (better := plan.domain.better_domain(plan)) is not None:
+        said += _wrapped(better)
+    if plan.worse_than_guessing:
+        said.append(f"so guessing {plan.domain.trivial_guess} can do better: see the note")
+    return said
+
+
+def _details(plan: Plan) -> dict[str, list[str]]:
+    """All the rest; of one process nothing that only holds for devices and a shuffler."""
+    wording, in_process = plan.domain.wording, plan.noise_by == "curator"
+    levels = [each for each in plan.domain.encodings() if isinstance(each, Levels)]  # for randomized response
+    comparable = any(each.scale is not None for each in levels)
+    curator = f"{upwards(plan.times_curator)} times that of a curator whom everybody trusts"
+    numbers = plan.domain.numbers
+    if numbers is not None and not numbers.bounds.uniform:  # one error of numbers in several units says nothing
+        curator += ", each number in widths of its bounds"
+    return {
+        "collects": _wrapped(wording.collected()),
+        "bounds": _wrapped(wording.bounds()),
+        "in detail": _wrapped_all([f"squared error, all together: {squared(plan)}", *wording.error_details(plan)]),
+        "curator": _wrapped(f"the squared error is {curator}"),
+        "accountant": [plan.accountant],
+        "reports": [] if in_process else _wrapped_all([plan.mechanism.describe(plan.encoding), *_kinds(plan)]),
+        "malicious": [] if in_process else _wrapped(f"at most, {malicious(plan)}"),
+        "collusion": [] if in_process else [f"if shuffler and analyzer collude: {fallback(plan)}"],
+        "the paper": _wrapped(_published(plan)) if comparable else [],
+        "mechanism": _wrapped(f"{plan.mechanism.family}. {'' if in_process or not levels else _WHICH}".strip()),
+    }
+
+
+def _kinds(plan: Plan) -> list[str]:
+    """How many reports say nothing, on average."""
+    said = {"blank": plan.blanks or None, "dummy": plan.mechanism.dummy_reports(plan.encoding)}
+    kinds = [f"{plain(many)} {kind}" for kind, many in said.items() if many is not None]
+    return [f"on average {' and '.join(kinds)}"] if kinds else []
+
+
+def _wrapped(text: str) -> list[str]:
+    return [escape(line) for line in textwrap.wrap(text, _WIDTH)]
+
+
+def _wrapped_all(texts: Iterable[str]) -> list[str]:
+    return [line for text in texts for line in _wrapped(text)]
+
+
+def _published(plan: Plan) -> str:
+    """What the published formulas make of the same target, at their best."""
+    if plan.accountant == "paper":
+        return "this is its own formula"
+    if plan.rounds > 1:
+        return "its formulas are for one round: they have no such guarantee over all rounds that could be compared"
+    # The published constants jump at epsilon = 1, so above it the formula just below 1 may ask for less noise.
+    targets = {plan.epsilon, min(plan.epsilon, math.nextafter(1.0, 0.0))}
+    theirs, refusal = [], "there is nothing to compare"
+    for epsilon in targets:
+        try:
+            theirs.append(published_plan(plan, epsilon))
+        except ShufflesumError as error:
+            refusal = str(error).split(",")[0]
+    if not theirs:
+        return f"offers nothing here: {refusal}"
+    best = min(theirs, key=lambda other: other.expected_error.total)
+    times = best.error_in_widths.total / plan.error_in_widths.total
+    return f"{best.mechanism.describe(best.encoding)}: {plain(times)} times our squared error"
