@@ -15,10 +15,8 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum import budget as budget_module
-from shufflesum.budget import Budget
-from shufflesum.budget_file import Content, PlanCost
+from shufflesum.budget import Budget, Content, PlanCost, compose, costs_of
 from shufflesum.cautions import EnteredAgainWarning
-from shufflesum.compositions import compose, costs_of
 from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
 from shufflesum.privacy.engine.filters import GaussianFilter, RenyiFilter

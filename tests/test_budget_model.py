@@ -15,8 +15,7 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum import budget as budget_module
-from shufflesum.budget import Budget
-from shufflesum.compositions import costs_of, filter_for
+from shufflesum.budget import Budget, costs_of, filter_for
 from shufflesum.domains import DOMAINS
 from shufflesum.mechanisms import MECHANISMS
 from shufflesum.plans import Plan

@@ -18,8 +18,8 @@ from tests.value_distributions import SIX_LAWS, too_many_misses
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.bounds import TwoPlans, plan_bounds
+from shufflesum.budget import compose
 from shufflesum.cautions import UncertainBoundsWarning
-from shufflesum.compositions import compose
 from shufflesum.domains import Arrays
 from shufflesum.domains.counts import CountEstimate
 from shufflesum.plans import Plan
@@ -74,7 +74,7 @@ def test_intervals_for_bounds_fixed_beforehand_would_be_found_out(plans: TwoPlan
         estimate = aggregate_batches([values], plans.first, source=SeededSource(seed))
         counts = estimate.mean
         at = int(np.argmax(counts))
-        from shufflesum.estimate import Binned
+        from shufflesum.domains.counts import Binned
 
         binned = Binned(plans.first, estimate.table, USERS, plans.edges)
         _, lower, upper = binned.within(at, at + 1, 0.4)

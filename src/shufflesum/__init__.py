@@ -9,12 +9,12 @@ from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary, Span, Symmetric
 from shufflesum.domains.arrays.estimate import Estimate
-from shufflesum.domains.counts import CountEstimate
+from shufflesum.domains.counts import QUANTILE_BINS, WIDE_BINS, CountEstimate
 from shufflesum.domains.group_by.estimate import GroupEstimate
 from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 from shufflesum.errors import ShufflesumError
-from shufflesum.estimate import QUANTILE_BINS, WIDE_BINS, BaseEstimate, EstimateTable
+from shufflesum.estimate import BaseEstimate, EstimateTable
 from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
 from shufflesum.moments import Moments, moments
 from shufflesum.planning import plan

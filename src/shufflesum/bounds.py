@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_number, check_size
 from shufflesum._format import downwards, percent, upwards
 from shufflesum.aggregation import aggregate_rows, complete_rows, round_of
-from shufflesum.budget import Budget
+from shufflesum.budget import Budget, compose
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning, warn
-from shufflesum.compositions import compose
 from shufflesum.domains import Categories, MultiChoice, real_array, users_rows
+from shufflesum.domains.counts import WIDE_BINS, BinBounds, Binned, check_cover
 from shufflesum.domains.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
-from shufflesum.estimate import WIDE_BINS, BaseEstimate, BinBounds, Binned, check_cover, tail_of
+from shufflesum.estimate import BaseEstimate, tail_of
 from shufflesum.planning import PlanOptions, warn_if_uninformative
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan

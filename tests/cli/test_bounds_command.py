@@ -13,7 +13,7 @@ from tests.refusals import lacking
 import shufflesum as ss
 from shufflesum.bounds import SuggestedBounds
 from shufflesum.cli.run import _held, _show_bounds
-from shufflesum.estimate import BinBounds
+from shufflesum.domains.counts import BinBounds
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

@@ -12,7 +12,7 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum.domains import Arrays, Categories, L2Ball
-from shufflesum.estimate.base import adjusted_by, describe_adjustments
+from shufflesum.estimate import adjusted_by, describe_adjustments
 from shufflesum.tables import estimate_to_json
 
 ROWS = np.array([np.nan, -1.0, *np.linspace(0, 1, 498)])

@@ -23,8 +23,7 @@ from tests.value_distributions import SIX_LAWS, too_many_misses, true_quantile
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domains import Categories
-from shufflesum.domains.counts import CountEstimate
-from shufflesum.estimate import WIDE_BINS, Binned
+from shufflesum.domains.counts import WIDE_BINS, Binned, CountEstimate
 from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource

@@ -13,8 +13,8 @@ from tests.refusals import refusal
 from tests.stat_tests import FALSE_ALARM
 
 from shufflesum.domains import Categories, MultiChoice
+from shufflesum.domains.counts import nearest_counts, top_of
 from shufflesum.errors import ParameterError
-from shufflesum.estimate.ranking import nearest_counts, top_of
 
 Floats = Any
 

@@ -278,21 +278,21 @@ CHANGES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**63 - 1])
 def test_tables_of_any_counts_are_read_back(most: int) -> None:
-    from shufflesum.estimate.files import table_from_json
+    from shufflesum.estimate import table_from_json
 
     table = np.array([0, most, 1])
     assert table_from_json(packed(table), 3).tolist() == table.tolist()
 
 
 def test_counts_that_no_table_can_have_are_refused() -> None:
-    from shufflesum.estimate.files import table_from_json
+    from shufflesum.estimate import table_from_json
 
     with pytest.raises(ValueError, match="beyond"):
         table_from_json(packed(np.array([0, -1, 2**40])), 3)
 
 
 def packed(table: Any) -> dict[str, Any]:
-    from shufflesum.estimate.files import table_to_json
+    from shufflesum.estimate import table_to_json
 
     return table_to_json(table.astype(np.int64))
 

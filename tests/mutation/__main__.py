@@ -31,7 +31,7 @@ from tests.mutation.mutants import Mutant, mutants_of
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("src/shufflesum")
 PARTS = (
-    *("privacy", "protocol.py", "release.py", "estimate", "compositions.py", "budget.py", "budget_file.py"),
+    *("privacy", "protocol.py", "release.py", "estimate.py", "budget.py"),
     *(
         "domains/counts.py",
         *(f"domains/{name}/estimate.py" for name in ("arrays", "group_by", "l2_ball", "open_vocabulary")),

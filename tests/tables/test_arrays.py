@@ -8,8 +8,8 @@ from hypothesis.extra import numpy as hnp
 from tests.refusals import refusal
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.tables import arrays
-from shufflesum.tables.arrays import ArchiveTable, open_npy, open_npz
+from shufflesum.tables import readers
+from shufflesum.tables.readers import ArchiveTable, open_npy, open_npz
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -41,7 +41,7 @@ def test_batches_join_to_the_whole_whatever_their_size(
     path = tmp_path_factory.mktemp("npz") / "x.npz"
     np.savez(path, values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_BATCH_BYTES", limit)
+        patch.setattr(readers, "_BATCH_BYTES", limit)
         joined = np.concatenate(list(open_npz(path, None).batches()))
     assert np.array_equal(joined, values, equal_nan=True)
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.tables.columns import choose_columns
+from shufflesum.tables.sources import choose_columns
 
 NAMES = ("id", "a", "b", "3", "a:b")
 

@@ -3,7 +3,7 @@ import pytest
 from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
-from shufflesum.tables.columns import refuse_repeated_users
+from shufflesum.tables.sources import refuse_repeated_users
 
 
 def test_distinct_users_are_counted_across_chunks() -> None:

@@ -50,7 +50,7 @@ from shufflesum.tables import (
     unread,
     visible,
 )
-from shufflesum.tables.columns import PLAIN, refuse_repeated_users
+from shufflesum.tables.sources import PLAIN, refuse_repeated_users
 
 _PART_VALUES = 1 << 29  # the most values of users in a part, for wide rows with few reports
 _WORKER_BYTES = 95 << 20  # for each worker: pieces of rows on their way in, and a part on its way out

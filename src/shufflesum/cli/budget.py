@@ -14,8 +14,7 @@ import click
 import msgspec
 
 from shufflesum._format import upwards
-from shufflesum.budget import Budget
-from shufflesum.budget_file import BudgetFile
+from shufflesum.budget import Budget, BudgetFile
 from shufflesum.cli.commands import Group
 from shufflesum.cli.options import PATH, plan_arguments, wanted_options
 from shufflesum.cli.output import card, console, warnings_as_notes

@@ -26,10 +26,11 @@ from shufflesum._format import counted, margin, percent, plain, upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.commands import in_options
 from shufflesum.cli.options import option_group
+from shufflesum.domains.counts import QUANTILE_BINS, Quantile, Top
 from shufflesum.domains.wording import squared
 from shufflesum.encodings import Levels
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
-from shufflesum.estimate import QUANTILE_BINS, AnyEstimate, BaseEstimate, Quantile, Top
+from shufflesum.estimate import AnyEstimate, BaseEstimate
 from shufflesum.pages import report_page, require_pages
 from shufflesum.planning import published_plan
 from shufflesum.plans import Plan

@@ -47,9 +47,10 @@ from shufflesum.cli.table import (
 )
 from shufflesum.domains import DOMAINS, Arrays, Categories
 from shufflesum.domains.bounds import default_bounds_named
+from shufflesum.domains.counts import QUANTILE_BINS, check_cover
 from shufflesum.domains.options import bin_edges
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import QUANTILE_BINS, check_cover, tail_of
+from shufflesum.estimate import tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan

@@ -1,4 +1,4 @@
-"""What a user holds: one folder for each domain, and the one registry.
+"""What a user holds: a folder or a module for each domain, and the one registry.
 
 Arrays with public bounds or with a bounded norm, one label out of a public list, several labels, a label and an array,
 or any text at all.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import MissingExtraError, ParameterError, ReportsError, ShufflesumError
-from shufflesum.federated.training import Training, difference, l2_ball_domain, randomize_update
+from shufflesum.federated import Training, difference, l2_ball_domain, randomize_update
 from shufflesum.plans import Plan
 from shufflesum.reports import Reports
 from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError, fetch_estimate

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from shufflesum.plots.costs import budget_chart, error_chart, lines_chart
-from shufflesum.plots.estimate import estimate_chart
+from shufflesum.plots.estimate import estimate_chart, rounds_chart
 from shufflesum.plots.look import DRAWABLE, Picture, rendered, rendered_svg, require_plots, save_chart, svg_to_png
-from shufflesum.plots.rounds import rounds_chart
 
 __all__ = [
     "DRAWABLE",

@@ -6,44 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shufflesum._format import downwards, plain
-from shufflesum.plots.look import (
-    BLACK,
-    BLUE,
-    ERROR,
-    GREEN,
-    HEIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    TEXT_SIZE,
-    WIDTH,
-    KeyEntry,
-    Rows,
-    alt,
-    as_data,
-    config,
-    error_axis,
-    figure,
-    heading,
-    plot,
-    point,
-    value_axis,
-)
+from shufflesum.plots import look
+from shufflesum.plots.look import alt
 
 # colour, dash, point and width: what is drawn first is wide, so that it shows below what lies on it
 _LOOKS = (
-    (BLUE, (), "circle", 5),
-    (ORANGE, (), "square", 2.5),
-    (RED, (2, 3), "triangle-up", 2.5),
-    (BLACK, (6, 6), "cross", 2),
+    (look.BLUE, (), "circle", 5),
+    (look.ORANGE, (), "square", 2.5),
+    (look.RED, (2, 3), "triangle-up", 2.5),
+    (look.BLACK, (6, 6), "cross", 2),
 )
 _MARGIN = 1.12  # of the horizontal axis, on either side
 _HERE_SIZE = 420
 
 
 def lines_chart(
-    rows: Rows,
+    rows: look.Rows,
     *,
     lines: Sequence[str],
     x: str,
@@ -62,43 +40,45 @@ def lines_chart(
         drawn.append(dict(zip(("line", "x", "y"), here, strict=True)))
     all_values = [float(row["x"]) for row in drawn]
     ends = [min(all_values) / _MARGIN, max(all_values) * _MARGIN]
-    across = value_axis("x", x, values, alt.Scale(type="log", domain=ends, nice=False))
-    up = error_axis("y", y, logarithmic=True)
-    looks = [(name, *look) for name, look in zip(lines, _LOOKS, strict=False)]
+    across = look.value_axis("x", x, values, alt.Scale(type="log", domain=ends, nice=False))
+    up = look.error_axis("y", y, logarithmic=True)
+    looks = [(name, *how) for name, how in zip(lines, _LOOKS, strict=False)]
     layers = []
     for name, colour, dash, shape, width in looks:
         mine = alt.datum["line"] == name
         stroke = alt.MarkDef("line", strokeWidth=width, color=colour, strokeDash=dash)
         layers.append(alt.Chart(mark=stroke).encode(y=up).transform_filter(mine))
-        layers.append(alt.Chart(mark=point(110, color=colour, shape=shape)).encode(y=up).transform_filter(mine))
+        layers.append(alt.Chart(mark=look.point(110, color=colour, shape=shape)).encode(y=up).transform_filter(mine))
     if here is not None:
-        mark = point(_HERE_SIZE, color=GREEN, shape="diamond", stroke="white", strokeWidth=1.5)
+        mark = look.point(_HERE_SIZE, color=look.GREEN, shape="diamond", stroke="white", strokeWidth=1.5)
         layers.append(alt.Chart(mark=mark).encode(y=up).transform_filter(alt.datum["line"] == here[0]))
     there = {row["line"] for row in drawn if row["y"] is not None}
     entries = [
-        KeyEntry(name, "line and point", colour, dash, shape) for name, colour, dash, shape, _ in looks if name in there
+        look.KeyEntry(name, "line and point", colour, dash, shape)
+        for name, colour, dash, shape, _ in looks
+        if name in there
     ]
     if here is not None:
-        entries.append(KeyEntry(here[0], "point", GREEN, shape="diamond"))
-    return figure(drawn, entries, [plot(layers, 340, x=across)], title, [subtitle])
+        entries.append(look.KeyEntry(here[0], "point", look.GREEN, shape="diamond"))
+    return look.figure(drawn, entries, [look.plot(layers, 340, x=across)], title, [subtitle])
 
 
-PART_COLOURS = {"sampling": SKY, "rounding": ORANGE, "noise": BLUE}
+PART_COLOURS = {"sampling": look.SKY, "rounding": look.ORANGE, "noise": look.BLUE}
 
 
 def error_chart(parts: Mapping[str, Mapping[str, float]], *, title: str, subtitle: str = "") -> alt.LayerChart:
     """Predicted squared error by what a user sends: in words -> part -> error, its parts stacked."""
     axis = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ' ')")  # a line for each word
     x = alt.X("t:O", sort=list(parts), title="Reports each user sends", axis=axis)
-    y = error_axis("error", f"{ERROR}, all coordinates")
+    y = look.error_axis("error", f"{look.ERROR}, all coordinates")
     legend = alt.Legend(title=None, orient="top", labelLimit=500)
     return alt.LayerChart(
-        layer=stacked_parts(parts, y, min(60, 0.6 * WIDTH / len(parts)), legend),
+        layer=stacked_parts(parts, y, min(60, 0.6 * look.WIDTH / len(parts)), legend),
         encoding={"x": x},
-        title=heading(title, subtitle),
-        width=WIDTH,
-        height=HEIGHT,
-        config=config(),
+        title=look.heading(title, subtitle),
+        width=look.WIDTH,
+        height=look.HEIGHT,
+        config=look.config(),
     )
 
 
@@ -114,15 +94,15 @@ def stacked_parts(
     totals = {reports: sum(split.values()) for reports, split in parts.items()}
     labels = [{"t": reports, "error": total, "label": plain(total, 2)} for reports, total in totals.items()]
     colours = alt.Scale(domain=list(PART_COLOURS), range=list(PART_COLOURS.values()))
-    bars = alt.Chart(as_data(rows), mark=alt.MarkDef("bar", size=width))
-    words = alt.Chart(as_data(labels), mark=alt.MarkDef("text", dy=-11, fontSize=TEXT_SIZE))
+    bars = alt.Chart(look.as_data(rows), mark=alt.MarkDef("bar", size=width))
+    words = alt.Chart(look.as_data(labels), mark=alt.MarkDef("text", dy=-11, fontSize=look.TEXT_SIZE))
     return [
         bars.encode(y=y, color=alt.Color("part:N", scale=colours, legend=legend), order=alt.Order("order:Q")),
         words.encode(y=y, text=alt.Text("label:N")),
     ]
 
 
-_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
+_COLOURS = (look.BLUE, look.ORANGE, look.GREEN, look.PURPLE, look.SKY, look.RED)
 _LEFT = "#E4E4E4"
 
 
@@ -169,11 +149,11 @@ def budget_chart(
             bars.encode(y=y, x=x, x2="to:Q", color=alt.Color("colour:N", scale=None)),
             words.encode(y=y, x=alt.X("middle:Q"), text="said:N", color=dark),
         ],
-        data=as_data(rows),
-        title=heading(title, subtitle),
-        width=WIDTH,
+        data=look.as_data(rows),
+        title=look.heading(title, subtitle),
+        width=look.WIDTH,
         height=90 * len(spent),
-        config=config(),
+        config=look.config(),
     )
 
 

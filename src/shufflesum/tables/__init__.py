@@ -2,13 +2,16 @@
 
 from shufflesum.tables.delimited import TEXT, Dialect, suffix_of
 from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
-from shufflesum.tables.readers import READABLE, DataSource, column_names, open_table
-from shufflesum.tables.rows import (
+from shufflesum.tables.readers import (
+    READABLE,
     CompleteTable,
+    DataSource,
     check_shape,
+    column_names,
     complete_table,
     detected,
     located,
+    open_table,
     rows_of,
     table_selection,
 )

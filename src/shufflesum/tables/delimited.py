@@ -16,9 +16,8 @@ from typing import Any, Literal, TextIO, TypeAlias
 
 from shufflesum.domains import ColumnLayout
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables.columns import PLAIN, choose_columns, is_position, refuse_repeated_users
 from shufflesum.tables.paths import PathOrUrl
-from shufflesum.tables.sources import ArrowSource, users_in
+from shufflesum.tables.sources import PLAIN, ArrowSource, choose_columns, is_position, refuse_repeated_users, users_in
 
 COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 """How the names of compressed files end."""

@@ -16,7 +16,7 @@ from tests.refusals import refusal
 from tests.slow_params import slow_but_for
 
 import shufflesum as ss
-from shufflesum.compositions import costs_of, dominating_pld, filter_for
+from shufflesum.budget import costs_of, dominating_pld, filter_for
 from shufflesum.plans import Plan
 from shufflesum.privacy import Interval
 from shufflesum.privacy.engine.filters import (

@@ -29,7 +29,7 @@ from tests.service.postgres import Postgres
 
 from shufflesum import NoisySlots, OpenVocabulary, Plan
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.estimate.files import table_from_json
+from shufflesum.estimate import table_from_json
 from shufflesum.release import release
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.tables import open_tables

@@ -14,8 +14,7 @@ from shufflesum.cautions import ShufflesumWarning, at_the_edge, uninformative, u
 from shufflesum.domains.arrays.domain import Arrays
 from shufflesum.domains.structure import Span, weights_of
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import Floats, Linear, MeanEstimate, tail_of
-from shufflesum.estimate.table import index_names
+from shufflesum.estimate import Floats, Linear, MeanEstimate, index_names, tail_of
 from shufflesum.mechanisms import Means, Target
 
 

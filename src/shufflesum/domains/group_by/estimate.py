@@ -16,8 +16,7 @@ from shufflesum.domains.group_by.domain import GroupBy
 from shufflesum.domains.labels import Label
 from shufflesum.domains.structure import weights_of
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Linear, tail_of
-from shufflesum.estimate.table import index_names
+from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Linear, index_names, tail_of
 from shufflesum.mechanisms import GroupSums, Target
 from shufflesum.mechanisms.frequencies import outwards, quantile, reach
 from shufflesum.mechanisms.mechanism import Combined

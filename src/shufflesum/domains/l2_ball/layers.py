@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from shufflesum._checks import shown
 from shufflesum.domains.structure import Floats, check_dimension, checked_shape, describe_entry, real_array
 from shufflesum.errors import DataError, ParameterError, PlanError
-from shufflesum.estimate.table import index_names
+from shufflesum.estimate import index_names
 
 SEED_BYTES = 16
 _SIGNS = 512  # in one digest

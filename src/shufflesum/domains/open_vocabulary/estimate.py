@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum._format import between, number, percent
-from shufflesum.domains.counts import count_figures, count_remarks, count_rows
+from shufflesum.domains.counts import Top, count_figures, count_remarks, count_rows, nearest_counts, top_of
 from shufflesum.domains.open_vocabulary.domain import OpenVocabulary
 from shufflesum.errors import ParameterError
-from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Top, nearest_counts, tail_of, top_of
+from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, tail_of
 from shufflesum.mechanisms.frequencies import binomial_ends
 from shufflesum.mechanisms.noisy_slots import TELLING_FUNCTIONS
 

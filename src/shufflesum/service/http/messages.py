@@ -32,8 +32,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
-from shufflesum.estimate import BaseEstimate, estimate_of
-from shufflesum.estimate.files import table_from_json, table_to_json
+from shufflesum.estimate import BaseEstimate, estimate_of, table_from_json, table_to_json
 from shufflesum.plans import Plan
 from shufflesum.service import require_client
 from shufflesum.tables import estimate_to_json, warnings_to_json
