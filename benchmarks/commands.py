@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Row, at_most, best_times, processor_times
-from shufflesum.tables import open_table
+from shufflesum.tables.readers import open_table
 
 SCRIPT = Path(sys.executable).with_name("shufflesum")
 EXPERIMENTS = (sys.executable, "-m", "experiments", "paper")

@@ -15,7 +15,7 @@ from benchmarks.timing import Row, at_most, best_times
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.batch.local import open_users, randomize
 from shufflesum.batch.targets import PlainTarget
-from shufflesum.mechanisms import NoiseBy
+from shufflesum.mechanisms.mechanism import NoiseBy
 from shufflesum.plans import Plan
 from shufflesum.privacy.noisy_counts import ChangedCounts, NoisyCountsAccountant
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shufflesum.errors import DataError, FileError
 from shufflesum.synthetic import heartbeats
-from shufflesum.tables import open_table
+from shufflesum.tables.readers import open_table
 
 LEAST_SAMPLES = 150  # the widest vectors of the paper's panels
 _KAGGLE_COLUMNS = 188  # 187 samples and the class

@@ -14,7 +14,7 @@ import msgspec
 from experiments.data import Heartbeats
 from experiments.trials import Encoding, Errors
 from shufflesum.errors import FileError
-from shufflesum.tables import StagedOutputs
+from shufflesum.tables.writers import StagedOutputs
 
 FILE_NAME = "measurements.json"
 _FORMAT = "shufflesum measurements 1"

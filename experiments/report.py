@@ -15,7 +15,7 @@ from experiments.measurements import writing
 from shufflesum.pages import Column, Table, html_table, picture, render
 from shufflesum.pages import page as whole_page
 from shufflesum.plots import rendered
-from shufflesum.tables import StagedOutputs
+from shufflesum.tables.writers import StagedOutputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from shufflesum.domains import Arrays
 from shufflesum.encodings import Levels
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms import ExpectedError, NoisyCounts, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, RandomizedResponse
+from shufflesum.mechanisms.mechanism import ExpectedError
 from shufflesum.mechanisms.randomized_response.decode import expected_inverse_count, rounding_variance
 from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer, Tally

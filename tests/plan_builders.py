@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from shufflesum import plans
 from shufflesum.domains import Domain
-from shufflesum.mechanisms import Mechanism, RandomizedResponse
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.plans import Plan
 from shufflesum.reports import Reports
 

@@ -24,7 +24,7 @@ from shufflesum.cautions import (
     of_guarantee,
     uninformative,
 )
-from shufflesum.tables import estimate_to_json
+from shufflesum.tables.writers import estimate_to_json
 from shufflesum.testing import SeededSource
 
 TARGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}

@@ -18,7 +18,7 @@ import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.batch.local import open_users
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.tables import open_table, rows_of, table_selection
+from shufflesum.tables.readers import open_table, rows_of, table_selection
 
 BOUNDS = {"age": (0, 120), "income": (0, 500_000)}
 PLAN = ss.plan(

@@ -30,8 +30,7 @@ from shufflesum._format import Z_95, Shown, between, counted, evenly, number, pe
 from shufflesum._machine import replace_file
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
-from shufflesum.mechanisms import Means, Target
-from shufflesum.mechanisms.mechanism import Combined
+from shufflesum.mechanisms.mechanism import Combined, Means, Target
 from shufflesum.privacy import honest_users
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ import numpy as np
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.audit.findings import Sums, Tested, Watch, judged
 from shufflesum.errors import PrivacyError, ShufflesumError
-from shufflesum.mechanisms import Attack
+from shufflesum.mechanisms.auditing import Attack
 from shufflesum.plans import Plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client

@@ -23,7 +23,8 @@ from shufflesum.domains.bounds import default_bounds_named
 from shufflesum.domains.frames import FrameRows, batches_of
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import Floats, adjusted_by
-from shufflesum.mechanisms import NoisyCounts, Target
+from shufflesum.mechanisms import NoisyCounts
+from shufflesum.mechanisms.mechanism import Target
 from shufflesum.planning import PlanOptions
 from shufflesum.planning import plan as make_plan
 from shufflesum.randomness import RandomSource

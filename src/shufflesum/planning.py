@@ -21,7 +21,8 @@ from shufflesum.cells import MOST_CELLS
 from shufflesum.domains import Arrays, BoundsLike, Categories, Domain, Structure
 from shufflesum.encodings import Levels
 from shufflesum.errors import ParameterError, PrivacyError
-from shufflesum.mechanisms import MECHANISMS, Candidate, Mechanism, NoiseBy, Search
+from shufflesum.mechanisms import MECHANISMS
+from shufflesum.mechanisms.mechanism import Candidate, Mechanism, NoiseBy, Search
 from shufflesum.plans import Plan, check_assumed_std, encodes, encoding_for
 from shufflesum.privacy import Accountant, Guarantee
 

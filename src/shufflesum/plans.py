@@ -26,7 +26,8 @@ from shufflesum.cautions import ShufflesumWarning, of_columns, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domains import Domain, domain_from_json
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
-from shufflesum.mechanisms import MECHANISMS, ExpectedError, Mechanism, NoiseBy, mechanism_from_json, mechanism_to_json
+from shufflesum.mechanisms import MECHANISMS, mechanism_from_json, mechanism_to_json
+from shufflesum.mechanisms.mechanism import ExpectedError, Mechanism, NoiseBy
 from shufflesum.privacy import Accountant, Guarantee, PrivacyAccountant
 from shufflesum.privacy.engine.gaussian import curator_error
 

@@ -102,23 +102,17 @@ def simulate(
     if data is None:
         chosen = plan.domain.distributions[0] if distribution is None else distribution
         check_choice("distribution", chosen, plan.domain.distributions)
-        return simulate_batches(
-            plan,
-            lambda: made_up(plan.domain, plan.users, chosen, seed),
-            f"made up: {plan.domain.describe_distribution(chosen)}",
-            repeats=repeats,
-            level=level,
-            words=words or list(plan.domain.made_up_words),
-            clip=not plan.domain.counts_users,  # rounding at the bounds
-            progress=progress,
-        )
-    if distribution is not None:
+        what = f"made up: {plan.domain.describe_distribution(chosen)}"
+        words, missing = words or list(plan.domain.made_up_words), "refuse"
+        clip = not plan.domain.counts_users  # rounding at the bounds
+    elif distribution is not None:
         raise ParameterError("conflicting-arguments", "distribution is for made-up data; leave it out, or the data")
-    rows: Any = plan.domain.rows(data)
+    else:
+        what, rows = "public data", [plan.domain.rows(data)]
     return simulate_batches(
         plan,
-        lambda: [rows],
-        "public data",
+        lambda: made_up(plan.domain, plan.users, chosen, seed) if data is None else rows,
+        what,
         repeats=repeats,
         level=level,
         words=words,

@@ -15,7 +15,7 @@ from shufflesum.audit import audit
 from shufflesum.audit.findings import judged
 from shufflesum.cells import BLANK
 from shufflesum.encodings import ChosenCells
-from shufflesum.mechanisms import Attack
+from shufflesum.mechanisms.auditing import Attack
 from shufflesum.protocol import Randomizer
 
 DOMAINS: dict[str, Any] = {

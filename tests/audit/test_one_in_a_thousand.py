@@ -20,7 +20,8 @@ from tests.plan_builders import replace_of
 import shufflesum as ss
 from shufflesum.audit import audit
 from shufflesum.audit.findings import RareEventTest, deviation, rare_event
-from shufflesum.mechanisms import Attack, NoisyCounts, NoisySlots
+from shufflesum.mechanisms import NoisyCounts, NoisySlots
+from shufflesum.mechanisms.auditing import Attack
 from shufflesum.privacy.noisy_slots import NoisySlotsAccountant
 
 DELTA = 1e-6

@@ -23,7 +23,7 @@ import shufflesum as ss
 from shufflesum.audit import AuditResult, audit
 from shufflesum.audit.findings import judged, less_noise_shown, users_to_show
 from shufflesum.audit.paths import LIGHT, MANY_ROWS, ONE_PROCESS, ONE_ROW, Paths
-from shufflesum.mechanisms import Attack
+from shufflesum.mechanisms.auditing import Attack
 from shufflesum.protocol import Tally
 from shufflesum.randomness import SecureSource
 from shufflesum.reports import Counts

@@ -23,7 +23,7 @@ from shufflesum.mechanisms import NoisySlots
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.release import release
-from shufflesum.tables import table_selection
+from shufflesum.tables.readers import table_selection
 
 LABELS = ["a", "b", "c"]
 

@@ -21,7 +21,8 @@ from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget
 from shufflesum.errors import FileError, ParameterError, ReportsError
-from shufflesum.tables import Address, open_table, place
+from shufflesum.tables.paths import Address, place
+from shufflesum.tables.readers import open_table
 
 PLAN = noiseless_plan()
 TARGET = PlainTarget(PLAN)

@@ -14,7 +14,8 @@ from tests.plan_builders import encoding_for
 import shufflesum as ss
 from shufflesum.domains import Arrays, Categories, Domain, GroupBy, L2Ball, Labels, MultiChoice, OpenVocabulary
 from shufflesum.domains.labels import text_of
-from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse, mechanism_to_json
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse, mechanism_to_json
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.one_bit.randomize import Rotation
 from shufflesum.testing import no_guarantee
 

@@ -16,7 +16,7 @@ import shufflesum as ss
 from shufflesum.cli.clients import estimate_command, send_command
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.service.client import Client, UnreachableError
-from shufflesum.tables import open_table
+from shufflesum.tables.readers import open_table
 from shufflesum.wire import Task, TaskError, generate_private_key
 
 

@@ -17,7 +17,7 @@ import shufflesum as ss
 from shufflesum.cli.clients import _row, send_command
 from shufflesum.domains import Arrays, Domain
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
-from shufflesum.tables import open_table, table_selection
+from shufflesum.tables.readers import open_table, table_selection
 from shufflesum.wire import Task, generate_private_key
 
 

@@ -31,7 +31,8 @@ from tests.slow_params import slow_but_for
 
 import shufflesum as ss
 from shufflesum.domains import Arrays, Domain, L2Ball
-from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.one_bit.randomize import Rotation
 from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer

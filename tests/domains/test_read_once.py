@@ -11,7 +11,7 @@ import pytest
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domains import Domain, labels
-from shufflesum.tables import open_table, rows_of, table_selection
+from shufflesum.tables.readers import open_table, rows_of, table_selection
 
 LABELS = ["a", "b", "c"] * 400
 TARGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}

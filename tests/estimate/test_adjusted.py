@@ -13,7 +13,7 @@ import shufflesum as ss
 from shufflesum._documents import decode_checked, encode_checked
 from shufflesum.domains import Arrays, Categories, L2Ball
 from shufflesum.estimate import adjusted_by, describe_adjustments
-from shufflesum.tables import estimate_to_json
+from shufflesum.tables.writers import estimate_to_json
 
 ROWS = np.array([np.nan, -1.0, *np.linspace(0, 1, 498)])
 MEAN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}

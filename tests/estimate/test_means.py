@@ -15,7 +15,7 @@ from tests.stat_tests import FALSE_ALARM, mean_is
 from shufflesum import Analyzer, Estimate, Plan, Randomizer, Span, Symmetric, shuffle
 from shufflesum.cautions import UnreportedCoordinateWarning
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms import Target
+from shufflesum.mechanisms.mechanism import Target
 from shufflesum.testing import SeededSource, unprotected_plan
 
 Floats = Any

@@ -15,7 +15,7 @@ from shufflesum.domains import Arrays, Categories, GroupBy, MultiChoice, OpenVoc
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.plans import Plan
-from shufflesum.tables import WRITABLE, estimate_to_json, write_estimate
+from shufflesum.tables.writers import WRITABLE, estimate_to_json, write_estimate
 from shufflesum.testing import no_guarantee
 
 COUNTS = count_estimate(Categories(["yes", 2, False], other=True), [60, 30, 5, 5], 60, 40, 0.25)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from shufflesum.cells import BLANK
 from shufflesum.encodings import Encoding, Levels, OneHot, OwnCells
 from shufflesum.errors import PrivacyError
-from shufflesum.mechanisms import Candidate, ExpectedError, Mechanism, Search
 from shufflesum.mechanisms.auditing import Attack, Held
-from shufflesum.mechanisms.mechanism import CountTable
+from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Mechanism, Search
 from shufflesum.mechanisms.randomized_response import RandomizedResponse
 from shufflesum.mechanisms.randomized_response.decode import RandomizedResponseFrequencies, labels_error
 from shufflesum.mechanisms.rounding import EncodedTally

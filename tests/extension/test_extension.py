@@ -33,7 +33,7 @@ from shufflesum.plans import Plan
 from shufflesum.plots import rounds_chart
 from shufflesum.service.client import Client, estimates_in, fetch_estimate
 from shufflesum.statement import statement
-from shufflesum.tables import estimate_to_json, write_estimate
+from shufflesum.tables.writers import estimate_to_json, write_estimate
 
 USERS, NORTH_EAST = 2_000, 45.0
 GUARANTEE: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6}

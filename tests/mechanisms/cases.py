@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.domains import Arrays, Categories, Domain, L2Ball, MultiChoice
-from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.noisy_counts import MOST_DIGITS
 from shufflesum.mechanisms.noisy_slots import MOST_SLOTS
 from shufflesum.mechanisms.one_bit import MOST_BITS

@@ -31,15 +31,8 @@ import shufflesum as ss
 from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.domains import Arrays, Categories, Domain, GroupBy, L2Ball, MultiChoice, OpenVocabulary
 from shufflesum.errors import ParameterError, PlanError
-from shufflesum.mechanisms import (
-    MECHANISMS,
-    Mechanism,
-    NoisyCounts,
-    OneBit,
-    Target,
-    mechanism_from_json,
-    mechanism_to_json,
-)
+from shufflesum.mechanisms import MECHANISMS, NoisyCounts, OneBit, mechanism_from_json, mechanism_to_json
+from shufflesum.mechanisms.mechanism import Mechanism, Target
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.testing import SeededSource

@@ -13,7 +13,8 @@ import shufflesum as ss
 from shufflesum import protocol
 from shufflesum.domains import Arrays, Domain, L2Ball
 from shufflesum.errors import ShufflesumError
-from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.protocol import Randomizer, Tally, check_rows
 from shufflesum.testing import no_guarantee
 

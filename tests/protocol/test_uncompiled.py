@@ -17,7 +17,8 @@ from shufflesum import _compiled as compiling
 from shufflesum.cells import BLANK
 from shufflesum.domains import Arrays, Categories, Domain, GroupBy, L2Ball, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError, MissingExtraError
-from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.noisy_counts.randomize import _add_noise
 from shufflesum.plans import Plan
 from shufflesum.randomness import bounded, successes

@@ -15,7 +15,7 @@ from tests.refusals import refusal
 
 from shufflesum.domains import Categories, ColumnLayout
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables import open_table
+from shufflesum.tables.readers import open_table
 
 TABLE = pa.table({"id": ["x", "y", "z"], "a": [1, 2, None], "b": pa.array([0.5, 1.5, 2.5], pa.float32())})
 

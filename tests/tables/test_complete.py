@@ -13,7 +13,7 @@ from tests.refusals import refusal
 
 from shufflesum.domains import Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError
-from shufflesum.tables import complete_table, located, open_table, table_selection
+from shufflesum.tables.readers import complete_table, located, open_table, table_selection
 
 NUMBERS = np.array([[1.0, 2.0], [np.nan, 3.0], [4.0, 5.0], [6.0, np.nan], [7.0, 8.0]])
 LABELS = ["a", None, "b", "  ", "a"]

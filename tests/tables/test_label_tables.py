@@ -13,7 +13,8 @@ from tests.refusals import refusal
 
 from shufflesum.domains import Arrays, Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError, FileError, ParameterError
-from shufflesum.tables import DataSource, check_shape, column_names, delimited, open_table, rows_of, table_selection
+from shufflesum.tables import delimited
+from shufflesum.tables.readers import DataSource, check_shape, column_names, open_table, rows_of, table_selection
 
 ANSWERS = Categories(["yes", "no"])
 TICKED = MultiChoice(["a", "b", "c"], max_choices=3)

@@ -16,7 +16,8 @@ from tests.refusals import refusal
 
 from shufflesum.domains import Categories
 from shufflesum.errors import ParameterError
-from shufflesum.tables import Dialect, open_table, table_selection
+from shufflesum.tables.delimited import Dialect
+from shufflesum.tables.readers import open_table, table_selection
 
 NAN = float("nan")
 

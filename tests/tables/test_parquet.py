@@ -9,7 +9,8 @@ from pyarrow import parquet as arrow_parquet
 from tests.refusals import refusal
 
 from shufflesum.errors import DataError, FileError
-from shufflesum.tables import DataSource, open_table, sources
+from shufflesum.tables import sources
+from shufflesum.tables.readers import DataSource, open_table
 
 
 def opened(

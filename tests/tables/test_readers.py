@@ -9,7 +9,7 @@ from pyarrow import parquet as arrow_parquet
 from tests.refusals import refusal
 
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
-from shufflesum.tables import open_table
+from shufflesum.tables.readers import open_table
 
 VALUES = np.array([[0.5, 1.0, -2.0], [0.25, 3.0, 4.0]])
 

@@ -18,7 +18,7 @@ from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.errors import FileError, MissingExtraError
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.tables import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
+from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 from shufflesum.testing import unprotected_plan
 
 

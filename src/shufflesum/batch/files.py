@@ -30,7 +30,7 @@ from shufflesum._machine import Workers, cores, is_interruption, replace_file, s
 from shufflesum.batch.identity import Identity, ReportKind, Stage
 from shufflesum.batch.once import refuse_same_files, refuse_same_parts
 from shufflesum.errors import FileError, MissingExtraError, ReportsError
-from shufflesum.tables import Address, PathOrUrl, local_path, place, reading, unread, visible
+from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
 
 Format = Literal["parquet", "arrow"]
 

@@ -32,24 +32,9 @@ from shufflesum.errors import DataError, FileError
 from shufflesum.protocol import Randomizer, check_rows
 from shufflesum.randomness import RandomSource
 from shufflesum.reports import Counts
-from shufflesum.tables import (
-    READABLE,
-    Address,
-    DataSource,
-    Dialect,
-    PathOrUrl,
-    check_shape,
-    column_names,
-    local_path,
-    located,
-    open_table,
-    place,
-    reading,
-    rows_of,
-    suffix_of,
-    unread,
-    visible,
-)
+from shufflesum.tables.delimited import Dialect, suffix_of
+from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
+from shufflesum.tables.readers import READABLE, DataSource, check_shape, column_names, located, open_table, rows_of
 from shufflesum.tables.sources import PLAIN, refuse_repeated_users
 
 _PART_VALUES = 1 << 29  # the most values of users in a part, for wide rows with few reports

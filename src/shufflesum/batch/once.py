@@ -27,7 +27,7 @@ from shufflesum.ledger import Ledger, Records, records_in
 from shufflesum.plans import Plan
 from shufflesum.release import why_broken
 from shufflesum.reports import Counts
-from shufflesum.tables import Address, PathOrUrl, local_path
+from shufflesum.tables.paths import Address, PathOrUrl, local_path
 
 _COMPARED = 1 << 10  # the first bytes tell most files apart
 _PIECE = 1 << 20

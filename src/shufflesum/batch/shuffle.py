@@ -45,7 +45,7 @@ from shufflesum.batch.targets import DEFAULT_MEMORY
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.randomness import RandomSource, SecureSource
 from shufflesum.shuffling import FileRuns, Items, Layout, MemoryRuns, Runs, damaged, permute, scattered, write_runs
-from shufflesum.tables import Address, PathOrUrl, place, reading
+from shufflesum.tables.paths import Address, PathOrUrl, place, reading
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 __all__ = ["FileSource", "ReportSource", "Shuffled", "open_source", "shuffle", "shuffle_source"]

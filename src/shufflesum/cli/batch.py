@@ -39,7 +39,7 @@ from shufflesum.estimate import BaseEstimate
 from shufflesum.plans import Plan
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.tables import PathOrUrl
+from shufflesum.tables.paths import PathOrUrl
 from shufflesum.wire import Task, load_private_key
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart
 from shufflesum.rounds import RoundCounter
-from shufflesum.tables import StagedOutputs
+from shufflesum.tables.writers import StagedOutputs
 from shufflesum.wire import Task
 
 

@@ -51,15 +51,8 @@ from shufflesum.service.client import (
     fetch_estimate,
     fetch_status,
 )
-from shufflesum.tables import (
-    WRITABLE,
-    DataSource,
-    StagedOutputs,
-    check_shape,
-    estimate_to_json,
-    rows_of,
-    write_estimate,
-)
+from shufflesum.tables.readers import DataSource, check_shape, rows_of
+from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 from shufflesum.wire import Task
 
 

@@ -20,11 +20,12 @@ import click
 from shufflesum.domains import DOMAINS, Arrays, Domain
 from shufflesum.domains.options import Option, read_words
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.mechanisms import MECHANISMS, NoiseBy
+from shufflesum.mechanisms import MECHANISMS
+from shufflesum.mechanisms.mechanism import NoiseBy
 from shufflesum.planning import plan, plan_for_error
 from shufflesum.plans import Plan
-from shufflesum.tables import TEXT, PathOrUrl, place, suffix_of
-from shufflesum.tables.delimited import suffix_by
+from shufflesum.tables.delimited import TEXT, suffix_by, suffix_of
+from shufflesum.tables.paths import PathOrUrl, place
 
 _F = TypeVar("_F", bound=Callable[..., object])
 

@@ -36,7 +36,8 @@ from shufflesum.planning import published_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.statement import malicious
-from shufflesum.tables import WRITABLE, PathOrUrl, StagedOutputs, estimate_to_json, write_estimate
+from shufflesum.tables.paths import PathOrUrl
+from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 
 _ONE_LINE = 10_000
 # Rows of a table wrap on a narrow terminal; in a pipe or a log, which has no width, each is one line.

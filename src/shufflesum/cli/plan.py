@@ -23,7 +23,7 @@ from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
 from shufflesum.service import require_explorer
 from shufflesum.statement import statement
-from shufflesum.tables import StagedOutputs
+from shufflesum.tables.writers import StagedOutputs
 
 _USERS = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
 """For the table of epsilon by users."""

@@ -55,7 +55,9 @@ from shufflesum.moments import Moments, Squares, quiet_squares
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundCounter
-from shufflesum.tables import DataSource, PathOrUrl, StagedOutputs, check_shape
+from shufflesum.tables.paths import PathOrUrl
+from shufflesum.tables.readers import DataSource, check_shape
+from shufflesum.tables.writers import StagedOutputs
 
 
 @click.command("run", cls=Command)

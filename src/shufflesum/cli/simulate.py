@@ -45,7 +45,8 @@ from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service import require_service
 from shufflesum.simulation import Simulation, found, simulate, simulate_batches
 from shufflesum.synthetic import heartbeats
-from shufflesum.tables import DataSource, StagedOutputs, rows_of
+from shufflesum.tables.readers import DataSource, rows_of
+from shufflesum.tables.writers import StagedOutputs
 from shufflesum.wire import SEALED_BYTES
 
 _DISTRIBUTIONS = list(dict.fromkeys(name for kind in DOMAINS.values() for name in kind.distributions))

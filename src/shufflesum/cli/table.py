@@ -16,11 +16,11 @@ from shufflesum.domains.labels import without_case
 from shufflesum.errors import DataError
 from shufflesum.estimate import AnyEstimate
 from shufflesum.plans import Plan
-from shufflesum.tables import (
+from shufflesum.tables.delimited import Dialect
+from shufflesum.tables.paths import PathOrUrl
+from shufflesum.tables.readers import (
     CompleteTable,
     DataSource,
-    Dialect,
-    PathOrUrl,
     check_shape,
     column_names,
     complete_table,

@@ -19,7 +19,7 @@ from shufflesum.cli.output import console, fallback
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.plans import Plan
 from shufflesum.service.shuffler.tokens import write_tokens
-from shufflesum.tables import StagedOutputs
+from shufflesum.tables.writers import StagedOutputs
 from shufflesum.wire import Task, generate_private_key, load_public_key, parse_time, write_key_pair
 
 _DEFAULT_DAYS = 30

@@ -17,8 +17,8 @@ from shufflesum.domains.labels import Label
 from shufflesum.domains.structure import weights_of
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Linear, tail_of
-from shufflesum.mechanisms import Target
 from shufflesum.mechanisms.frequencies import Frequencies, unlikely
+from shufflesum.mechanisms.mechanism import Target
 from shufflesum.mechanisms.randomized_response.decode import RandomizedResponseFrequencies
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.randomness import RandomSource
 from shufflesum.reports import Reports
 from shufflesum.rounds import RoundCounter
-from shufflesum.tables import StagedOutputs
+from shufflesum.tables.writers import StagedOutputs
 
 Parameters: TypeAlias = Any
 """An array, a list of arrays, or a dictionary of arrays by name: NumPy arrays or PyTorch tensors."""

@@ -11,17 +11,7 @@ from typing import Any
 import msgspec
 
 from shufflesum.errors import PlanError
-from shufflesum.mechanisms.auditing import Attack
-from shufflesum.mechanisms.mechanism import (
-    Candidate,
-    ExpectedError,
-    GroupSums,
-    Means,
-    Mechanism,
-    NoiseBy,
-    Search,
-    Target,
-)
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.noisy_counts import NoisyCounts
 from shufflesum.mechanisms.noisy_slots import NoisySlots
 from shufflesum.mechanisms.one_bit import OneBit
@@ -29,19 +19,10 @@ from shufflesum.mechanisms.randomized_response import RandomizedResponse
 
 __all__ = [
     "MECHANISMS",
-    "Attack",
-    "Candidate",
-    "ExpectedError",
-    "GroupSums",
-    "Means",
-    "Mechanism",
-    "NoiseBy",
     "NoisyCounts",
     "NoisySlots",
     "OneBit",
     "RandomizedResponse",
-    "Search",
-    "Target",
     "mechanism_from_json",
     "mechanism_to_json",
     "register",

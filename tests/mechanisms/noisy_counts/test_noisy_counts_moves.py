@@ -8,7 +8,8 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.errors import PrivacyError
-from shufflesum.mechanisms import NoiseBy, NoisyCounts
+from shufflesum.mechanisms import NoisyCounts
+from shufflesum.mechanisms.mechanism import NoiseBy
 from shufflesum.plans import Plan
 
 # digits, dummy reports of a user and coordinate, noise over a trusted curator's: 50,000 users, 100 coordinates

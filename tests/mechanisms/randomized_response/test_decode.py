@@ -13,7 +13,8 @@ from tests.stat_tests import FALSE_ALARM, report_law
 
 from shufflesum.domains import Arrays
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms import RandomizedResponse, Target
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.mechanism import Target
 from shufflesum.mechanisms.randomized_response.decode import RandomizedResponseMeans
 
 Floats = Any

@@ -11,7 +11,8 @@ from tests.plan_builders import encoding_for, replace_of
 from tests.stat_tests import FALSE_ALARM, mean_is, report_law
 
 from shufflesum import Analyzer, Randomizer
-from shufflesum.mechanisms import ExpectedError, RandomizedResponse
+from shufflesum.mechanisms import RandomizedResponse
+from shufflesum.mechanisms.mechanism import ExpectedError
 from shufflesum.mechanisms.randomized_response.decode import (
     coordinate_error,
     expected_inverse_count,

@@ -17,7 +17,8 @@ from shufflesum.domains.counts import CountEstimate
 from shufflesum.domains.group_by.estimate import GroupEstimate
 from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 from shufflesum.estimate import estimate_of
-from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots
+from shufflesum.mechanisms import NoisyCounts, NoisySlots
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.plans import Plan
 from shufflesum.service.client import RefusedError, UnreachableError, estimates_in, fetch_estimate
 from shufflesum.service.http.messages import round_to_json

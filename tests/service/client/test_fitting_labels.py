@@ -14,7 +14,8 @@ from shufflesum import Categories, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.cells import BLANK
 from shufflesum.domains import Arrays, Domain
 from shufflesum.errors import DataError
-from shufflesum.mechanisms import Mechanism, NoisyCounts, NoisySlots, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, RandomizedResponse
+from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.plans import Plan
 from shufflesum.service.client import Client
 from shufflesum.testing import no_guarantee

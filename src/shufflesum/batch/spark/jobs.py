@@ -32,7 +32,7 @@ from shufflesum.batch.identity import METADATA_KEY, Identity, Stage
 from shufflesum.batch.spark.tasks import OnPartition, error_in, reports_of_files
 from shufflesum.domains import ColumnLayout, Domain
 from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError, ReportsError, ShufflesumError
-from shufflesum.tables import table_selection
+from shufflesum.tables.readers import table_selection
 from shufflesum.tables.sources import choose_columns
 
 PARTS = "parts"  # where in a folder the result is written; what else is in it is on the way there

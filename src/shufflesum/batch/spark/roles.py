@@ -36,7 +36,7 @@ from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.tables import Address, place
+from shufflesum.tables.paths import Address, place
 
 _BUCKET_BYTES = 24 << 20  # of packed reports, which a task holds several times over while it permutes them
 _MAX_WIDTH = 1 << 16

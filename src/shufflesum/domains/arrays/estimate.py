@@ -15,7 +15,7 @@ from shufflesum.domains.arrays.domain import Arrays
 from shufflesum.domains.structure import Span, weights_of
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import Floats, Linear, MeanEstimate, index_names, tail_of
-from shufflesum.mechanisms import Means, Target
+from shufflesum.mechanisms.mechanism import Means, Target
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -17,9 +17,8 @@ from shufflesum.domains.labels import Label
 from shufflesum.domains.structure import weights_of
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Linear, index_names, tail_of
-from shufflesum.mechanisms import GroupSums, Target
 from shufflesum.mechanisms.frequencies import outwards, quantile, reach
-from shufflesum.mechanisms.mechanism import Combined
+from shufflesum.mechanisms.mechanism import Combined, GroupSums, Target
 
 _SEEN = 0.99  # a mean needs a group whose size is above 0 at this level
 

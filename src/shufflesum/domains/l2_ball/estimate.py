@@ -14,7 +14,7 @@ from shufflesum.cautions import ShufflesumWarning, uninformative
 from shufflesum.domains.l2_ball.domain import L2Ball
 from shufflesum.domains.structure import weights_of
 from shufflesum.estimate import Floats, Linear, MeanEstimate, tail_of
-from shufflesum.mechanisms import Target
+from shufflesum.mechanisms.mechanism import Target
 from shufflesum.mechanisms.one_bit.mechanism import OneBitMeans
 
 

@@ -43,7 +43,7 @@ from shufflesum.reports import Counts
 from shufflesum.service.http.messages import BadAnswerError, Refusal, ask, check_url, round_to_json, trust
 from shufflesum.service.stores.tables import BatchStore, CountedBatch
 from shufflesum.statement import guessing, if_they_collude
-from shufflesum.tables import write_estimate
+from shufflesum.tables.writers import write_estimate
 from shufflesum.wire import Task
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.estimate import BaseEstimate, estimate_of, table_from_json, table_to_json
 from shufflesum.plans import Plan
 from shufflesum.service import require_client
-from shufflesum.tables import estimate_to_json, warnings_to_json
+from shufflesum.tables.writers import estimate_to_json, warnings_to_json
 from shufflesum.wire import check_address
 
 if TYPE_CHECKING:
