@@ -13,8 +13,8 @@ from shufflesum import domains
 
 ROOT = Path(__file__).parents[1]
 
-# ceilings of src/, to be lowered whenever there is room: 31,000 lines and 9 % of them for imports come next
-MOST_CODE_LINES, MOST_MODULES, MOST_IMPORTS, MOST_QUESTIONS = 31_900, 220, 0.1, 10
+# ceilings of src/, to be lowered whenever there is room
+MOST_CODE_LINES, MOST_MODULES, MOST_IMPORTS, MOST_QUESTIONS = 31_000, 200, 0.09, 10
 
 MODULE = '''"""A docstring
 over two lines."""

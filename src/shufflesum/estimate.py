@@ -410,6 +410,12 @@ class EstimateTable:
     def __len__(self) -> int:
         return len(self.value)
 
+    def __str__(self) -> str:
+        """As people read it; of many rows some."""
+        places = self.some(_SHOWN)
+        left_out = self.left_out(places)
+        return Shown(type(self).__name__, [left_out] if left_out else [], (self.heads(), self.cells(places))).text()
+
     @property
     def entries(self) -> int:
         """How many rows each group has, or how many there are."""

@@ -204,3 +204,10 @@ def test_names_take_the_place_of_indices_where_there_are_as_many() -> None:
     assert MEANS.to_table().columns["name"].tolist() == ["0", "1"]
     assert MEANS.to_table().with_names(["a", "b"]).columns["name"].tolist() == ["a", "b"]
     assert MEANS.to_table().with_names(["a"]).columns["name"].tolist() == ["0", "1"]
+
+
+def test_a_printed_table_is_what_people_read() -> None:
+    printed = str(COUNTS.to_table()).splitlines()
+    assert printed[0] == "EstimateTable"
+    assert [line.split()[0] for line in printed[1:]] == ["label", "yes", "2", "False", "other"]
+    assert all("±" in line for line in printed[2:])
