@@ -209,5 +209,5 @@ def test_names_take_the_place_of_indices_where_there_are_as_many() -> None:
 def test_a_printed_table_is_what_people_read() -> None:
     printed = str(COUNTS.to_table()).splitlines()
     assert printed[0] == "EstimateTable"
-    assert [line.split()[0] for line in printed[1:]] == ["label", "yes", "2", "False", "other"]
+    assert [line.split()[0] for line in printed[1:]] == ["label", "yes", "2", "false", "other"]
     assert all("±" in line for line in printed[2:])
