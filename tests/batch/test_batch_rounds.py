@@ -72,7 +72,7 @@ def test_an_interrupted_run_of_another_round_is_other_work(tmp_path: Path, monke
     np.save(tmp_path / "users.npy", np.zeros((4, 3)))
     users = open_users(tmp_path / "users.npy")
     with monkeypatch.context() as patched:
-        patched.setattr("shufflesum.batch.local.write_part", interrupted)
+        patched.setattr("shufflesum.batch.files.write_part", interrupted)
         with pytest.raises(KeyboardInterrupt):
             randomize(users, tmp_path / "reports", PlainTarget(TWO, 1), workers=1)
     with refusal("resume-mismatch", error=FileError):

@@ -209,7 +209,7 @@ def interrupted(
         raise by or KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("shufflesum.batch.local.write_part", interrupt)
+        patched.setattr("shufflesum.batch.files.write_part", interrupt)
         done = command(*arguments, "-o", "reports")
     assert done.code != 0
     return done.err

@@ -14,8 +14,8 @@ import pytest
 from tests.pages.elements import Elements
 
 import shufflesum as ss
-from shufflesum.cli import clients
 from shufflesum.estimate import BaseEstimate
+from shufflesum.service import client
 from shufflesum.service.http.messages import round_to_json
 from shufflesum.wire import Task, generate_private_key
 
@@ -142,7 +142,7 @@ def task(folder: Path, rounds: list[BaseEstimate], monkeypatch: pytest.MonkeyPat
     )
     (folder / "task.json").write_text(task.to_json())
     monkeypatch.setenv("SHUFFLESUM_TASK", "task.json")
-    monkeypatch.setattr(clients, "fetch_estimate", lambda *_, **__: answered(task, rounds))
+    monkeypatch.setattr(client, "fetch_estimate", lambda *_, **__: answered(task, rounds))
     return task
 
 
@@ -152,7 +152,7 @@ def test_why_a_guarantee_does_not_hold_is_said(
 ) -> None:
     broken = answered(task, [replace(rounds[0], broken=why)])
     broken["rounds"][0]["guarantee"]["holds"] = False
-    monkeypatch.setattr(clients, "fetch_estimate", lambda *_, **__: broken)
+    monkeypatch.setattr(client, "fetch_estimate", lambda *_, **__: broken)
     printed = " ".join(command("estimate", "https://analyzer.example.org").out.split())
     assert f"THE GUARANTEE NO LONGER HOLDS: {why or 'another round of the task broke it'};" in printed
 

@@ -13,18 +13,7 @@ from functools import cache
 from typing import Any
 
 from shufflesum._machine import Workers
-from shufflesum.batch.files import (
-    Dataset,
-    Format,
-    ReportFile,
-    StagedFolder,
-    describe_inputs,
-    file_digests,
-    finished_reports,
-    open_dataset,
-    read_records,
-    write_part,
-)
+from shufflesum.batch import files as folders
 from shufflesum.batch.once import refuse_same_files
 from shufflesum.batch.targets import DEFAULT_MEMORY, Target, count_records, randomize_rows, workers_within
 from shufflesum.domains import ColumnLayout, Domain, Missing, Rows
@@ -48,14 +37,14 @@ def randomize(
     *,
     clip: bool = False,
     missing: Missing = "refuse",
-    format: Format = "parquet",
+    format: folders.Format = "parquet",
     memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
     restart: bool = False,
     progress: Callable[[int], None] | None = None,
     begin: Callable[[str], None] | None = None,
     source: RandomSource | None = None,
-) -> Dataset:
+) -> folders.Dataset:
     """Write the reports of all users into a new folder: plain ones for a plan's round, sealed ones for a task's.
 
     Either every row is randomized or an error names the first that cannot be, and there is no folder. After an
@@ -70,7 +59,7 @@ def randomize(
     # A piece has at least one row; six of them are on their way at a time, for each worker.
     workers = workers_within(workers, memory, _WORKER_BYTES + 48 * max(0, plan.domain.entries - (1 << 20)))
     rows_per_part = max(1, min(kind.part_reports // plan.reports, _PART_VALUES // plan.domain.entries))
-    inputs = describe_inputs(users.paths)
+    inputs = folders.describe_inputs(users.paths)
     work = {
         "step": "randomize",
         "output": str(local_path(output).absolute()),  # a copy of an interrupted run would draw the rest once more
@@ -81,7 +70,7 @@ def randomize(
         "format": format,
         "rows_per_part": rows_per_part,
     }
-    if (finished_before := finished_reports(output, work, identity, restart=restart)) is not None:
+    if (finished_before := folders.finished_reports(output, work, identity, restart=restart)) is not None:
         if begin is not None:
             begin(*finished_before.identity.contribution_ids)
         return finished_before
@@ -110,7 +99,7 @@ def randomize(
             begin(run)
 
     with (
-        StagedFolder(output, work, identity, restart=restart, noted=True, begin=begin_checked) as folder,
+        folders.StagedFolder(output, work, identity, restart=restart, noted=True, begin=begin_checked) as folder,
         target.encoding(workers) as encode,
         Workers(
             Randomizer(plan, clip=clip, missing=missing, source=source, round_number=target.round_number)
@@ -133,14 +122,14 @@ def randomize(
 
         def write(_: Randomizer, part: tuple[str, list[Any]]) -> int:
             name, records = part
-            return write_part(folder.path, name, records, folder.identity, format)
+            return folders.write_part(folder.path, name, records, folder.identity, format)
 
         made = _with_progress(pool.map(make, pieces()), progress)
         for _ in pool.map(write, _parts(made, rows_per_part, users.rows), ahead=workers - 1):
             pass
-        if describe_inputs(users.paths) != inputs:
+        if folders.describe_inputs(users.paths) != inputs:
             raise FileError("changed-meanwhile", f"{users.path}: was changed while it was read; work on a copy")
-    return open_dataset(output, stage="reports")
+    return folders.open_dataset(output, stage="reports")
 
 
 def _with_progress(
@@ -210,7 +199,7 @@ class Users:
         return [path for path, _ in self.tables]
 
     def pieces(self, domain: Domain, multiple: int, most: int) -> Iterator[Piece]:
-        """All rows in order, as a domain takes them, at most so many at a time; see `tables.check_shape`.
+        """All rows in order, as a domain takes them, at most so many at a time; see `tables.readers.check_shape`.
 
         No piece goes beyond a multiple of so many rows.
         """
@@ -236,7 +225,7 @@ def open_users(
     column: str | None = None,
     dialect: Dialect | None = None,
 ) -> Users:
-    """Open a file that `tables.open_table` reads, or a folder of such files of one kind, in the order of their names.
+    """Open a file that `tables.readers.open_table` reads, or a folder of such files of one kind, in the order of their names.
 
     Files of a folder without any row are skipped, with a warning that names them. A user with two rows is refused where
     `user_column` is given, in whichever files they are; that keeps the whole column in memory.
@@ -244,7 +233,8 @@ def open_users(
     path = place(path)
     if not path.exists():
         raise FileError(
-            unread(path), f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files"
+            unread(path),
+            f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files",
         )
     asked: dict[str, Any] = {"columns": columns, "header": header, "user_column": user_column, "array": array}
 
@@ -323,7 +313,7 @@ _UNIT_ROWS = 1 << 22
 
 
 def count(
-    dataset: Dataset,
+    dataset: folders.Dataset,
     target: Target,
     *,
     memory: int = DEFAULT_MEMORY,
@@ -344,15 +334,15 @@ def count(
         Workers(Counts(plan, identity.round_number) for _ in range(workers)) as pool,
     ):
 
-        def take(counts: Counts, unit: tuple[ReportFile, range]) -> int:
+        def take(counts: Counts, unit: tuple[folders.ReportFile, range]) -> int:
             file, groups = unit
             rows = 0
-            for records in read_records(file, identity.kind.rows_at_once, groups):
+            for records in folders.read_records(file, identity.kind.rows_at_once, groups):
                 rows += len(records)
                 count_records(records, counts, open_records)
             return rows
 
-        digests = file_digests(dataset, workers)
+        digests = folders.file_digests(dataset, workers)
         for rows in pool.map(take, units):
             done += rows
             if progress:
@@ -368,7 +358,7 @@ def count(
     return total, digests
 
 
-def _units(file: ReportFile) -> Iterator[range]:
+def _units(file: folders.ReportFile) -> Iterator[range]:
     """Groups of a file that are worth a thread's while."""
     step = max(1, -(-_UNIT_ROWS * file.groups // max(1, file.rows)))
     for start in range(0, file.groups, step):

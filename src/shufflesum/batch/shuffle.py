@@ -26,19 +26,7 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice
 from shufflesum._machine import Workers, cores, writing
-from shufflesum.batch.files import (
-    Dataset,
-    Format,
-    ReportFile,
-    StagedFolder,
-    describe_inputs,
-    file_digests,
-    join_datasets,
-    open_dataset,
-    read_records,
-    report_paths,
-    write_part,
-)
+from shufflesum.batch import files as report_files
 from shufflesum.batch.identity import SEALED, Identity, sealed_rows
 from shufflesum.batch.once import Members, Released, SealedReports, refuse_same_reports
 from shufflesum.batch.targets import DEFAULT_MEMORY
@@ -133,7 +121,7 @@ def open_uploads(places: Sequence[Path], task: Task) -> UploadSource:
     80 bytes for each user are held in memory.
     """
     paths = [path for place in places for path in _paths(place)]
-    inputs = describe_inputs(paths)
+    inputs = report_files.describe_inputs(paths)
     ends = np.cumsum([_count(file, task) for file in paths])
     ids = np.empty((int(ends[-1]), 2), dtype="<u8")
     digests = np.empty(len(ids), dtype="S32")
@@ -298,7 +286,7 @@ class ReportSource(Protocol):
 class FileSource:
     """Folders of report files, plain or sealed."""
 
-    dataset: Dataset
+    dataset: report_files.Dataset
     inputs: list[list[Any]]
     repeated: int = 0
 
@@ -319,12 +307,12 @@ class FileSource:
 
     def members(self) -> Members:
         """The owners' runs; one may be there in part, so the bytes of all files are hashed as well."""
-        digests = sorted(file_digests(self.dataset).values())
+        digests = sorted(report_files.file_digests(self.dataset).values())
         return Members.of("".join(self.identity.contribution_ids), sha256("".join(digests).encode()).hexdigest())
 
-    def units(self, rows: int) -> list[list[tuple[ReportFile, list[int]]]]:
+    def units(self, rows: int) -> list[list[tuple[report_files.ReportFile, list[int]]]]:
         """Groups of files' rows, put together until there are about so many reports."""
-        found: list[list[tuple[ReportFile, list[int]]]] = [[]]
+        found: list[list[tuple[report_files.ReportFile, list[int]]]] = [[]]
         filled = 0.0
         for file in self.dataset.files:
             for group in range(file.groups):
@@ -337,20 +325,20 @@ class FileSource:
                 filled += file.rows / file.groups
         return found
 
-    def read(self, unit: list[tuple[ReportFile, list[int]]], rows: int) -> Iterator[Items]:
+    def read(self, unit: list[tuple[report_files.ReportFile, list[int]]], rows: int) -> Iterator[Items]:
         """A unit's reports, so many at a time."""
         for file, groups in unit:
-            for records in read_records(file, rows, groups):
+            for records in report_files.read_records(file, rows, groups):
                 yield self.identity.kind.items(records)
 
     def sealed(self) -> SealedReports:
         """All sealed reports, and the files they are in."""
         for file in self.dataset.files:
-            for records in read_records(file, SEALED.rows_at_once):
+            for records in report_files.read_records(file, SEALED.rows_at_once):
                 yield partial(_name, file), sealed_rows(records)[0]
 
 
-def _name(file: ReportFile, _: int) -> str:
+def _name(file: report_files.ReportFile, _: int) -> str:
     return str(file.path)
 
 
@@ -384,8 +372,8 @@ def open_source(*paths: str | os.PathLike[str] | Address, task: Task | None = No
                 f"{with_uploads[0]}: holds uploads of a task's clients; say which task with --task task.json",
             )
         return open_uploads([folder for folder in folders if isinstance(folder, Path)], task)
-    inputs = describe_inputs([path for folder in folders for path in report_paths(folder)])
-    dataset = join_datasets([open_dataset(folder, stage="reports") for folder in folders])
+    inputs = report_files.describe_inputs([path for folder in folders for path in report_files.report_paths(folder)])
+    dataset = report_files.join_datasets([report_files.open_dataset(folder, stage="reports") for folder in folders])
     if task is not None and dataset.identity.task_id != task.id:
         found = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
         raise ReportsError(
@@ -403,17 +391,19 @@ def refuse_copied_reports(source: ReportSource, memory: int) -> None:
 
 def refuse_changed(source: ReportSource) -> None:
     """Refuse files that are no longer what they were before the first was read."""
-    for before, now in zip(source.inputs, describe_inputs(source.paths), strict=True):
+    for before, now in zip(source.inputs, report_files.describe_inputs(source.paths), strict=True):
         if before != now:
             raise FileError("changed-meanwhile", f"{before[0]}: was changed while it was read; work on a copy")
 
 
-def shuffled_before(output: str | os.PathLike[str], releases: Released, format: Format) -> Dataset | None:
+def shuffled_before(
+    output: str | os.PathLike[str], releases: Released, format: report_files.Format
+) -> report_files.Dataset | None:
     """What an earlier shuffle of exactly this batch has written here, whole; None where none has."""
     if not os.path.lexists(output):
         return None
     try:
-        dataset = open_dataset(output, stage="shuffled")
+        dataset = report_files.open_dataset(output, stage="shuffled")
     except ShufflesumError:
         return None
     same_format = all(file.path.suffix == f".{format}" for file in dataset.files)
@@ -495,7 +485,7 @@ def shuffle(
     *,
     memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
-    format: Format = "parquet",
+    format: report_files.Format = "parquet",
     task: Task | None = None,
     restart: bool = False,
     released: str | os.PathLike[str] | None = None,
@@ -524,7 +514,7 @@ def shuffle_source(
     *,
     memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
-    format: Format = "parquet",
+    format: report_files.Format = "parquet",
     restart: bool = False,
     released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
@@ -551,14 +541,14 @@ def run(
     output: str | os.PathLike[str],
     layout: Layout,
     *,
-    format: Format = "parquet",
+    format: report_files.Format = "parquet",
     restart: bool = False,
     released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
     randomness: Callable[[], RandomSource] = SecureSource,
 ) -> Shuffled:
     """Shuffle by a given layout; `randomness` makes a source of random bits for each worker."""
-    check_choice("format", format, get_args(Format))
+    check_choice("format", format, get_args(report_files.Format))
     releases = Released(source.members(), folders_of(source), released)
     releases.check()
     if (before := shuffled_before(output, releases, format)) is not None:
@@ -570,7 +560,7 @@ def run(
         "cut": [layout.buckets, layout.parts, layout.run_rows, layout.in_memory],
     }
     with (
-        StagedFolder(output, work, source.identity.shuffled(layout.rows), restart=restart) as folder,
+        report_files.StagedFolder(output, work, source.identity.shuffled(layout.rows), restart=restart) as folder,
         writing(folder.path, _NO_ROOM, "cannot be written or read"),
         Workers(randomness() for _ in range(layout.workers)) as pool,
     ):
@@ -595,8 +585,8 @@ class _Step:
         self,
         source: ReportSource,
         layout: Layout,
-        folder: StagedFolder,
-        format: Format,
+        folder: report_files.StagedFolder,
+        format: report_files.Format,
         progress: Callable[[int], None] | None,
         pool: Workers[RandomSource],
     ) -> None:
@@ -654,7 +644,9 @@ class _Step:
 
         def write(randomness: RandomSource, part: int) -> int:
             records = self._permuted(runs, self._layout.buckets_of(part), randomness)
-            return write_part(self._folder.path, _part_name(part), records, self._folder.identity, self._format)
+            return report_files.write_part(
+                self._folder.path, _part_name(part), records, self._folder.identity, self._format
+            )
 
         todo = [part for part in range(self._layout.parts) if _part_name(part) not in finished]
         rows = sum(finished.values()) + sum(self._pool.map(write, todo))

@@ -17,21 +17,10 @@ import click
 from click.core import ParameterSource
 
 from shufflesum._format import counted
+from shufflesum.cli import options
 from shufflesum.cli.budget import budget_option, spending
 from shufflesum.cli.commands import DEPLOYED, Command
-from shufflesum.cli.options import (
-    PATH,
-    PLACE,
-    Chosen,
-    candidates_option,
-    column_for,
-    file_argument,
-    note_assumed_columns,
-    note_missing_header,
-    option_group,
-    planned_column_options,
-    words_of,
-)
+from shufflesum.cli.options import PATH, PLACE
 from shufflesum.cli.output import Results, console, progress_bar, result_options, warnings_as_notes
 from shufflesum.cli.table import MIDPOINT, TableOptions, clip_options, table_options
 from shufflesum.errors import ParameterError, ReportsError
@@ -86,7 +75,7 @@ class TargetOptions:
         return PlainTarget(Plan.load(self.plan), number)
 
 
-target_options = option_group(
+target_options = options.option_group(
     "given",
     TargetOptions,
     click.option("--plan", type=PATH, help="From shufflesum plan."),
@@ -146,7 +135,7 @@ def _settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> 
     return settings
 
 
-engine_options = option_group(
+engine_options = options.option_group(
     "engine",
     Engine,
     click.option(
@@ -193,13 +182,13 @@ def taking_up(output: Path, *, restart: bool) -> Iterator[None]:
 
 
 @click.command("randomize", cls=Command, context_settings=DEPLOYED)
-@file_argument("users")
+@options.file_argument("users")
 @target_options
 @click.option("--round", type=int, help="The round of the plan that the reports are for.  [1]")
 @budget_option
 @click.option("-o", "--output", type=PATH, required=True, help="The folder to make.")
 @clip_options("Move values to the nearest bound, or scale vectors down to the clipping norm,", MIDPOINT)
-@planned_column_options
+@options.planned_column_options
 @table_options
 @format_option
 @click.option(
@@ -216,7 +205,7 @@ def randomize_command(
     output: Path,
     clip: bool,
     missing: Any,
-    chosen: Chosen | None,
+    chosen: options.Chosen | None,
     reading: TableOptions,
     format: Any,
     restart: bool,
@@ -238,7 +227,7 @@ def randomize_command(
     repeated = os.path.lexists(output)  # what is there is refused, unless the same work made it
     target = given.load(round_number=round)
     plan = target.plan
-    column = column_for(plan.domain, chosen)
+    column = options.column_for(plan.domain, chosen)
     if engine.is_spark:
         if target.task is not None or format != "parquet" or reading.says_how_it_is_written:
             raise ParameterError(
@@ -282,8 +271,8 @@ def randomize_command(
                 progress=progress,
                 begin=budget.runs_of(plan, task=target.task),
             )
-        note_missing_header(rows.names, rows.paths[0], reading.header)
-        note_assumed_columns(rows.names, rows.paths[0], plan.domain)
+        options.note_missing_header(rows.names, rows.paths[0], reading.header)
+        options.note_assumed_columns(rows.names, rows.paths[0], plan.domain)
         _say_randomized(output, dataset, plan, repeated=repeated)
 
 
@@ -380,7 +369,7 @@ class _NotYetError(Exception):
 @click.option(
     "--without-guarantee", is_flag=True, help="Insist on an estimate where the plan's guarantee cannot be confirmed."
 )
-@candidates_option
+@options.candidates_option
 @result_options
 @engine_options
 def analyze_command(
@@ -403,7 +392,7 @@ def analyze_command(
     \b
     Example: shufflesum analyze shuffled --plan plan.json -o mean.csv
     """
-    results = replace(results, asked=words_of(candidates))
+    results = replace(results, asked=options.words_of(candidates))
     target = given.load(key=key)
     if (key is None) != (given.task is None):
         raise ParameterError(

@@ -12,45 +12,19 @@ import click
 
 from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.cli import options
+from shufflesum.cli import output as printed
 from shufflesum.cli.commands import DEPLOYED, Command
-from shufflesum.cli.options import (
-    PATH,
-    Chosen,
-    candidates_option,
-    column_for,
-    file_argument,
-    note_assumed_columns,
-    option_group,
-    planned_column_options,
-    task_option,
-    words_of,
-)
-from shufflesum.cli.output import (
-    REPORT_HELP,
-    command_line,
-    console,
-    fallback,
-    guarantee_of,
-    print_rows,
-    progress_bar,
-    stage_pictures,
-)
+from shufflesum.cli.options import PATH
+from shufflesum.cli.output import console
 from shufflesum.cli.table import TableOptions, table_options
 from shufflesum.domains import Domain
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.estimate import AnyEstimate, BaseEstimate
 from shufflesum.pages import report_page
 from shufflesum.plots import DRAWABLE, estimate_chart, rounds_chart, save_chart
+from shufflesum.service import client as service
 from shufflesum.service import require_service
-from shufflesum.service.client import (
-    Client,
-    ContributedError,
-    RefusedError,
-    UnreachableError,
-    estimates_in,
-    fetch_estimate,
-    fetch_status,
-)
 from shufflesum.tables.readers import DataSource, check_shape, rows_of
 from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
 from shufflesum.wire import Task
@@ -60,7 +34,7 @@ def _web(ca: Path | None, allow_plain_http: bool) -> dict[str, Any]:
     return {"ca_file": ca, "allow_plain_http": allow_plain_http}
 
 
-web_options = option_group(
+web_options = options.option_group(
     "web",
     _web,
     click.option("--ca", type=PATH, help="Certificates (PEM) to trust instead of the system's."),
@@ -69,12 +43,12 @@ web_options = option_group(
 
 
 @click.command("send", cls=Command, context_settings=DEPLOYED)
-@file_argument("file")
-@task_option
+@options.file_argument("file")
+@options.task_option
 @click.option("--row", type=click.IntRange(min=0), help="Send only this row, counted from 0.")
 @click.option("--user", help="With --row: whose row it is, among the contributions.  [row N]")
 @click.option("--round", type=int, help="The round to contribute to.  [the open one]")
-@planned_column_options
+@options.planned_column_options
 @table_options
 @click.option("--clip", is_flag=True, help="Always so here: values are moved to the nearest bound.")
 @click.option("--tokens", type=PATH, help="Upload tokens, one line for each row; with --row also one alone.")
@@ -97,7 +71,7 @@ def send_command(
     row: int | None,
     user: str | None,
     round: int | None,
-    chosen: Chosen | None,
+    chosen: options.Chosen | None,
     reading: TableOptions,
     clip: bool,
     tokens: Path | None,
@@ -126,20 +100,20 @@ def send_command(
         click.echo("note: --clip is not needed: send always moves values to the nearest bound", err=True)
     task = Task.load(task_file, verify=verify)
     domain = task.plan.domain
-    table = reading.open(file, domain, column_for(domain, chosen))
+    table = reading.open(file, domain, options.column_for(domain, chosen))
     check_shape(file, table.shape, domain)
     reading.note_detected(table, file, quiet=True)
-    note_assumed_columns(table.names, file, domain)
+    options.note_assumed_columns(table.names, file, domain)
     codes = None if tokens is None else _read_tokens(tokens, table.rows, row)
     labels = [label for users in table.users() for label in users.to_pylist()]
     if reading.user_column is None:
         labels = [f"row {i}" for i in range(table.rows)]
-    with Client(task, contributions=contributions, timeout=timeout, **web) as client:
+    with service.Client(task, contributions=contributions, timeout=timeout, **web) as client:
         round_number = client.open_round() if round is None else round
         if row is None:
             try:
                 _send_all(client, table, labels, codes, round_number)
-            except (RefusedError, UnreachableError):
+            except (service.RefusedError, service.UnreachableError):
                 if count := client.acknowledged(labels, round_number):
                     click.echo(f"note: {count:,} of the {table.rows:,} rows count in round {round_number}", err=True)
                 raise
@@ -151,11 +125,11 @@ def send_command(
 
 
 def _send_all(
-    client: Client, table: DataSource, labels: Sequence[str], tokens: Sequence[str] | None, round_number: int
+    client: service.Client, table: DataSource, labels: Sequence[str], tokens: Sequence[str] | None, round_number: int
 ) -> None:
     task = client.task
     sent = earlier = done = 0
-    with progress_bar("rows", table.rows) as progress:
+    with printed.progress_bar("rows", table.rows) as progress:
         for rows in rows_of(table, task.plan.domain):
             here = slice(done, done + len(rows))
             receipts = client.upload_many(
@@ -169,7 +143,7 @@ def _send_all(
             earlier += sum(receipt.contribution == "earlier" for receipt in receipts)
             sent = done - earlier
     if not sent:
-        raise ContributedError(
+        raise service.ContributedError(
             "duplicate-contribution",
             f"all {earlier:,} rows have contributed to round {round_number} of task {task.name!r} already; each user "
             f"counts once in a round: give another {'--round, or another ' * (task.rounds > 1)}--contributions if "
@@ -213,7 +187,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 @click.command("status", cls=Command, context_settings=DEPLOYED)
-@task_option
+@options.task_option
 @click.option("--shuffler", metavar="URL", help="Where to ask it.  [the task's address]")
 @click.option("--analyzer", metavar="URL", help="The analyzer, to be asked as well.")
 @click.option(
@@ -249,7 +223,7 @@ def status_command(
     said: dict[str, dict[str, Any]] = {}
     for role, (url, bearer) in asked.items():
         try:
-            found = fetch_status(task, url, role, secret=bearer, **web)
+            found = service.fetch_status(task, url, role, secret=bearer, **web)
         except ShufflesumError as error:
             found = {"problem": error.problem, "detail": str(error)}
         said[role] = {"url": url, **found}
@@ -327,8 +301,8 @@ _PROMPT = "any words can be counted now, as often as you like: give --candidates
 
 @click.command("estimate", cls=Command, context_settings=DEPLOYED)
 @click.argument("url")
-@task_option
-@candidates_option
+@options.task_option
+@options.candidates_option
 @click.option("--json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
 @click.option(
     "-o",
@@ -337,7 +311,7 @@ _PROMPT = "any words can be counted now, as often as you like: give --candidates
     help=f"Write the analyzer's answer (.json), or the newest round ({', '.join(WRITABLE[1:])}).",
 )
 @click.option("--plot", type=PATH, help=f"Draw it, several rounds over time: {', '.join(DRAWABLE)}.")
-@click.option("--report", type=PATH, help=REPORT_HELP)
+@click.option("--report", type=PATH, help=printed.REPORT_HELP)
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words.")
 @click.option("--round", type=int, metavar="R", help="Ask for this round alone.  [all released]")
 @click.option(
@@ -375,9 +349,9 @@ def estimate_command(
         raise ParameterError("conflicting-arguments", "--top is for labels and words; leave it out")
     with StagedOutputs() as outputs:
         staged = outputs.stage(output, WRITABLE) if output else None
-        staged_plot, staged_report = stage_pictures(outputs, plot, report)
-        document = fetch_estimate(task, url, round_number=round, wait=wait, **web)
-        estimates = [_asked(estimate, words) for estimate in estimates_in(task, document).values()]
+        staged_plot, staged_report = printed.stage_pictures(outputs, plot, report)
+        document = service.fetch_estimate(task, url, round_number=round, wait=wait, **web)
+        estimates = [_asked(estimate, words) for estimate in service.estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
             if estimate.words is not None:
                 found["candidates"] = estimate_to_json(estimate, _LEVEL)
@@ -394,7 +368,7 @@ def estimate_command(
                 estimates,
                 title=f"Private estimates of task {task.name}",
                 made=SYSTEM_CLOCK.now(),
-                command=command_line(),
+                command=printed.command_line(),
                 level=level,
             )
             outputs.write(staged_report, page)
@@ -416,7 +390,7 @@ def _words(task: Task, candidates: Path | None, drawn: Path | None) -> list[str]
         )
     if drawn is not None and hashed and candidates is None:
         raise ParameterError("missing-argument", "of words only those asked for can be drawn: give --candidates FILE")
-    return words_of(candidates)
+    return options.words_of(candidates)
 
 
 def _asked(estimate: AnyEstimate, words: Sequence[str] | None) -> AnyEstimate:
@@ -439,12 +413,12 @@ def _print_round(task: Task, found: dict[str, Any], estimate: AnyEstimate, top: 
     level = found["confidence_level"]
     asked = None if top is None or estimate.prompt is not None else min(top, len(estimate.to_table()))
     ranked = None if asked is None else estimate.top(asked, level)
-    print_rows(estimate, level, hint=_HINT, prompt=_PROMPT, top=ranked)
+    printed.print_rows(estimate, level, hint=_HINT, prompt=_PROMPT, top=ranked)
 
 
 def _chart(task: Task, estimates: Sequence[BaseEstimate], level: float) -> Any:
     newest = estimates[-1]
-    promise = guarantee_of(task.plan) if newest.guarantee_holds else "the guarantee no longer holds"
+    promise = printed.guarantee_of(task.plan) if newest.guarantee_holds else "the guarantee no longer holds"
     if len(estimates) > 1:
         return rounds_chart(
             estimates, title=f"Private estimates of {task.name} by round", subtitle=promise, level=level
@@ -460,5 +434,5 @@ def _promise(task: Task, holds: bool, broken: str | None) -> str:
     plan = task.plan
     return (
         f"guarantee for one user in all rounds: epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} "
-        f"({plan.accountant} accountant); if shuffler and analyzer collude: {fallback(plan)}"
+        f"({plan.accountant} accountant); if shuffler and analyzer collude: {printed.fallback(plan)}"
     )

@@ -16,35 +16,13 @@ from rich.markup import escape
 from shufflesum._format import between, downwards, number, percent, upwards
 from shufflesum.aggregation import require_bounds
 from shufflesum.bounds import SuggestedBounds, plan_bounds
+from shufflesum.cli import options
+from shufflesum.cli import table as tabled
 from shufflesum.cli.budget import budget_option, spending
 from shufflesum.cli.commands import Command
-from shufflesum.cli.options import (
-    PATH,
-    Chosen,
-    DomainOptions,
-    candidates_option,
-    column_for,
-    column_options,
-    domain_options,
-    file_argument,
-    note_assumed_columns,
-    plan_of_file,
-    plan_options,
-    with_mechanism,
-    words_of,
-)
+from shufflesum.cli.options import PATH, Chosen, DomainOptions
 from shufflesum.cli.output import Results, console, guarantee_of, result_options, table_of, warnings_as_notes
-from shufflesum.cli.table import (
-    DROPPED,
-    TableOptions,
-    aggregate_table,
-    apply_missing_policy,
-    check_table,
-    clip_options,
-    named_columns,
-    prepared,
-    table_options,
-)
+from shufflesum.cli.table import TableOptions
 from shufflesum.domains import DOMAINS, Arrays, Categories
 from shufflesum.domains.bounds import default_bounds_named
 from shufflesum.domains.counts import QUANTILE_BINS, check_cover
@@ -61,13 +39,13 @@ from shufflesum.tables.writers import StagedOutputs
 
 
 @click.command("run", cls=Command)
-@file_argument("file")
+@options.file_argument("file")
 @click.option("--epsilon", type=float, help="The guarantee's epsilon.")
 @click.option("--delta", type=float, help="The guarantee's delta.")
-@column_options
-@domain_options
-@candidates_option
-@plan_options
+@options.column_options
+@options.domain_options
+@options.candidates_option
+@options.plan_options
 @click.option("--plan", "plan_file", type=PATH, help="Use this plan instead of making one.")
 @click.option(
     "--rounds-file",
@@ -75,8 +53,10 @@ from shufflesum.tables.writers import StagedOutputs
     help="With --plan: count the plan's rounds in this file; this run is the next, and none comes after the last.",
 )
 @budget_option
-@clip_options("Move values to the nearest bound, or scale vectors down to --clipping-norm,", DROPPED, "drop")
-@table_options
+@tabled.clip_options(
+    "Move values to the nearest bound, or scale vectors down to --clipping-norm,", tabled.DROPPED, "drop"
+)
+@tabled.table_options
 @result_options
 @click.option("--variance", is_flag=True, help="Of numbers: also the variance and the standard deviation of each.")
 @click.option("--verbose", is_flag=True, help="Also say the mechanism, and what each row stands for.")
@@ -114,7 +94,7 @@ def run_command(
              shufflesum run people.csv --columns age --bounds 0:120 --variance --epsilon 1 --delta 1e-6
              shufflesum run updates.npy --clipping-norm 0.4 --clip --epsilon 2 --delta 1e-6
     """
-    results = replace(results, asked=(asked := words_of(candidates)), draws_noise=True)
+    results = replace(results, asked=(asked := options.words_of(candidates)), draws_noise=True)
     if results.quantiles and plan_file is None and not variance and not {"bins", "labels"} & held.values.keys():
         held, chosen, reading = _in_fine_bins(held, chosen, reading)
     if chosen is None and plan_file is None:  # a file of one column needs no name for it
@@ -149,14 +129,14 @@ def run_command(
     given_files = (value for value in held.values.values() if isinstance(value, Path))
     inputs = (file, plan_file, candidates, rounds_file, budget_file, *given_files)
     with warnings_as_notes(), spending(budget_file) as budget, results.staged(*inputs) as write:
-        planned = None if plan_file is None else plan_of_file(plan_file, [*given, *held.given])
+        planned = None if plan_file is None else options.plan_of_file(plan_file, [*given, *held.given])
         domain = None if planned is None else planned.domain
         if planned is None and chosen is not None and chosen[0].column_help is not None:
             domain = held.domain(chosen[0])
-        column = None if domain is None else column_for(domain, chosen)
-        table, missing = apply_missing_policy(file, reading.open(file, domain, column), missing)
-        plan = _plan_for(file, table, chosen, held, with_mechanism(given)) if planned is None else planned
-        check_table(file, table, plan)
+        column = None if domain is None else options.column_for(domain, chosen)
+        table, missing = tabled.apply_missing_policy(file, reading.open(file, domain, column), missing)
+        plan = _plan_for(file, table, chosen, held, options.with_mechanism(given)) if planned is None else planned
+        tabled.check_table(file, table, plan)
         if plan.domain.needs_candidates and asked is None:
             raise ParameterError(
                 "missing-argument",
@@ -169,14 +149,14 @@ def run_command(
         unbounded = planned is None and "bounds" not in given and plan.domain.numbers is not None
         require_bounds(clip=clip, unbounded=unbounded)
         with default_bounds_named(unbounded):
-            estimate = aggregate_table(
+            estimate = tabled.aggregate_table(
                 file, table, lambda: reading.rows(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
             )
         names = table.names if len(plan.shape) == 1 and plan.domain.column_layout.option is None else None
         found = results.answer(estimate)
         write(found, file.name, names)
     reading.note_detected(table, file, quiet=results.json)
-    note_assumed_columns(table.names, file, plan.domain)
+    options.note_assumed_columns(table.names, file, plan.domain)
     results.show(found, names, table.names)
     if verbose:
         what = f"mechanism: {plan.mechanism.family}, as if each user sent {plan.mechanism.describe(plan.encoding)}"
@@ -206,7 +186,7 @@ def _plan_for(
 ) -> Plan:
     """A plan for just this file; it knows what the columns are called."""
     _check_target(given)
-    named = named_columns(table)
+    named = tabled.named_columns(table)
     if chosen is None:
         return make_plan(users=table.rows, shape=table.shape, columns=named, noise_by="curator", **given)
     if chosen[0].column_help is None:
@@ -231,12 +211,12 @@ def _run_variance(
 ) -> None:
     """Mean, variance and standard deviation of each column: users hold each value and its square, in one plan."""
     _check_target(given)
-    given = with_mechanism(given)
+    given = options.with_mechanism(given)
     with warnings_as_notes(), spending(budget_file) as budget:
-        table, missing = apply_missing_policy(file, reading.open(file), missing)
+        table, missing = tabled.apply_missing_policy(file, reading.open(file), missing)
         bounds = given.pop("bounds", None)
         require_bounds(clip=clip, unbounded=bounds is None)
-        squares = Squares(Arrays(table.shape, (0.0, 1.0) if bounds is None else bounds, named_columns(table)))
+        squares = Squares(Arrays(table.shape, (0.0, 1.0) if bounds is None else bounds, tabled.named_columns(table)))
         domain = squares.domain
         plan = make_plan(
             users=table.rows,
@@ -249,7 +229,7 @@ def _run_variance(
         rows = partial(squares.rows, clip=clip, missing=missing)
         with quiet_squares(), default_bounds_named(bounds is None):
             begin = budget.round_of(plan)
-            estimate = aggregate_table(file, table, lambda: prepared(table, rows), plan, begin=begin)
+            estimate = tabled.aggregate_table(file, table, lambda: tabled.prepared(table, rows), plan, begin=begin)
         found = Moments.of(squares, estimate, clip=clip, missing=missing)
     reading.note_detected(table, file, quiet=results.json)
     _show_moments(found, table.names or (), results.confidence, results.json)
@@ -305,7 +285,7 @@ def _held(value: float, lower: float, upper: float) -> tuple[str, str]:
 
 
 @click.command("bounds", cls=Command)
-@file_argument("file")
+@options.file_argument("file")
 @click.option("--epsilon", type=float, required=True, help="Of everything: bounds and main plan together.")
 @click.option("--delta", type=float, required=True, help="Of everything.")
 @click.option("--share", type=float, default=0.2, show_default=True, help="The part of both that bounds may cost.")
@@ -316,7 +296,7 @@ def _held(value: float, lower: float, upper: float) -> tuple[str, str]:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-o", "--output", type=PATH, help="Write the main plan, with these bounds (.json).")
 @budget_option
-@table_options
+@tabled.table_options
 def bounds_command(
     file: PathOrUrl,
     epsilon: float,
@@ -348,7 +328,7 @@ def bounds_command(
             raise ParameterError("conflicting-arguments", "--share 1 leaves nothing for a main plan; leave -o out")
         table = reading.open(file)
         given: dict[str, Any] = {} if rounds is None else {"rounds": rounds}
-        if (names := named_columns(table)) is not None:
+        if (names := tabled.named_columns(table)) is not None:
             given["columns"] = names
         plans = plan_bounds(
             users=table.rows,
@@ -361,7 +341,9 @@ def bounds_command(
             **given,
         )
         begin = budget.round_of(plans.first)
-        estimate = aggregate_table(file, table, lambda: prepared(table, plans.rows), plans.first, begin=begin)
+        estimate = tabled.aggregate_table(
+            file, table, lambda: tabled.prepared(table, plans.rows), plans.first, begin=begin
+        )
         found = plans.found(estimate, cover=cover, level=confidence)
         if staged and found.main is not None:
             outputs.write(staged, found.main.to_json())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -62,6 +63,10 @@ class Serving:
         return Task.load(self.task_file)
 
 
+def _limit(name: str, least: int, default: int, about: str) -> Callable[[Any], Any]:
+    return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=about)
+
+
 serving_options = option_group(
     "serving",
     Serving,
@@ -83,12 +88,11 @@ serving_options = option_group(
     ),
     click.option("--tls-cert", type=PATH, help="Certificate chain."),
     click.option("--tls-key", type=PATH, help="Its key."),
-    click.option(
+    _limit(
         "--connections-per-address",
-        type=click.IntRange(min=0),
-        default=256,
-        show_default=True,
-        help="Open connections that one address may have, this machine's own aside; 0 for no limit.",
+        0,
+        256,
+        "Open connections that one address may have, this machine's own aside; 0 for no limit.",
     ),
 )
 """They reach a command as one `Serving`."""
@@ -121,13 +125,7 @@ serving_options = option_group(
 @click.option(
     "--release-at", type=int, metavar="USERS", help="Release a round at so many users.  [the task's smallest batch]"
 )
-@click.option(
-    "--max-pending",
-    type=click.IntRange(min=1),
-    default=2000,
-    show_default=True,
-    help="Uploads that may wait to be written before others are told to come back.",
-)
+@_limit("--max-pending", 1, 2000, "Uploads that may wait to be written before others are told to come back.")
 @click.option(
     "--show-progress",
     is_flag=True,
@@ -139,12 +137,8 @@ serving_options = option_group(
     metavar="ORIGIN",
     help="Let web pages of this origin send, as https://survey.example.org; once for each.  [none may]",
 )
-@click.option(
-    "--uploads-per-address",
-    type=click.IntRange(min=0),
-    default=6000,
-    show_default=True,
-    help="Uploads a minute from one address, this machine's own aside; 0 for no limit.",
+@_limit(
+    "--uploads-per-address", 0, 6000, "Uploads a minute from one address, this machine's own aside; 0 for no limit."
 )
 @click.option(
     "--address-header",

@@ -15,25 +15,11 @@ from rich.markup import escape
 from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.aggregation import aggregate_batches
+from shufflesum.cli import options
+from shufflesum.cli import output as printed
 from shufflesum.cli.commands import Command
-from shufflesum.cli.options import (
-    PATH,
-    candidates_option,
-    option_group,
-    plan_from_options,
-    plan_of_file,
-    wanted_options,
-    words_of,
-)
-from shufflesum.cli.output import (
-    command_line,
-    console,
-    guarantee_of,
-    print_estimate,
-    progress_bar,
-    stage_pictures,
-    warnings_as_notes,
-)
+from shufflesum.cli.options import PATH
+from shufflesum.cli.output import console
 from shufflesum.cli.table import TableOptions, check_table, named_columns, text_options
 from shufflesum.domains import DOMAINS
 from shufflesum.errors import FileError, ParameterError
@@ -71,12 +57,12 @@ def _reading(
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the made-up data; noise has none.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @click.option("--clip", is_flag=True, help="With --data: move values to the nearest bound.")
-@option_group("reading", _reading, *text_options("With --data: "))
-@candidates_option
+@options.option_group("reading", _reading, *text_options("With --data: "))
+@options.candidates_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
 @click.option("--plot", type=PATH, help=f"Draw the first try beside the truth: {', '.join(DRAWABLE)}.")
 @click.option("--report", type=PATH, help="Write one page with all of it (.html).")
-@wanted_options
+@options.wanted_options
 def simulate_command(
     plan_file: Path | None,
     data: Path | None,
@@ -102,9 +88,9 @@ def simulate_command(
              shufflesum simulate --plan plan.json --data public.csv --repeats 200
              shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --distribution uniform
     """
-    words = words_of(candidates)
-    with StagedOutputs() as outputs, warnings_as_notes():
-        staged_plot, staged_report = stage_pictures(outputs, plot, report)
+    words = options.words_of(candidates)
+    with StagedOutputs() as outputs, printed.warnings_as_notes():
+        staged_plot, staged_report = printed.stage_pictures(outputs, plot, report)
         table = None
         if data is not None and plan_file is None:
             table = _fill_in(data, arguments, reading)
@@ -112,7 +98,7 @@ def simulate_command(
         if words is not None and not plan.domain.needs_candidates:
             raise ParameterError("conflicting-arguments", "--candidates is for words; the plan lists its labels")
         if data is None:
-            with progress_bar("rows", repeats * plan.users) as progress:
+            with printed.progress_bar("rows", repeats * plan.users) as progress:
                 tried = simulate(
                     plan,
                     distribution=distribution,
@@ -127,7 +113,7 @@ def simulate_command(
                 raise ParameterError("conflicting-arguments", "--distribution is for made-up data, not --data")
             opened = table or reading.open(data, plan.domain)
             check_table(data, opened, plan)
-            with progress_bar("rows", repeats * opened.rows) as progress:
+            with printed.progress_bar("rows", repeats * opened.rows) as progress:
                 tried = simulate_batches(
                     plan,
                     lambda: rows_of(opened, plan.domain),
@@ -142,7 +128,7 @@ def simulate_command(
             save_chart(_chart(tried), staged_plot)
         if staged_report:
             page = simulation_page(
-                tried, title="A plan tried before collecting", made=SYSTEM_CLOCK.now(), command=command_line()
+                tried, title="A plan tried before collecting", made=SYSTEM_CLOCK.now(), command=printed.command_line()
             )
             outputs.write(staged_report, page)
     _show_simulation(tried, as_json, [path for path in (plot, report) if path])
@@ -150,9 +136,9 @@ def simulate_command(
 
 def _tried_plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
     if plan_file is None:
-        return plan_from_options({}, **arguments)
+        return options.plan_from_options({}, **arguments)
     single = [name for name, value in arguments.items() if name != "held" and value not in (None, False)]
-    return plan_of_file(plan_file, [*single, *arguments["held"].given])
+    return options.plan_of_file(plan_file, [*single, *arguments["held"].given])
 
 
 def _fill_in(data: Path, arguments: dict[str, Any], reading: TableOptions) -> DataSource | None:
@@ -177,7 +163,7 @@ def _chart(tried: Simulation) -> Any:
         estimate,
         truth=tried.truth,
         title="A plan tried before collecting",
-        subtitle=f"{tried.users:,} users, {tried.data}; {guarantee_of(tried.plan)}",
+        subtitle=f"{tried.users:,} users, {tried.data}; {printed.guarantee_of(tried.plan)}",
         level=tried.level,
     )
 
@@ -202,7 +188,7 @@ def _show_simulation(tried: Simulation, as_json: bool, written: list[Path]) -> N
         }
         click.echo(json.dumps(document, allow_nan=False))
         return
-    console.print(f"[bold]Plan {tried.plan.id[:16]}[/bold], {guarantee_of(tried.plan)}")
+    console.print(f"[bold]Plan {tried.plan.id[:16]}[/bold], {printed.guarantee_of(tried.plan)}")
     figures = found(tried)
     width = max(map(len, figures))
     for what, value in figures.items():
@@ -244,7 +230,7 @@ def demo_command(users: int, epsilon: float, delta: float, output: Path, service
         return
     require_plots()
     console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
-    with warnings_as_notes():
+    with printed.warnings_as_notes():
         plan = make_plan(
             users=users, shape=_SAMPLES, epsilon=epsilon, delta=delta, bounds=(0.0, 1.0), noise_by="curator"
         )
@@ -253,15 +239,15 @@ def demo_command(users: int, epsilon: float, delta: float, output: Path, service
     except OSError as problem:
         raise FileError("unwritable", f"cannot make the folder {output}: {problem.strerror}") from problem
     picture = output / "heartbeat.png"
-    with StagedOutputs() as outputs, warnings_as_notes():
+    with StagedOutputs() as outputs, printed.warnings_as_notes():
         staged = outputs.stage(picture, DRAWABLE)
         beats = heartbeats(users, _SAMPLES)
         truth = beats.mean(axis=0, dtype=np.float64)
-        with progress_bar("people", users) as progress:
+        with printed.progress_bar("people", users) as progress:
             batches = (beats[start : start + 10_000] for start in range(0, users, 10_000))
             estimate = aggregate_batches(batches, plan, progress=progress)
         squared_error = float(np.sum((estimate.mean - truth) ** 2))
-        print_estimate(estimate, 0.95)
+        printed.print_estimate(estimate, 0.95)
         console.print(
             f"squared error of the whole mean beat: {squared_error:.3g} "
             f"(expected: {plan.expected_error.total:.3g} on the worst data, less on most)"
@@ -310,7 +296,7 @@ def run_service_demo(*, users: int) -> None:
         document = fetch_estimate(task, deployment.analyzer_url, wait=_SECONDS)
         found = document["rounds"][0]
         console.print("\n[bold]What the analyzer publishes[/bold]")
-        print_estimate(estimates_in(task, document)[1], 0.95)
+        printed.print_estimate(estimates_in(task, document)[1], 0.95)
         off = np.abs(np.array(found["mean"]) - beats.mean(axis=0, dtype=np.float64)).max()
         console.print(f"no mean is farther than {off:.2g} from the true one, known only because the crowd is made up")
         console.print("\n[bold]What the shuffler saw[/bold]: sizes only")

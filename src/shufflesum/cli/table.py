@@ -16,20 +16,10 @@ from shufflesum.domains.labels import without_case
 from shufflesum.errors import DataError
 from shufflesum.estimate import AnyEstimate
 from shufflesum.plans import Plan
+from shufflesum.tables import readers
 from shufflesum.tables.delimited import Dialect
 from shufflesum.tables.paths import PathOrUrl
-from shufflesum.tables.readers import (
-    CompleteTable,
-    DataSource,
-    check_shape,
-    column_names,
-    complete_table,
-    detected,
-    located,
-    open_table,
-    rows_of,
-    table_selection,
-)
+from shufflesum.tables.readers import DataSource
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -57,7 +47,7 @@ class TableOptions:
         """What `open_table` and `open_users` take, for a plan of this domain with labels in this column."""
         selection = {"columns": self.columns}
         if domain is not None:
-            selection = table_selection(domain, column=column, columns=self.columns)
+            selection = readers.table_selection(domain, column=column, columns=self.columns)
         dialect = Dialect(self.separator, self.decimal, self.encoding)
         return {
             "header": self.header,
@@ -69,11 +59,11 @@ class TableOptions:
 
     def open(self, file: PathOrUrl, domain: Domain | None = None, column: str | None = None) -> DataSource:
         """The file as a table."""
-        return open_table(file, **self.arguments(domain, column))
+        return readers.open_table(file, **self.arguments(domain, column))
 
     def rows(self, table: DataSource, domain: Domain) -> Iterator[Any]:
         """The batches of a table as a domain takes them."""
-        batches = rows_of(table, domain)
+        batches = readers.rows_of(table, domain)
         return map(without_case(getattr(domain, "labels", None)), batches) if self.ignore_case else batches
 
     def note_detected(self, table: DataSource, file: PathOrUrl, *, quiet: bool) -> None:
@@ -81,11 +71,11 @@ class TableOptions:
 
         For programs, which are `quiet`, there is only the note that the first line counts as a user.
         """
-        note_missing_header(column_names(table), file, self.header)
+        note_missing_header(readers.column_names(table), file, self.header)
         said = {"separator": self.separator, "decimal": self.decimal, "encoding": self.encoding, "header": self.header}
         given = {f"--{name}" for name, value in said.items() if value is not None}
         given |= {"--no-header"} if self.header is not None else set()
-        found = [f"{words} ({option})" for option, words in detected(table).items() if option not in given]
+        found = [f"{words} ({option})" for option, words in readers.detected(table).items() if option not in given]
         if found and not quiet:
             click.echo(f"{file} was read with {', '.join(found)}")
 
@@ -149,13 +139,13 @@ def named_columns(table: DataSource) -> tuple[str, ...] | None:
 def check_table(file: PathOrUrl, table: DataSource, plan: Plan) -> None:
     """Refuse a file with too few rows for a plan, or with rows of another shape."""
     if table.rows < plan.users:
-        left = " without missing values" if isinstance(table, CompleteTable) else ""
+        left = " without missing values" if isinstance(table, readers.CompleteTable) else ""
         raise DataError(
             "too-few-users",
             f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.users} users; add rows, or give "
             "a --plan for fewer users",
         )
-    check_shape(file, table.shape, plan.domain)
+    readers.check_shape(file, table.shape, plan.domain)
 
 
 def prepared(table: DataSource, rows: Callable[[Any, int], Any]) -> Iterator[Any]:
@@ -183,13 +173,13 @@ def aggregate_table(
         try:
             estimate = aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
         except DataError as error:
-            raise located(error, file, table) from None
-    left_out = table.table.rows - table.rows if isinstance(table, CompleteTable) else 0
-    return without_rows(estimate, "drop" if isinstance(table, CompleteTable) else "refuse", left_out)
+            raise readers.located(error, file, table) from None
+    left_out = table.table.rows - table.rows if isinstance(table, readers.CompleteTable) else 0
+    return without_rows(estimate, "drop" if isinstance(table, readers.CompleteTable) else "refuse", left_out)
 
 
 def apply_missing_policy(file: PathOrUrl, table: DataSource, missing: str) -> tuple[DataSource, Missing]:
     """What `--missing` leaves of a table, and what is to be done about missing values in it."""
     if missing == "drop":
-        return complete_table(file, table), "refuse"
+        return readers.complete_table(file, table), "refuse"
     return table, "midpoint" if missing == "midpoint" else "refuse"

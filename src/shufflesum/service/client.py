@@ -27,15 +27,8 @@ from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.protocol import Randomizer, UnverifiedRandomizer
-from shufflesum.service.http.messages import (
-    NOT_TRUSTED,
-    Answer,
-    BadAnswerError,
-    WebClient,
-    parse_problem,
-    round_from_json,
-    why_unreachable,
-)
+from shufflesum.service.http import messages
+from shufflesum.service.http.messages import WebClient
 from shufflesum.wire import Task, TaskError, Upload
 
 __all__ = [
@@ -431,7 +424,7 @@ class Client:
 
     def _ask_until(
         self, yes: int, stop: threading.Event | None, method: str, path: str, *, body: bytes = b"", **request: Any
-    ) -> Answer:
+    ) -> messages.Answer:
         """Ask until the status is `yes`; raises the refusal that is final, or the last one when time is up."""
         import httpx
 
@@ -446,16 +439,16 @@ class Client:
                 answer = self._web.ask(
                     method, f"/tasks/{self.task.id}/{path}", seconds=seconds, body=body or None, **request
                 )
-            except BadAnswerError as error:
+            except messages.BadAnswerError as error:
                 raise problem_of(self.task.shuffler, error) from error
             except (httpx.RequestError, TimeoutError) as error:
-                reason = why_unreachable(error)
+                reason = messages.why_unreachable(error)
                 problem = UnreachableError(
                     "unreachable",
                     f"the shuffler {self.task.shuffler} did not answer within {self._timeout:g} s "
                     f"({reason}); uploads are kept: send again later, the same bytes will go",
                 )
-                if reason == NOT_TRUSTED:
+                if reason == messages.NOT_TRUSTED:
                     raise UnreachableError(
                         "untrusted",
                         f"the shuffler {self.task.shuffler} cannot be trusted ({error}); uploads are kept: give its "
@@ -505,25 +498,25 @@ class UnreachableError(ShufflesumError, ConnectionError):
 
 def unreachable(url: str, error: Exception) -> UnreachableError:
     """Why a server that was asked something has not answered, as an error."""
-    reason = why_unreachable(error)
-    if reason == NOT_TRUSTED:
+    reason = messages.why_unreachable(error)
+    if reason == messages.NOT_TRUSTED:
         return UnreachableError(
             "untrusted", f"{url} cannot be trusted ({error}); give its certificate authority (ca_file=)"
         )
     return UnreachableError("unreachable", f"{url} did not answer ({reason}); see that the server runs")
 
 
-def problem_of(url: str, answer: Answer | BadAnswerError) -> RefusedError:
+def problem_of(url: str, answer: messages.Answer | messages.BadAnswerError) -> RefusedError:
     """A server's refusal as an error; of what is no problem document only the status counts."""
-    if isinstance(answer, BadAnswerError) or answer.status < 400:
-        found = f"status {answer.status}" if isinstance(answer, Answer) else str(answer)
+    if isinstance(answer, messages.BadAnswerError) or answer.status < 400:
+        found = f"status {answer.status}" if isinstance(answer, messages.Answer) else str(answer)
         return RefusedError(
             "bad-answer",
             f"{url} did not answer as our servers do ({found}): something else is at this address, or in between; see "
             "the address, or try from another network",
             final=True,
         )
-    name, detail, retry = parse_problem(answer.body)
+    name, detail, retry = messages.parse_problem(answer.body)
     if name is None:
         # A gateway in between may be having a bad moment; a plain 4xx will not change its mind.
         passing = answer.status >= 500 or answer.status in (408, 425, 429)
@@ -604,7 +597,7 @@ def _document(task: Task, web: WebClient, path: str, whose: str, **request: Any)
         answer = web.ask("GET", f"/tasks/{task.id}/{path}", **request)
     except (httpx.RequestError, TimeoutError) as error:
         raise unreachable(web.url, error) from error
-    except BadAnswerError as error:
+    except messages.BadAnswerError as error:
         raise problem_of(web.url, error) from error
     if answer.status != 200:
         raise problem_of(web.url, answer)
@@ -624,7 +617,7 @@ def _no_answer_of(web: WebClient, whose: str, task: Task) -> RefusedError:
 
 def estimates_in(task: Task, document: dict[str, Any]) -> dict[int, BaseEstimate]:
     """The estimate of each round, from an answer of `fetch_estimate`."""
-    return {found["round"]: round_from_json(task.plan, found) for found in document["rounds"]}
+    return {found["round"]: messages.round_from_json(task.plan, found) for found in document["rounds"]}
 
 
 def _refuse_constant(name: str) -> None:
@@ -633,7 +626,7 @@ def _refuse_constant(name: str) -> None:
 
 def _is_round(found: dict[str, Any], task: Task) -> bool:
     """Whether a round of an answer has all that is shown of it, and all of it follows from its table."""
-    round_from_json(task.plan, found)
+    messages.round_from_json(task.plan, found)
     return type(found["round"]) is int and isinstance(found["guarantee"]["holds"], bool)
 
 

@@ -27,7 +27,6 @@ from shufflesum.batch.files import Dataset, StagedFolder, describe_inputs, finis
 from shufflesum.batch.identity import PLAIN, Identity, Stage
 from shufflesum.batch.once import Released
 from shufflesum.batch.spark import jobs, tasks
-from shufflesum.batch.spark.jobs import users_columns
 from shufflesum.batch.targets import DEFAULT_MEMORY, PlainTarget
 from shufflesum.domains import Missing
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
@@ -60,7 +59,7 @@ def randomize(
     false; arrays of them for `MultiChoice`. The result is for the shuffler alone. It lies in a folder of the checkpoint
     directory, which a cluster must have (`sparkContext.setCheckpointDir`); only its owner may read it.
     """
-    users = users_columns(frame, "the DataFrame", plan.domain, columns=columns, label_column=label_column)
+    users = jobs.users_columns(frame, "the DataFrame", plan.domain, columns=columns, label_column=label_column)
     identity = Identity.for_plan(plan, users.columns, round_number)
     drawn = randomized(users, plan, identity, clip=clip, missing=missing)
     with jobs.working_folder(frame.sparkSession) as folder:
@@ -193,7 +192,7 @@ def randomize_folder(
     """
     files = users_files(users)
     frame = users_of(jobs.session(master, conf), files)
-    chosen = users_columns(
+    chosen = jobs.users_columns(
         frame, str(users), plan.domain, columns=columns, label_column=label_column, user_column=user_column
     )
     identity = Identity.for_plan(plan, chosen.columns, round_number)

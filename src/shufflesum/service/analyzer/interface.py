@@ -8,19 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from shufflesum.service.analyzer.page import DOWNLOADS
-from shufflesum.service.http.openapi import (
-    TASK_ID,
-    Json,
-    body_of,
-    bytes_schema,
-    content,
-    described,
-    operation,
-    parameter,
-    reference,
-    sent,
-    status_schema,
-)
+from shufflesum.service.http import openapi as api
+from shufflesum.service.http.openapi import TASK_ID, Json, operation, parameter, reference
 from shufflesum.service.stores.tables import BatchStore
 from shufflesum.wire import SEALED_BYTES, Task
 
@@ -42,12 +31,16 @@ def analyzer_status(task: Task, store: BatchStore) -> dict[str, Any]:
 
 _ELSEWHERE = ("wrong-task", "not-found")
 _NO_ESTIMATE = ("no-estimate-yet", "wrong-key", "guarantee-broken", "batch-too-small", "store-unavailable")
+_BATCH_PROBLEMS = (
+    *("wrong-secret", "wrong-certificate", *_ELSEWHERE, "wrong-length", "wrong-round", "wrong-batch"),
+    *("batch-too-small", "too-slow", "store-unavailable"),
+)
 _MOST = 10**12 - 1  # a number in an address has twelve digits at most
 _TEXT: Json = {"type": "string"}
 _PAGE_HEADERS = {
-    "ETag": sent("Tells two versions apart; `If-None-Match` asks by it."),
-    "Content-Security-Policy": sent("Nothing is loaded from elsewhere."),
-    "Content-Disposition": sent("The name of a file."),
+    "ETag": api.sent("Tells two versions apart; `If-None-Match` asks by it."),
+    "Content-Security-Policy": api.sent("Nothing is loaded from elsewhere."),
+    "Content-Disposition": api.sent("The name of a file."),
 }
 
 
@@ -61,28 +54,17 @@ def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
                 "takeBatch",
                 "A whole batch from the shuffler",
                 {
-                    200: content("application/json", reference("Repeated"), "It was counted before, once."),
-                    201: content("application/json", reference("Counted"), "Counted, durably."),
+                    200: api.answer("Repeated", "It was counted before, once."),
+                    201: api.answer("Counted", "Counted, durably."),
                 },
-                (
-                    *(
-                        "wrong-secret",
-                        "wrong-certificate",
-                        *_ELSEWHERE,
-                        "wrong-length",
-                        "wrong-round",
-                        "wrong-batch",
-                        "batch-too-small",
-                    ),
-                    *("too-slow", "store-unavailable"),
-                ),
+                _BATCH_PROBLEMS,
                 parameters=[
                     TASK_ID,
                     parameter("batch_id", "path", batch, "Drawn once by the shuffler; the same when sent again."),
                     parameter("round", "query", reference("Round"), "The round."),
                     parameter("users", "query", reference("Users"), "How many users' reports these are."),
                 ],
-                body=body_of("Batch"),
+                body=api.body_of("Batch"),
                 security=[{"secret": []}, {"certificate": []}, {"secret": [], "certificate": []}],
             )
         },
@@ -90,7 +72,7 @@ def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
             "get": operation(
                 "getEstimate",
                 "The estimates of all released rounds, or of one",
-                {200: content("application/json", reference("Estimates"), "docs/wire.md, Estimates.")},
+                {200: api.answer("Estimates", "docs/wire.md, Estimates.")},
                 (*_ELSEWHERE, *_NO_ESTIMATE),
                 parameters=[
                     TASK_ID,
@@ -103,7 +85,7 @@ def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
             "get": operation(
                 "getStatus",
                 "Where the analyzer stands",
-                {200: content("application/json", reference("Status"), "As of now.")},
+                {200: api.answer("Status", "As of now.")},
                 (*_ELSEWHERE, "store-unavailable"),
                 parameters=[TASK_ID],
             )
@@ -114,7 +96,7 @@ def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
         "schemas": {
             "Users": {"type": "integer", "minimum": least, "maximum": _MOST},
             "Batch": _batch_schema(task),
-            "Status": status_schema(FIGURES),
+            "Status": api.status_schema(FIGURES),
             **_SCHEMAS,
         },
         "securitySchemes": {
@@ -123,12 +105,14 @@ def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
         },
     }
     about = "Takes whole batches of one task from its shuffler and answers with estimates."
-    return described("shufflesum analyzer", about, paths, components, task)
+    return api.described("shufflesum analyzer", about, paths, components, task)
 
 
 def _batch_schema(task: Task | None) -> Json:
     about = f"Exactly {SEALED_BYTES} r x users bytes, r the plan's `reports`: sealed reports, permuted."
-    return bytes_schema(about, SEALED_BYTES if task is None else SEALED_BYTES * task.plan.reports * task.smallest_batch)
+    return api.bytes_schema(
+        about, SEALED_BYTES if task is None else SEALED_BYTES * task.plan.reports * task.smallest_batch
+    )
 
 
 def _page() -> dict[str, Json]:
@@ -179,12 +163,7 @@ def _page() -> dict[str, Json]:
 
 
 def _batch_answer(answer: str) -> Json:
-    return {
-        "type": "object",
-        "required": ["batch", "answer"],
-        "properties": {"batch": {"type": "string"}, "answer": {"const": answer}},
-        "additionalProperties": False,
-    }
+    return api.record({"batch": {"type": "string"}, "answer": {"const": answer}})
 
 
 def _numbers(description: str) -> Json:
@@ -206,62 +185,35 @@ _SCHEMAS: dict[str, Json] = {
         "items": {"anyOf": [{"type": ["number", "null"]}, reference("Numbers")]},
         "description": "In the shape of what a user holds; null where there is nothing.",
     },
-    "Estimates": {
-        "type": "object",
-        "required": ["task", "rounds"],
-        "properties": {
+    "Estimates": api.record(
+        {
             "task": reference("TaskId"),
             "rounds": {"type": "array", "minItems": 1, "items": reference("RoundEstimate")},
-        },
-        "additionalProperties": False,
-    },
-    "Table": {
-        "type": "object",
-        "description": "How often each cell was reported, from cell 0 on: little-endian, zlib, base64.",
-        "required": ["bytes", "zlib"],
-        "properties": {"bytes": {"enum": [4, 8]}, "zlib": {"type": "string", "contentEncoding": "base64"}},
-        "additionalProperties": False,
-    },
-    "RoundEstimate": {
-        "type": "object",
-        "required": [
-            *("round", "uploads", "users", "rejected_reports", "rejected_kinds", "confidence_level"),
-            *("guarantee_holds", "guarantee", "warnings"),
-        ],
-        "properties": {
+        }
+    ),
+    "Table": api.record(
+        {"bytes": {"enum": [4, 8]}, "zlib": {"type": "string", "contentEncoding": "base64"}},
+        description="How often each cell was reported, from cell 0 on: little-endian, zlib, base64.",
+    ),
+    "RoundEstimate": api.record(
+        {
             "round": reference("Round"),
             "uploads": _COUNT,
             "users": _COUNT,
             "rejected_reports": _COUNT,
-            "rejected_kinds": {
-                "type": "object",
-                "required": ["unreadable", "no_cell"],
-                "properties": {"unreadable": _COUNT, "no_cell": _COUNT},
-                "additionalProperties": False,
-            },
+            "rejected_kinds": api.record({"unreadable": _COUNT, "no_cell": _COUNT}),
             "confidence_level": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
             "guarantee_holds": {"type": "boolean", "description": "In this round."},
             "why_broken": {"type": "string"},
-            "guarantee": {
-                "type": "object",
-                "required": ["epsilon", "delta", "unit", "holds"],
-                "properties": {
+            "guarantee": api.record(
+                {
                     "epsilon": {"type": ["number", "null"], "description": "null: none is claimed."},
                     "delta": {"type": "number"},
                     "unit": {"type": "string"},
                     "holds": {"type": "boolean", "description": "In all rounds."},
-                },
-                "additionalProperties": False,
-            },
-            "warnings": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["problem", "message"],
-                    "properties": {"problem": _TEXT, "message": _TEXT},
-                    "additionalProperties": False,
-                },
-            },
+                }
+            ),
+            "warnings": {"type": "array", "items": api.record({"problem": _TEXT, "message": _TEXT})},
             "names": {"type": "array", "items": _TEXT, "description": "Of the entries, where columns have them."},
             "labels": _LABELS,
             "groups": _LABELS,
@@ -284,6 +236,9 @@ _SCHEMAS: dict[str, Json] = {
             },
             "table": reference("Table"),
         },
-        "additionalProperties": False,
-    },
+        required=(
+            *("round", "uploads", "users", "rejected_reports", "rejected_kinds", "confidence_level"),
+            *("guarantee_holds", "guarantee", "warnings"),
+        ),
+    ),
 }

@@ -22,21 +22,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from starlette.responses import JSONResponse
 
+from shufflesum import pages
 from shufflesum._format import counted, upwards
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import MissingExtraError, ReportsError, ShufflesumError
 from shufflesum.estimate import AnyEstimate, BaseEstimate
-from shufflesum.pages import (
-    estimate_svg,
-    estimate_table,
-    html_table,
-    page,
-    picture,
-    plan_words,
-    render,
-    require_pages,
-    statement_html,
-)
+from shufflesum.pages import picture
 from shufflesum.plots import require_plots, svg_to_png
 from shufflesum.release import release
 from shufflesum.reports import Counts
@@ -140,7 +131,7 @@ class AnalystPage:
     """The page of one task, and its files. Methods block and may be called from several threads."""
 
     def __init__(self, task: Task, estimates: Estimates) -> None:
-        require_pages()
+        pages.require_pages()
         self._task = task
         self._estimates = estimates
         self._drawing = Lock()  # one picture at a time: the others wait for it instead of drawing it again
@@ -153,7 +144,7 @@ class AnalystPage:
         task = self._task
 
         def how_far(counted: int) -> Markup:
-            return render(
+            return pages.render(
                 "progress.html",
                 open_round=progress.open_round if progress else None,
                 closed=counted == task.rounds or (progress is not None and progress.open_round is None),
@@ -169,7 +160,7 @@ class AnalystPage:
 
         def draw(estimate: BaseEstimate) -> Markup:
             address = f"{folder}/rounds/{estimate.round_number}/estimate.svg"
-            return render("drawn.html", address=address, alt=_alt(estimate), coloured=_matrices(estimate))
+            return pages.render("drawn.html", address=address, alt=_alt(estimate), coloured=_matrices(estimate))
 
         return self._whole(
             how_far, draw, root=root, folder=folder, newest=newest, at_once=_AT_ONCE, stylesheet=f"{root}style.css"
@@ -180,7 +171,7 @@ class AnalystPage:
 
         def how_far(_: int) -> Markup:
             expires = f"{self._task.expires:%Y-%m-%d %H:%M} UTC"
-            return render("saved.html", now=f"{now:%Y-%m-%d %H:%M} UTC", expires=expires)
+            return pages.render("saved.html", now=f"{now:%Y-%m-%d %H:%M} UTC", expires=expires)
 
         def draw(estimate: BaseEstimate) -> Markup:
             svg = self.file(estimate.round_number, "svg").decode()
@@ -208,10 +199,10 @@ class AnalystPage:
             refused = refusal
         shown = [] if rounds is None else _chosen(rounds, newest, at_once)
         counted = len(rounds.batches) if rounds else 0
-        body = render(
+        body = pages.render(
             "analyst.html",
             task=self._task,
-            plan=plan_words(self._task.plan),
+            plan=pages.plan_words(self._task.plan),
             statement=self._statement,
             collude=if_they_collude(self._task.plan),
             guarantee=self._guarantee(rounds, refused),
@@ -225,7 +216,7 @@ class AnalystPage:
             root=root,
             folder=folder,
         )
-        return page(self._task.name, body, stylesheet=stylesheet)
+        return pages.page(self._task.name, body, stylesheet=stylesheet)
 
     def _shown(self, batch: CountedBatch, estimate: BaseEstimate, draw: Callable[[BaseEstimate], Markup]) -> _Shown:
         words = estimate.prompt is not None
@@ -245,7 +236,7 @@ class AnalystPage:
     @cached_property
     def _statement(self) -> Markup | None:
         """None for a plan without a guarantee, which has nothing to state."""
-        return None if self._task.plan.accountant == "none" else statement_html(self._task.plan)
+        return None if self._task.plan.accountant == "none" else pages.statement_html(self._task.plan)
 
     def _guarantee(self, rounds: CountedRounds | None, refused: Refusal | None) -> dict[str, object]:
         plan = self._task.plan
@@ -280,12 +271,14 @@ class AnalystPage:
 
     def _draw(self, estimate: BaseEstimate, holds: bool) -> str:
         broken = "" if holds else ", without the guarantee of the plan"
-        return estimate_svg(estimate, title=estimate.caption, subtitle=f"{estimate.users:,} users{broken}", level=LEVEL)
+        return pages.estimate_svg(
+            estimate, title=estimate.caption, subtitle=f"{estimate.users:,} users{broken}", level=LEVEL
+        )
 
 
 def _table(estimate: BaseEstimate) -> Markup:
     what = f"Estimates of round {estimate.round_number}"
-    return html_table(estimate_table(estimate, LEVEL, _MOST_ROWS), tall=True, what=what)
+    return pages.html_table(pages.estimate_table(estimate, LEVEL, _MOST_ROWS), tall=True, what=what)
 
 
 def _csv(estimate: BaseEstimate) -> bytes:

@@ -28,15 +28,7 @@ from shufflesum.pages import asset
 from shufflesum.reports import Counts, Reports
 from shufflesum.service.analyzer.interface import FIGURES, analyzer_interface, analyzer_status
 from shufflesum.service.analyzer.page import DOWNLOADS, AnalystPage, Estimates, ShufflerProgress
-from shufflesum.service.http.app import (
-    AddressLimits,
-    Limits,
-    SecretFile,
-    StoreReady,
-    check_bearer,
-    create_app,
-    valid_secrets,
-)
+from shufflesum.service.http import app as http
 from shufflesum.service.http.messages import MOST_CELLS_ANSWERED, Refusal
 from shufflesum.service.http.openapi import StatusGauges
 from shufflesum.service.http.server import PEER_NAMES
@@ -140,11 +132,11 @@ def _round(given: str | None) -> int | None:
 _OPEN_AT_ONCE = 16 * 1024 * SEALED_BYTES
 _IN_FLIGHT = 2  # so that no core waits for the last of a piece
 _CHUNK_SECONDS = 60.0
-_NO_LIMITS = Limits()
+_NO_LIMITS = http.Limits()
 _BATCH_ID = re.compile(r"[0-9a-f]{32}")
 
 
-def check_serving(task: Task, opener: Opener, secret: str | SecretFile | None, peer: str | None) -> None:
+def check_serving(task: Task, opener: Opener, secret: str | http.SecretFile | None, peer: str | None) -> None:
     """Refuse what no analyzer can serve; it needs no store, and spends nothing."""
     if secret is None and peer is None:
         raise ParameterError(
@@ -183,11 +175,11 @@ class AnalyzerServer:
         opener: Opener,
         store: BatchStore,
         *,
-        secret: str | SecretFile | None = None,
+        secret: str | http.SecretFile | None = None,
         peer: str | None = None,
         without_guarantee: bool = False,
         page: bool = True,
-        limits: Limits = _NO_LIMITS,
+        limits: http.Limits = _NO_LIMITS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         task.verify()
@@ -196,9 +188,9 @@ class AnalyzerServer:
         self._opener = opener
         self._store = store
         self._secret = secret
-        self._limits = AddressLimits(limits, clock)
+        self._limits = http.AddressLimits(limits, clock)
         self._peer = peer
-        self._store_ready = StoreReady(store.check, clock)
+        self._store_ready = http.StoreReady(store.check, clock)
         self._estimates = Estimates(task, store, without_guarantee=without_guarantee)
         self._answering = asyncio.Lock()
         self._page = page_routes(task, self._estimates, clock) if page else []
@@ -212,7 +204,7 @@ class AnalyzerServer:
 
     def app(self) -> Starlette:
         """The web application."""
-        return create_app(
+        return http.create_app(
             [
                 Route("/tasks/{task_id}/batches/{batch_id}", self._post_batch, methods=["POST"]),
                 Route("/tasks/{task_id}/estimate", self._get_estimate),
@@ -333,9 +325,9 @@ class AnalyzerServer:
                 "analyzer was given (--peer-ca), with the name it was given (--peer-name)",
             )
         if self._secret is not None:
-            check_bearer(
+            http.check_bearer(
                 request,
-                valid_secrets(self._secret),
+                http.valid_secrets(self._secret),
                 "give the shared secret as 'Authorization: Bearer ...'; both servers need the same --secret-file",
             )
 

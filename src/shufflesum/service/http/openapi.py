@@ -116,6 +116,17 @@ def content(media_type: str, schema: Json, description: str, headers: Mapping[st
     return answer | ({"headers": dict(headers)} if headers else {})
 
 
+def answer(name: str, description: str, headers: Mapping[str, Json] | None = None) -> Json:
+    """An answer in JSON, of a schema by its name."""
+    return content("application/json", reference(name), description, headers)
+
+
+def record(properties: Mapping[str, Json], required: Iterable[str] | None = None, **said: str) -> Json:
+    """An object of these properties and no others; all are `required`, unless it is said which."""
+    names = list(properties if required is None else required)
+    return {"type": "object", **said, "required": names, "properties": properties, "additionalProperties": False}
+
+
 def operation(
     name: str,
     summary: str,
@@ -138,10 +149,7 @@ def operation(
 
 
 def _refusal(names: list[str]) -> Json:
-    schema = {
-        "allOf": [reference("Problem")],
-        "properties": {"type": {"enum": [PREFIX + name for name in names]}},
-    }
+    schema = {"allOf": [reference("Problem")], "properties": {"type": {"enum": [PREFIX + name for name in names]}}}
     titles = "; ".join(f"`{name}` ({PROBLEMS[name].retry}): {PROBLEMS[name].title}" for name in names)
     headers = {_OF_PROBLEMS[name] for name in names if name in _OF_PROBLEMS}
     return content(MEDIA_TYPE, schema, titles, {name: reference(name, "headers") for name in sorted(headers)})
@@ -219,12 +227,7 @@ def status_schema(names: Iterable[str]) -> Json:
         kind = ["integer", "null"] if name in _NOT_ALWAYS else "integer"
         properties[name] = {"type": kind, "minimum": 0, "description": GAUGES[name]}
     properties["expires"] = {"type": "string", "format": "date-time"}
-    return {
-        "type": "object",
-        "required": list(properties),
-        "properties": properties,
-        "additionalProperties": False,
-    }
+    return record(properties)
 
 
 def _common(problems: tuple[str, ...], secret_metrics: bool) -> dict[str, Json]:

@@ -7,19 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shufflesum.service.http.openapi import (
-    TASK_ID,
-    Json,
-    body_of,
-    bytes_schema,
-    content,
-    described,
-    operation,
-    parameter,
-    reference,
-    sent,
-    status_schema,
-)
+from shufflesum.service.http import openapi as api
+from shufflesum.service.http.openapi import TASK_ID, Json, operation, reference, sent
 from shufflesum.service.stores.store import Store
 from shufflesum.wire import SEALED_BYTES, UPLOAD_HEADER_BYTES, Task
 
@@ -49,6 +38,11 @@ def shuffler_status(task: Task, store: Store, release_at: int | None) -> dict[st
 
 
 _ELSEWHERE = ("wrong-task", "not-found", "origin-refused")
+_UPLOAD_PROBLEMS = (
+    *("wrong-version", "wrong-length", "wrong-round", "token-missing", "token-unknown", "token-spent", *_ELSEWHERE),
+    *("too-slow", "repeated", "duplicate-report", "round-closed", "round-not-open", "expired"),
+    *("too-large", "overloaded", "store-unavailable"),
+)
 _CROSS_ORIGIN = {
     "Access-Control-Allow-Origin": sent("The page's origin, where it is allowed.", always=False),
     "Access-Control-Expose-Headers": sent("For allowed pages: `retry-after`.", always=False),
@@ -70,8 +64,8 @@ def shuffler_interface(task: Task | None = None) -> Json:
     def asked(name: str, method: str) -> Json:
         asked_with = [
             TASK_ID,
-            parameter("Origin", "header", {"type": "string", "minLength": 1}, "The page's origin."),
-            parameter("Access-Control-Request-Method", "header", {"const": method}, "What it wants to send."),
+            api.parameter("Origin", "header", {"type": "string", "minLength": 1}, "The page's origin."),
+            api.parameter("Access-Control-Request-Method", "header", {"const": method}, "What it wants to send."),
         ]
         return operation(
             name,
@@ -86,7 +80,7 @@ def shuffler_interface(task: Task | None = None) -> Json:
             "get": operation(
                 "getTask",
                 "The task file",
-                {200: content("application/json", reference("Task"), "To be verified, not believed.", readable)},
+                {200: api.answer("Task", "To be verified, not believed.", readable)},
                 _ELSEWHERE,
                 parameters=[TASK_ID],
             ),
@@ -96,7 +90,7 @@ def shuffler_interface(task: Task | None = None) -> Json:
             "get": operation(
                 "getRound",
                 "Which round is open",
-                {200: content("application/json", reference("OpenRound"), "The open round.", readable)},
+                {200: api.answer("OpenRound", "The open round.", readable)},
                 (*_ELSEWHERE, "store-unavailable"),
                 parameters=[TASK_ID],
             ),
@@ -107,21 +101,9 @@ def shuffler_interface(task: Task | None = None) -> Json:
                 "upload",
                 "One user's part in one round",
                 {201: {"description": "Taken, durably; it counts once.", "headers": readable}},
-                (
-                    *("wrong-version", "wrong-length", "wrong-round", "token-missing", "token-unknown", "token-spent"),
-                    *(
-                        *_ELSEWHERE,
-                        "too-slow",
-                        "repeated",
-                        "duplicate-report",
-                        "round-closed",
-                        "round-not-open",
-                        "expired",
-                    ),
-                    *("too-large", "overloaded", "store-unavailable"),
-                ),
+                _UPLOAD_PROBLEMS,
                 parameters=[TASK_ID],
-                body=body_of("Upload"),
+                body=api.body_of("Upload"),
                 security=[{}, {"token": []}],
             ),
             "options": asked("mayPagesUpload", "POST"),
@@ -130,7 +112,7 @@ def shuffler_interface(task: Task | None = None) -> Json:
             "post": operation(
                 "release",
                 "Close the open round now, if it has the smallest batch",
-                {202: content("application/json", reference("Closed"), "This batch is on its way to the analyzer.")},
+                {202: api.answer("Closed", "This batch is on its way to the analyzer.")},
                 (*_ELSEWHERE, "wrong-secret", "batch-too-small", "round-closed", "store-unavailable"),
                 parameters=[TASK_ID],
                 security=[{"secret": []}],
@@ -140,7 +122,7 @@ def shuffler_interface(task: Task | None = None) -> Json:
             "get": operation(
                 "getStatus",
                 "Where the shuffler stands",
-                {200: content("application/json", reference("Status"), "To the single user: for the operator alone.")},
+                {200: api.answer("Status", "To the single user: for the operator alone.")},
                 (*_ELSEWHERE, "wrong-secret", "store-unavailable"),
                 parameters=[TASK_ID],
                 security=[{"secret": []}],
@@ -149,7 +131,7 @@ def shuffler_interface(task: Task | None = None) -> Json:
     }
     components = {
         "headers": _CROSS_ORIGIN,
-        "schemas": {"Upload": _upload_schema(task), "Status": status_schema(FIGURES), **_SCHEMAS},
+        "schemas": {"Upload": _upload_schema(task), "Status": api.status_schema(FIGURES), **_SCHEMAS},
         "securitySchemes": {
             "token": {
                 "type": "apiKey",
@@ -165,41 +147,31 @@ def shuffler_interface(task: Task | None = None) -> Json:
         },
     }
     about = "Takes sealed uploads of one task and hands whole batches, permuted, to the analyzer."
-    return described("shufflesum shuffler", about, paths, components, task, ("origin-refused",), secret_metrics=True)
+    return api.described(
+        "shufflesum shuffler", about, paths, components, task, ("origin-refused",), secret_metrics=True
+    )
 
 
 def _upload_schema(task: Task | None) -> Json:
     about = f"Exactly {UPLOAD_HEADER_BYTES} + {SEALED_BYTES} r bytes, r the plan's `reports`; docs/wire.md, Upload."
     if task is None:
-        return bytes_schema(about, UPLOAD_HEADER_BYTES + SEALED_BYTES)
-    return bytes_schema(about, task.upload_bytes, task.upload_bytes)
+        return api.bytes_schema(about, UPLOAD_HEADER_BYTES + SEALED_BYTES)
+    return api.bytes_schema(about, task.upload_bytes, task.upload_bytes)
 
 
 _SCHEMAS: dict[str, Json] = {
-    "OpenRound": {
-        "type": "object",
-        "required": ["task", "open_round", "rounds"],
-        "properties": {
+    "OpenRound": api.record(
+        {
             "task": reference("TaskId"),
             "open_round": {"anyOf": [reference("Round"), {"type": "null"}], "description": "null after the last."},
             "rounds": {"type": "integer", "minimum": 1},
             "users_at_least": {"type": "integer", "minimum": 0, "description": "Where the operator shows it."},
         },
-        "additionalProperties": False,
-    },
-    "Closed": {
-        "type": "object",
-        "required": ["round", "users"],
-        "properties": {"round": reference("Round"), "users": {"type": "integer", "minimum": 1}},
-        "additionalProperties": False,
-    },
-    "Task": {
-        "type": "object",
-        "required": [
-            *("format", "wire_version", "name", "shuffler", "analyzer_key"),
-            *("smallest_batch", "rounds", "expires", "id", "plan"),
-        ],
-        "properties": {
+        required=("task", "open_round", "rounds"),
+    ),
+    "Closed": api.record({"round": reference("Round"), "users": {"type": "integer", "minimum": 1}}),
+    "Task": api.record(
+        {
             "format": {"const": "shufflesum-task-2"},
             "wire_version": {"const": 2},
             "name": {"type": "string", "minLength": 1, "maxLength": 200},
@@ -223,7 +195,6 @@ _SCHEMAS: dict[str, Json] = {
                     "reports": {"type": "integer", "minimum": 1},
                 },
             },
-        },
-        "additionalProperties": False,
-    },
+        }
+    ),
 }

@@ -19,16 +19,8 @@ import numpy as np
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
+from shufflesum.service.http import messages as web
 from shufflesum.service.http.app import SecretFile, valid_secrets
-from shufflesum.service.http.messages import (
-    Answer,
-    BadAnswerError,
-    ask,
-    load_key_pair,
-    parse_problem,
-    trust,
-    why_unreachable,
-)
 from shufflesum.service.logs import log
 from shufflesum.service.stores.store import Batch, Store, StoreError
 from shufflesum.shuffling import shuffled
@@ -94,9 +86,9 @@ class AnalyzerAddress:
         )
 
     def _trust(self) -> ssl.SSLContext:
-        context = trust(self.ca_file)
+        context = web.trust(self.ca_file)
         if self.client_cert is not None and self.client_key is not None:
-            load_key_pair(context, self.client_cert, self.client_key)
+            web.load_key_pair(context, self.client_cert, self.client_key)
         return context
 
 
@@ -147,9 +139,9 @@ class Releaser:
         while True:
             try:
                 delivered = await self._step()
-            except (StoreError, httpx.HTTPError, TimeoutError, BadAnswerError, _NotTaken, ReportsError) as error:
+            except (StoreError, httpx.HTTPError, TimeoutError, web.BadAnswerError, _NotTaken, ReportsError) as error:
                 self._failed()
-                reason = why_unreachable(error) if isinstance(error, httpx.HTTPError | TimeoutError) else str(error)
+                reason = web.why_unreachable(error) if isinstance(error, httpx.HTTPError | TimeoutError) else str(error)
                 log.warning("release failed, will be tried again", error=reason)
                 await self._clock.pause(pause)
                 pause = min(2 * pause, _PAUSES[1])
@@ -231,7 +223,7 @@ class Releaser:
         async with self._analyzer.client(seconds) as client:
             # The second secret counts where the analyzer has not heard of the first yet.
             for secret in valid_secrets(self._analyzer.secret) or (None,):
-                answer = await ask(
+                answer = await web.ask(
                     client,
                     "POST",
                     f"{self._analyzer.url}/tasks/{self._task.id}/batches/{batch.batch_id}",
@@ -242,7 +234,7 @@ class Releaser:
                 )
                 if _taken(answer, batch):
                     return
-                name, _, _ = parse_problem(answer.body)
+                name, _, _ = web.parse_problem(answer.body)
                 if name != "wrong-secret":
                     break
         raise _NotTaken(name or f"no answer of an analyzer's, status {answer.status}")
@@ -258,7 +250,7 @@ class Releaser:
                 pieces.close()
 
 
-def _taken(answer: Answer, batch: Batch) -> bool:
+def _taken(answer: web.Answer, batch: Batch) -> bool:
     """Whether the analyzer itself has said that it has the batch; anybody can answer 200."""
     try:
         document = json.loads(answer.body)

@@ -21,19 +21,7 @@ from starlette.types import Receive, Scope
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
-from shufflesum.service.http.app import (
-    AddressLimits,
-    Limits,
-    Origins,
-    SecretFile,
-    StoreReady,
-    check_bearer,
-    check_origin,
-    create_app,
-    header,
-    read_body,
-    valid_secrets,
-)
+from shufflesum.service.http import app as http
 from shufflesum.service.http.messages import Refusal
 from shufflesum.service.http.openapi import StatusGauges
 from shufflesum.service.http.server import ServerOptions, background, run_server
@@ -41,15 +29,8 @@ from shufflesum.service.logs import configure_logging, log
 from shufflesum.service.shuffler.interface import FIGURES, shuffler_interface, shuffler_status
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser
 from shufflesum.service.shuffler.tokens import Tokens
-from shufflesum.service.stores.store import (
-    ArrivingUpload,
-    Batch,
-    Store,
-    StoreError,
-    UploadStatus,
-    WrongStoreError,
-    open_store,
-)
+from shufflesum.service.stores import store as stores
+from shufflesum.service.stores.store import ArrivingUpload, StoreError, UploadStatus
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 _GROUP = 1024  # uploads a transaction
@@ -67,7 +48,9 @@ class UploadQueue:
     with the number of uploads that it took.
     """
 
-    def __init__(self, store: Store, *, upload_bytes: int, max_pending: int, taken: Callable[[int], None]) -> None:
+    def __init__(
+        self, store: stores.Store, *, upload_bytes: int, max_pending: int, taken: Callable[[int], None]
+    ) -> None:
         self._store = store
         self._group = max(1, min(_GROUP, _GROUP_BYTES // upload_bytes))
         self._most_held = max(1, _PENDING_BYTES // upload_bytes)
@@ -101,13 +84,13 @@ class UploadQueue:
             return await future
         except StoreError:
             raise Refusal(
-                "store-unavailable", "the upload was not acknowledged; send the same upload again", headers=_later()
+                "store-unavailable", "the upload was not acknowledged; send the same upload again", headers=_LATER
             ) from None
 
     def _check_room(self, expected: int) -> None:
         if self._pending >= self._most_pending or self._pending + expected >= self._most_held:
             raise Refusal(
-                "overloaded", "too many uploads wait to be stored; send the same upload again", headers=_later()
+                "overloaded", "too many uploads wait to be stored; send the same upload again", headers=_LATER
             )
 
     async def run(self) -> None:
@@ -158,8 +141,15 @@ class UploadQueue:
         self._thread.shutdown()
 
 
-def _later() -> dict[str, str]:
-    return {"Retry-After": "2"}
+_LATER = {"Retry-After": "2"}
+
+
+@contextlib.contextmanager
+def _asking_store() -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise Refusal("store-unavailable", "ask again in a moment", headers=_LATER) from None
 
 
 _FINEST_STEP, _STEPS = 10, 20  # of the number of users that is shown
@@ -187,13 +177,13 @@ class ShufflerOptions:
     """
 
     analyzer: AnalyzerAddress
-    operator_secret: str | SecretFile | None = None
+    operator_secret: str | http.SecretFile | None = None
     tokens: Tokens | None = None
     release_at: int | None = None
     max_pending: int = 2000
     show_progress: bool = False
     allowed_origins: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: http.Limits = field(default_factory=http.Limits)
 
     def check(self, task: Task) -> None:
         """Refuse what contradicts the task."""
@@ -207,8 +197,8 @@ class ShufflerOptions:
                 "out-of-range", f"max_pending is {self.max_pending}; at least one upload must be able to wait"
             )
         for origin in self.allowed_origins:
-            check_origin(origin)
-        if set(valid_secrets(self.operator_secret)) & set(valid_secrets(self.analyzer.secret)):
+            http.check_origin(origin)
+        if set(http.valid_secrets(self.operator_secret)) & set(http.valid_secrets(self.analyzer.secret)):
             raise ParameterError(
                 "conflicting-arguments",
                 "the operator's secret is the one that the servers share, and the analyzer could ask for releases with "
@@ -221,7 +211,7 @@ class _Shuffler:
     """The handlers of one task."""
 
     def __init__(
-        self, task: Task, store: Store, options: ShufflerOptions, registry: CollectorRegistry, clock: Clock
+        self, task: Task, store: stores.Store, options: ShufflerOptions, registry: CollectorRegistry, clock: Clock
     ) -> None:
         task.verify()
         self._task = task
@@ -230,8 +220,8 @@ class _Shuffler:
         self._options = options
         self._clock = clock
         self._stopping = False
-        self.limits = AddressLimits(options.limits, clock)
-        self._store_ready = StoreReady(store.check, clock)
+        self.limits = http.AddressLimits(options.limits, clock)
+        self._store_ready = http.StoreReady(store.check, clock)
         self._uploads = Counter("shufflesum_uploads", "Uploads taken", registry=registry)
         self._releases = Counter("shufflesum_batches_released", "Batches the analyzer has taken", registry=registry)
         self._users = Counter("shufflesum_users_released", "Users in released batches", registry=registry)
@@ -257,7 +247,7 @@ class _Shuffler:
         self._uploads.inc(taken)
         self.releaser.wake()
 
-    def _count_release(self, batch: Batch) -> None:
+    def _count_release(self, batch: stores.Batch) -> None:
         self._releases.inc()
         self._users.inc(batch.users)
 
@@ -271,10 +261,10 @@ class _Shuffler:
         self.limits.check_upload(scope)
         token = None
         if self._options.tokens is not None:
-            token = self._options.tokens.check(header(scope, b"authorization"))
+            token = self._options.tokens.check(http.header(scope, b"authorization"))
         with self.queue.room():
             # One report more is read, to say what is wrong with it: the length.
-            body = await read_body(scope, receive, self._task.upload_bytes + SEALED_BYTES)
+            body = await http.read_body(scope, receive, self._task.upload_bytes + SEALED_BYTES)
         try:
             upload = Upload.decode(body, self._task)
         except UploadError as error:
@@ -294,10 +284,8 @@ class _Shuffler:
 
     async def show_round(self, request: Request) -> Response:
         self._check_task(request)
-        try:
+        with _asking_store():
             rounds = await asyncio.to_thread(self._store.rounds)
-        except StoreError:
-            raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
         answer = {"task": self._task.id, "open_round": rounds.open_round, "rounds": self._task.rounds}
         if self._options.show_progress:
             # In steps: a count to the single user would tell whoever watches it the moment of each upload.
@@ -311,10 +299,8 @@ class _Shuffler:
     async def show_status(self, request: Request) -> Response:
         self._check_task(request)
         self._check_operator(request)
-        try:
+        with _asking_store():
             return JSONResponse(await asyncio.to_thread(self._status))
-        except StoreError:
-            raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
 
     async def before_metrics(self, request: Request) -> None:
         """Where there is an operator's secret, figures are for whoever has it."""
@@ -325,9 +311,11 @@ class _Shuffler:
     def _check_operator(self, request: Request) -> None:
         options = self._options
         # A secret that the analyzer knows too is not the operator's, whatever file it was written to.
-        known_to_analyzer = valid_secrets(options.analyzer.secret)
-        operators = [secret for secret in valid_secrets(options.operator_secret) if secret not in known_to_analyzer]
-        check_bearer(
+        known_to_analyzer = http.valid_secrets(options.analyzer.secret)
+        operators = [
+            secret for secret in http.valid_secrets(options.operator_secret) if secret not in known_to_analyzer
+        ]
+        http.check_bearer(
             request,
             operators,
             "give the operator's secret as 'Authorization: Bearer ...'; the one that both servers share is not it "
@@ -337,11 +325,9 @@ class _Shuffler:
     async def release(self, request: Request) -> Response:
         self._check_task(request)
         self._check_operator(request)
-        try:
+        with _asking_store():
             batch = await self.releaser.close_now() or await asyncio.to_thread(self._store.pending)
             rounds = await asyncio.to_thread(self._store.rounds)
-        except StoreError:
-            raise Refusal("store-unavailable", "ask again in a moment", headers={"Retry-After": "2"}) from None
         if batch is None and rounds.open_round is None:
             raise Refusal("round-closed", "no round of this task is open any more")
         if batch is None:
@@ -362,13 +348,13 @@ class _Shuffler:
         await asyncio.to_thread(self._store.close)
 
 
-def shuffler_app(task: Task, store: Store, options: ShufflerOptions, clock: Clock = SYSTEM_CLOCK) -> Starlette:
+def shuffler_app(task: Task, store: stores.Store, options: ShufflerOptions, clock: Clock = SYSTEM_CLOCK) -> Starlette:
     """The shuffler of one task as an ASGI application; it closes the store when it stops."""
     options.check(task)
     registry = CollectorRegistry()
     shuffler = _Shuffler(task, store, options, registry, clock)
     path, here = "/tasks/{task_id}", f"/tasks/{task.id}"
-    return create_app(
+    return http.create_app(
         [
             Route(f"{path}/uploads", shuffler.take_for_another_task, methods=["POST"]),
             Route(f"{path}/round", shuffler.show_round),
@@ -383,7 +369,7 @@ def shuffler_app(task: Task, store: Store, options: ShufflerOptions, clock: Cloc
         lifespan=shuffler.lifespan,
         limits=shuffler.limits,
         exact={("POST", f"{here}/uploads"): shuffler.take},
-        origins=Origins(options.allowed_origins, {here: "GET", f"{here}/round": "GET", f"{here}/uploads": "POST"}),
+        origins=http.Origins(options.allowed_origins, {here: "GET", f"{here}/round": "GET", f"{here}/uploads": "POST"}),
     )
 
 
@@ -395,13 +381,15 @@ def run_shuffler(
     clock: Clock = SYSTEM_CLOCK,
     begin: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..., `begin` as for `open_store`."""
-    options.check(task)
+    """Serve a task until SIGTERM; `store` is sqlite:PATH or postgresql://..., `begin` as for `open_store`.
+
+    Whoever calls it has checked the options, before a store is made.
+    """
     configure_logging()
-    opened = open_store(store, task, begin)
+    opened = stores.open_store(store, task, begin)
     try:
         opened.rounds()
-    except WrongStoreError:
+    except stores.WrongStoreError:
         raise
     except StoreError as error:
         log.warning("store unavailable, will be tried again", error=str(error))

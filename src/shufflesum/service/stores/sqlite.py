@@ -17,14 +17,8 @@ from urllib.parse import quote
 
 from shufflesum._machine import lock_file, sync
 from shufflesum.errors import FileError, ShufflesumError
-from shufflesum.service.stores.store import (
-    Batch,
-    SqlStore,
-    StoreError,
-    Usage,
-    WrongStoreError,
-    usage_of_file,
-)
+from shufflesum.service.stores import store as stores
+from shufflesum.service.stores.store import StoreError
 from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 _BUSY_SECONDS = 5.0
@@ -34,7 +28,7 @@ _PAGE_BYTES = 4096
 _LOG_BYTES = 1000 * _PAGE_BYTES  # of the write-ahead log before it is written back and, if longer, cut
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(stores.SqlStore):
     """A store in the file at `path`, which it makes for this task, readable by its owner only.
 
     One process at a time may use it; another one that opens it waits for the end of the first. Where the disk is full,
@@ -55,7 +49,7 @@ class SqliteStore(SqlStore):
             with self._working():
                 pass
             self._try_to_finish_deletion()
-        except WrongStoreError:
+        except stores.WrongStoreError:
             self.close()
             raise
         except StoreError as error:
@@ -86,7 +80,7 @@ class SqliteStore(SqlStore):
             self._connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
             try:
                 self._begin_as(name)
-            except WrongStoreError:
+            except stores.WrongStoreError:
                 if new:
                     self._unmake()
                 raise
@@ -195,7 +189,7 @@ class SqliteStore(SqlStore):
         """Beside the file."""
         return self._path.parent
 
-    def sealed(self, batch: Batch) -> Iterator[bytes]:
+    def sealed(self, batch: stores.Batch) -> Iterator[bytes]:
         """The batch's sealed reports; see `Store.sealed`."""
         try:
             with contextlib.closing(self._connect()) as connection:
@@ -226,9 +220,9 @@ class SqliteStore(SqlStore):
             erased = _cut_log(connection)
         return erased
 
-    def usage(self) -> Usage:
+    def usage(self) -> stores.Usage:
         """The file's size, and what is free beside it."""
-        return usage_of_file(self._path)
+        return stores.usage_of_file(self._path)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -248,7 +242,7 @@ def _cut_log(connection: sqlite3.Connection) -> bool:
 
 def _unavailable(path: Path, error: Exception) -> StoreError:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-        return WrongStoreError("store-mismatch", f"{path} is no store; give the shuffler a --store of its own")
+        return stores.WrongStoreError("store-mismatch", f"{path} is no store; give the shuffler a --store of its own")
     reason = error.strerror if isinstance(error, OSError) else error
     return StoreError("store-unavailable", f"the store {path} cannot be used now: {reason}")
 
