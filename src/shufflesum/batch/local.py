@@ -199,7 +199,7 @@ class Users:
         return [path for path, _ in self.tables]
 
     def pieces(self, domain: Domain, multiple: int, most: int) -> Iterator[Piece]:
-        """All rows in order, as a domain takes them, at most so many at a time; see `tables.readers.check_shape`.
+        """All rows in order, as a domain takes them, at most so many at a time; see `check_shape`.
 
         No piece goes beyond a multiple of so many rows.
         """
@@ -225,7 +225,7 @@ def open_users(
     column: str | None = None,
     dialect: Dialect | None = None,
 ) -> Users:
-    """Open a file that `tables.readers.open_table` reads, or a folder of such files of one kind, in the order of their names.
+    """Open a file that `open_table` reads, or a folder of such files of one kind, in the order of their names.
 
     Files of a folder without any row are skipped, with a warning that names them. A user with two rows is refused where
     `user_column` is given, in whichever files they are; that keeps the whole column in memory.

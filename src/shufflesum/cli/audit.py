@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 _DEFAULTS: dict[str, Any] = {"users": 10_000, "dimension": 10, "epsilon": 1.0, "delta": 1e-6}
 _SERVICE_DEFAULTS: dict[str, Any] = {"users": 200, "dimension": 4, "epsilon": 8.0, "delta": 1e-6, "rounds": 12}
-_FEW_REPORTS: dict[str, Any] = {
-    "mechanism": "randomized-response",
-    "coordinates": 4,
-    "levels": 2,
-}  # so that many batches fit
+# so that many batches fit
+_FEW_REPORTS: dict[str, Any] = {"mechanism": "randomized-response", "coordinates": 4, "levels": 2}
 
 
 @click.command("audit", cls=Command)

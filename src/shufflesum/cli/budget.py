@@ -95,12 +95,7 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
 @wanted_options
 @click.option("-o", "--output", type=PATH, help="Write the plan file (.json).")
 def ask(
-    file: Path,
-    users: int | None,
-    epsilon: float | None,
-    delta: float | None,
-    output: Path | None,
-    **arguments: Any,
+    file: Path, users: int | None, epsilon: float | None, delta: float | None, output: Path | None, **arguments: Any
 ) -> None:
     """The plan with the largest epsilon that still fits into FILE, for what the other options ask; nothing is spent.
 

@@ -25,7 +25,7 @@ from rich.table import Table
 from shufflesum._format import counted, margin, percent, plain, upwards
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.commands import in_options
-from shufflesum.cli.options import option_group
+from shufflesum.cli.options import PATH, option_group
 from shufflesum.domains.counts import QUANTILE_BINS, Quantile, Top
 from shufflesum.domains.wording import squared
 from shufflesum.encodings import Levels
@@ -335,15 +335,13 @@ def _quantiles(_: click.Context, __: click.Parameter, text: str | None) -> tuple
     return found
 
 
-_PATH = click.Path(path_type=Path)
-
 result_options = option_group(
     "results",
     Results,
     click.option("--json", is_flag=True, help="Print plan and estimate as one JSON object."),
-    click.option("-o", "--output", type=_PATH, help=f"Write the estimate: {', '.join(WRITABLE)}."),
-    click.option("--plot", type=_PATH, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
-    click.option("--report", type=_PATH, help=REPORT_HELP),
+    click.option("-o", "--output", type=PATH, help=f"Write the estimate: {', '.join(WRITABLE)}."),
+    click.option("--plot", type=PATH, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
+    click.option("--report", type=PATH, help=REPORT_HELP),
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
     click.option(
         "--quantiles",
@@ -362,10 +360,7 @@ def stage_pictures(outputs: StagedOutputs, plot: Path | None, report: Path | Non
         require_plots()
     if report:
         require_pages()
-    return (
-        outputs.stage(plot, DRAWABLE) if plot else None,
-        outputs.stage(report, (".html",)) if report else None,
-    )
+    return (outputs.stage(plot, DRAWABLE) if plot else None, outputs.stage(report, (".html",)) if report else None)
 
 
 def _chart(estimate: BaseEstimate, what: str, level: float) -> Any:

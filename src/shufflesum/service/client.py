@@ -150,8 +150,7 @@ class Contributions:
     def _delete_expired_bytes(self, now: datetime) -> None:
         """What was never acknowledged and never can be is not kept; that it was tried still is."""
         self._connection.execute(
-            "UPDATE contributions SET upload = NULL WHERE upload IS NOT NULL AND expires < ?",
-            (now.isoformat(),),
+            "UPDATE contributions SET upload = NULL WHERE upload IS NOT NULL AND expires < ?", (now.isoformat(),)
         )
 
     @contextmanager

@@ -186,10 +186,7 @@ _SCHEMAS: dict[str, Json] = {
         "description": "In the shape of what a user holds; null where there is nothing.",
     },
     "Estimates": api.record(
-        {
-            "task": reference("TaskId"),
-            "rounds": {"type": "array", "minItems": 1, "items": reference("RoundEstimate")},
-        }
+        {"task": reference("TaskId"), "rounds": {"type": "array", "minItems": 1, "items": reference("RoundEstimate")}}
     ),
     "Table": api.record(
         {"bytes": {"enum": [4, 8]}, "zlib": {"type": "string", "contentEncoding": "base64"}},

@@ -138,12 +138,7 @@ def create_app(
     common = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics, "/openapi.json": openapi}
     application = _Application(
         routes=[*routes, *(Route(path, handler) for path, handler in common.items())],
-        exception_handlers={
-            Refusal: refuse,
-            HTTPException: refuse_by_router,
-            ClientDisconnect: gone,
-            Exception: fail,
-        },
+        exception_handlers={Refusal: refuse, HTTPException: refuse_by_router, ClientDisconnect: gone, Exception: fail},
         lifespan=lifespan,
     )
     application.router.redirect_slashes = False  # it would answer with an address that the client made up

@@ -135,13 +135,7 @@ class Problem:
 
     def document(self, detail: str) -> dict[str, Any]:
         """The problem as a JSON object."""
-        return {
-            "type": self.type,
-            "title": self.title,
-            "status": self.status,
-            "detail": detail,
-            "retry": self.retry,
-        }
+        return {"type": self.type, "title": self.title, "status": self.status, "detail": detail, "retry": self.retry}
 
     def encode(self, detail: str) -> bytes:
         """The problem as JSON bytes."""
@@ -216,10 +210,7 @@ MOST_CELLS_ANSWERED = 1 << 26
 
 def round_to_json(estimate: BaseEstimate, level: float) -> dict[str, Any]:
     """The estimate and its table; of words, which nobody has asked for yet, the table alone."""
-    return _figures(estimate, level) | {
-        "warnings": warnings_to_json(estimate),
-        "table": table_to_json(estimate.table),
-    }
+    return _figures(estimate, level) | {"warnings": warnings_to_json(estimate), "table": table_to_json(estimate.table)}
 
 
 def round_from_json(plan: Plan, found: dict[str, Any]) -> BaseEstimate:
@@ -330,12 +321,7 @@ class WebClient:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        allow_plain_http: bool = False,
-        ca_file: str | Path | None = None,
-        timeout: float = 30.0,
+        self, url: str, *, allow_plain_http: bool = False, ca_file: str | Path | None = None, timeout: float = 30.0
     ) -> None:
         require_client()
         import httpx

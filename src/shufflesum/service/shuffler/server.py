@@ -237,10 +237,7 @@ class _Shuffler:
             clock=clock,
         )
         self.queue = UploadQueue(
-            store,
-            upload_bytes=task.upload_bytes,
-            max_pending=options.max_pending,
-            taken=self._count_uploads,
+            store, upload_bytes=task.upload_bytes, max_pending=options.max_pending, taken=self._count_uploads
         )
 
     def _count_uploads(self, taken: int) -> None:
