@@ -59,6 +59,7 @@ def test_a_list_of_labels_is_a_domain() -> None:
     assert ss.plan(users=1000, domain=["yes", "no"], epsilon=1.0, delta=1e-6).domain == ss.Categories(["yes", "no"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
 def test_rows_with_a_missing_value_are_left_out_and_counted(gap: Any) -> None:
     frame = FRAME.astype({"x": object}) if gap is pd.NA else FRAME.copy()
