@@ -1,8 +1,8 @@
-"""The shuffler's store in one SQLite file: nothing to set up, durable, and emptied for good.
+"""The shuffler's store in one SQLite file: nothing to set up, durable, and emptied after each release.
 
 After each deletion what is left is written anew, so that the file is cut to it, and the write-ahead log is cut to
-nothing; `secure_delete` overwrites what was deleted in pages that stay. Temporary files are made in the folder of the
-store and nowhere else.
+nothing; `secure_delete` overwrites what was deleted in pages that stay. Blocks that the file gives back to the disk are
+not overwritten. Temporary files are made in the folder of the store and nowhere else.
 """
 
 from __future__ import annotations
