@@ -320,3 +320,21 @@ def uniform_or_blank(source: RandomSource, size: int, chance: float, cells: int)
             random_uints(source, min(size - filled, _MOST_TRIAL_WORDS), np.uint32), np.uint64(cells), out, filled
         )
     return out
+
+
+def table_draws(source: RandomSource, thresholds: tuple[UInts, UInts], size: int) -> NDArray[np.int64]:
+    """So many independent draws of a table: each says how many thresholds a uniform number of 128 bits reaches.
+
+    Thresholds rise strictly; their upper and lower 64 bits are given apart, and so are those of the uniform numbers.
+    """
+    upper, lower = thresholds
+    out = np.empty(size, dtype=np.int64)
+    for start in range(0, size, _MOST_TRIAL_WORDS):
+        here = out[start : start + _MOST_TRIAL_WORDS]
+        high, low = random_uints(source, 2 * here.size, np.uint64).reshape(2, here.size)
+        here[:] = np.searchsorted(upper, high, side="left")
+        # where upper halves are equal the lower ones decide, as good as never
+        for i in np.flatnonzero(upper[np.minimum(here, upper.size - 1)] == high):
+            while here[i] < upper.size and upper[here[i]] == high[i] and lower[here[i]] <= low[i]:
+                here[i] += 1
+    return out

@@ -1,8 +1,8 @@
 """Privacy accounting: numbers in, numbers out; no user data, no plan.
 
 `accountant` says what is guaranteed, and has the base class of all accountants; `randomized_response`,
-`noisy_counts`, `noisy_slots` and `one_bit` have one each, and the bounds of that mechanism. `engine` is what they are
-computed with.
+`noisy_counts`, `noisy_slots`, `noise_distribution` and `one_bit` have one each, and the bounds of that mechanism.
+`engine` is what they are computed with.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shufflesum.privacy.accountant import (
     local_epsilon,
 )
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
+from shufflesum.privacy.noise_distribution import NoiseDistribution, NoiseDistributionAccountant, least_noise
 from shufflesum.privacy.noisy_counts import NoisyCountsAccountant
 from shufflesum.privacy.noisy_slots import NoisySlotsAccountant
 from shufflesum.privacy.one_bit import OneBitAccountant
@@ -26,6 +27,8 @@ __all__ = [
     "Accountant",
     "Guarantee",
     "Interval",
+    "NoiseDistribution",
+    "NoiseDistributionAccountant",
     "NoisyCountsAccountant",
     "NoisySlotsAccountant",
     "OneBitAccountant",
@@ -33,6 +36,7 @@ __all__ = [
     "PrivacyLossDistribution",
     "RandomizedResponseAccountant",
     "honest_users",
+    "least_noise",
     "local_epsilon",
     "published",
 ]

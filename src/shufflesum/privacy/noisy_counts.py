@@ -128,8 +128,9 @@ class Outcomes:
         """Split each outcome between the grid's nodes below and above it, keeping P and Q: that dominates.
 
         A loss x between nodes x0 and x1 gives them sinh((x1 - x)/2) and sinh((x - x0)/2) of its symmetrised mass, over
-        sinh(step/2). A loss that is known up to a relative error gives both of them as much as it might; one that may
-        lie above a node, though it seems to lie below, counts as lying there, which raises P.
+        sinh(step/2). A loss that is known up to a relative error gives both of them as much as it might. One that may
+        lie above a node, though it seems to lie below, counts as lying there; the node below gets what it might if x
+        lies below all the same. No node has less than its share, so this dominates with P and Q swapped, too.
         """
         losses, symmetrised = self.losses, self.symmetrised
         relative_error_bound = 16.0 * ROUNDING * (1.0 + np.abs(losses))
@@ -138,11 +139,13 @@ class Outcomes:
         unit = np.sinh(step / 2)
         above = symmetrised * (np.sinh(beyond / 2) + 2.0 * relative_error_bound) / unit
         below = symmetrised * (np.sinh((step - beyond) / 2) + 2.0 * relative_error_bound) / unit
-        lowest = int(nodes.min()) if nodes.size else 0
+        further_below = symmetrised * 2.0 * relative_error_bound / unit
+        lowest = int(nodes.min()) - 1 if nodes.size else 0
         indices = (nodes - lowest).astype(np.int64)
         size = int(indices.max()) + 2 if nodes.size else 1
         masses = np.bincount(indices, weights=below, minlength=size)
         masses += np.bincount(indices + 1, weights=above, minlength=size)
+        masses += np.bincount(indices - 1, weights=further_below, minlength=size)
         return OneWay(step, lowest, masses.astype(np.float64), self.rising, self.falling, ULP * 64)
 
 
@@ -429,10 +432,11 @@ class ChangedCounts:
             raise ParameterError(
                 "out-of-range", f"probability is {self.probability}; it must lie strictly between 0 and 1"
             )
-        if self.trials * self.probability * (1.0 - self.probability) > _MOST_VARIANCE:
+        variance = self.trials * self.probability * (1.0 - self.probability)
+        if variance > _MOST_VARIANCE:
             raise PrivacyError(
                 "not-certified",
-                f"a cell's noise has variance {self.trials * self.probability:.1e}; up to {_MOST_VARIANCE:.0e} can be "
+                f"a cell's noise has variance {variance:.1e}; up to {_MOST_VARIANCE:.0e} can be "
                 "certified: lower rounds or the dimension, or raise epsilon",
             )
         if not 1 <= self.copies <= composition.MOST_COMPOSITIONS:

@@ -6,6 +6,7 @@ Above, any privacy profile that bounds each factor; below, concrete pairs of adj
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -186,7 +187,7 @@ def _plain_after(single: PrivacyLossDistribution) -> int:
 
 def check_epsilon(epsilon: float) -> float:
     """Refuse a negative or infinite epsilon."""
-    if not 0.0 <= epsilon < math.inf:
+    if not 0.0 <= epsilon <= sys.float_info.max:  # a whole number may be larger
         raise PrivacyError("out-of-range", f"epsilon = {epsilon}: must be finite and at least 0; change epsilon")
     return float(epsilon)
 

@@ -215,6 +215,8 @@ class RenyiFilter(PrivacyFilter):
         # P^a Q^(1-a) of a symmetrised mass r at loss x is r e^((a - 1/2) x)
         exponents = (self.order - 0.5) * pld.losses()
         held = pld.symmetrised > 0.0
+        if not held.any():
+            return PrivacyCost(0.0, max(1.0, pld.infinity_mass))
         logarithms = np.log(pld.symmetrised[held]) + exponents[held]
         most = float(np.max(logarithms))
         size = pld.symmetrised.size

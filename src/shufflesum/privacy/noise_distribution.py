@@ -1,0 +1,460 @@
+"""Noise that is drawn once for each cell of a table: its distribution, its accountant, and how little is enough.
+
+A `NoiseDistribution` is a table of integer weights, symmetric around its middle. Adjacent data sets shift some cells by
+one, up or down. Because the table is symmetric, N + 1 against N and N against N + 1 are mirror images of one another,
+so only the number of shifted cells counts, neither their directions nor the data of others nor the number of users
+(docs/privacy-noise.md, Theorem N1). What is accounted is the table of integers itself, not the formula it comes from.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import sys
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shufflesum._checks import check_number, check_size, shown
+from shufflesum._search import bracket
+from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.privacy.accountant import PrivacyAccountant
+from shufflesum.privacy.engine import composition
+from shufflesum.privacy.engine.gaussian import gaussian_noise
+from shufflesum.privacy.engine.laws import ROUNDING, Floats
+from shufflesum.privacy.engine.pld import ULP, PrivacyLossDistribution, grid_of_atoms
+
+WEIGHT_BITS = 128  # all weights of a distribution add up to 2**128
+MAX_HALF_LENGTH = 1 << 17  # tables are listed outcome by outcome
+# Every operation below is correctly rounded by the standard of decimal arithmetic: the same digits on every machine.
+_DECIMAL = decimal.Context(
+    prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, capitals=1, clamp=0, flags=[], traps=[]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseDistribution:
+    """Noise on 0..2L, symmetric around L: p(k) is as good as proportional to exp(-|(k - L)/scale|**shape).
+
+    L is `half_length`. A shape of 1 is discrete Laplace, 2 is discrete Gaussian noise, cut off at both ends. The
+    weights are whole numbers that add up to 2**128; draws and the accountant use exactly these.
+    """
+
+    shape: float
+    scale: float
+    half_length: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no such table, or one whose last weight is below 2**-128."""
+        check_number("shape", self.shape)
+        check_number("scale", self.scale)
+        check_size("half_length", self.half_length, 1, MAX_HALF_LENGTH)
+        if not 1.0 <= self.shape <= 2.0:
+            raise ParameterError("out-of-range", f"shape is {self.shape}; it must lie between 1 and 2")
+        if not 0.0 < self.scale <= sys.float_info.max:
+            raise ParameterError("out-of-range", f"scale is {self.scale}; it must be positive and finite")
+        for name, number in (("shape", float), ("scale", float), ("half_length", int)):  # Python's own, for JSON
+            object.__setattr__(self, name, number(getattr(self, name)))
+        if self.half_weights[-1] < 1:
+            raise ParameterError(
+                "out-of-range",
+                f"half_length is {self.half_length}, where noise of scale {self.scale} has a probability below "
+                f"2**-{WEIGHT_BITS}; lower half_length or raise scale",
+            )
+
+    @property
+    def half_weights(self) -> tuple[int, ...]:
+        """The weights of L, L + 1, ..., 2L; those of L - 1, ..., 0 are the same."""
+        return _half_weights(self.shape, self.scale, self.half_length)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """The weights of 0..2L, which add up to 2**128."""
+        return (*self.half_weights[:0:-1], *self.half_weights)
+
+    @property
+    def exact_variance(self) -> Fraction:
+        """The variance of one draw."""
+        squares = sum(distance**2 * weight for distance, weight in enumerate(self.half_weights))
+        return Fraction(2 * squares, 1 << WEIGHT_BITS)
+
+    @property
+    def variance(self) -> float:
+        """The variance of one draw, rounded once."""
+        return float(self.exact_variance)
+
+    @property
+    def thresholds(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Upper and lower 64 bits of the weights of 0, of 0..1, ..., of 0..2L-1 together.
+
+        A uniform number of 128 bits is the outcome that says how many thresholds it reaches.
+        """
+        return _thresholds(self)
+
+
+@lru_cache(maxsize=32)
+def _half_weights(shape: float, scale: float, half_length: int) -> tuple[int, ...]:
+    """Weights rounded down, all but the middle one, which gets the rest: an exact total, an exact symmetry.
+
+    Logarithms, products, sums, quotients and exponentials are correctly rounded to 60 digits each, so the weights are
+    the same wherever they are computed.
+    """
+    exact = _DECIMAL
+    unit = exact.exp(exact.minus(exact.multiply(decimal.Decimal(shape), exact.ln(decimal.Decimal(scale)))))
+    densities = [exact.exp(exact.minus(exact.multiply(unit, power))) for power in _powers(shape, half_length)]
+    total = decimal.Decimal(0)
+    for density in reversed(densities):
+        total = exact.add(total, density)
+    total = exact.add(exact.multiply(decimal.Decimal(2), total), decimal.Decimal(1))
+    unit = exact.divide(decimal.Decimal(1 << WEIGHT_BITS), total)
+    weights = [int(exact.multiply(unit, density)) for density in densities]
+    return ((1 << WEIGHT_BITS) - 2 * sum(weights), *weights)
+
+
+def _powers(shape: float, last: int) -> list[decimal.Decimal]:
+    """The distances 1..last to the power of `shape`; only those of primes take logarithms, which cost most."""
+    if shape.is_integer():
+        return [decimal.Decimal(distance ** int(shape)) for distance in range(1, last + 1)]
+    factors = np.arange(last + 1)  # the least prime factor of each number
+    for factor in range(2, math.isqrt(last) + 1):
+        np.minimum(factors[factor**2 :: factor], factor, out=factors[factor**2 :: factor])
+    powers = [decimal.Decimal(0), decimal.Decimal(1)]
+    for distance, factor in enumerate(factors[2:].tolist(), start=2):
+        if factor == distance:
+            logarithm = _DECIMAL.ln(decimal.Decimal(distance))
+            powers.append(_DECIMAL.exp(_DECIMAL.multiply(decimal.Decimal(shape), logarithm)))
+        else:
+            powers.append(_DECIMAL.multiply(powers[factor], powers[distance // factor]))
+    return powers[1:]
+
+
+@lru_cache(maxsize=8)
+def _thresholds(distribution: NoiseDistribution) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    sums = list(accumulate(distribution.weights[:-1]))
+    halves = (np.array(part, dtype=np.uint64) for part in zip(*(divmod(t, 1 << 64) for t in sums), strict=True))
+    upper, lower = (np.frombuffer(half.tobytes(), dtype=np.uint64) for half in halves)  # nobody can make it writeable
+    return upper, lower
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One cell that is shifted by one, as a factor of a composition: N + 1 against N.
+#
+# Outcomes L + 1, ..., 2L have the losses log(p_j/p_(j+1)) >= 0, j = 0, ..., L - 1, for p_j the probability of a draw at
+# distance j; those below the middle are their mirror images. The outcome 2L + 1 gives itself away: p_L is mass at
+# infinite loss. The outcome 0 is its mirror image.
+
+_NODES = 20  # of `composition`, per deviation that a factor states
+_BELOW_NODES = 40  # of the lower bounds' grids per deviation: cheap, because outcomes are listed
+_LEAST_SPREAD = 2.0**-20  # of losses, for grids: on finer ones rounding errors would weigh more than losses
+_FINER = 8.0  # times as many where copies are few: sums of few losses are not smooth
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ShiftedCells:
+    """So many cells with noise of the probabilities p_0, ..., p_L, each correct to a rounding."""
+
+    half: Floats
+    copies: int
+
+    @property
+    def losses(self) -> Floats:
+        """The losses of the outcomes above the middle; absolute errors are below 8 roundings of 1 + loss.
+
+        If one were negative its mirror image below the middle would not be, and is taken instead.
+        """
+        losses: Floats = np.abs(np.log(self.half[:-1] / self.half[1:]))
+        return losses
+
+    @property
+    def deviation(self) -> float:
+        """About that of one loss, or less, and `_NODES` times a step of which the least loss is a multiple.
+
+        Losses of discrete Laplace noise are all the same, those of discrete Gaussian noise odd multiples of the least.
+        On nodes of the grid they stay what they are.
+        """
+        losses = self.losses
+        wanted = self._spread(losses) / _NODES / min(_FINER, max(1.0, 64.0 / self.copies))
+        least = float(losses[0])
+        if least < _LEAST_SPREAD / 2.0**20:
+            return wanted * _NODES
+        return _NODES * least * 2.0 ** math.floor(math.log2(wanted / least))
+
+    @property
+    def highest(self) -> float:
+        """No finite loss is larger."""
+        return float(self.losses.max()) * (1.0 + 1e-12) + 1e-12
+
+    @property
+    def reach(self) -> float:
+        """How far out losses are listed."""
+        return self.highest
+
+    def pld(self, step: float, reach: float) -> PrivacyLossDistribution:
+        """A symmetric pair on the grid that dominates one cell.
+
+        An outcome of loss x between nodes x0 and x1 gives them sinh((x1 - x)/2) and sinh((x - x0)/2) of its symmetrised
+        mass, over sinh(step/2): P and Q stay, and merging undoes it. x is known up to an error: every node that the
+        true x might be next to gets as much as it might get, so this dominates with P and Q swapped too.
+        """
+        losses = self.losses
+        masses = np.sqrt(self.half[:-1] * self.half[1:])
+        doubt = 16.0 * ROUNDING * (1.0 + losses) / math.tanh(min(step, 1.0) / 2)
+        nodes = np.floor(losses / step)
+        beyond = np.clip(losses - nodes * step, 0.0, step)
+        # sinh(a)/sinh(b) for a <= b, without large exponentials
+        above, below = (
+            np.exp((part - step) / 2) * np.expm1(-part) / math.expm1(-step) for part in (beyond, step - beyond)
+        )
+        shares = {-1: doubt, 0: below + doubt, 1: above + doubt, 2: doubt}
+        middle = int(nodes.max()) + 3  # the lowest node may be -1
+        positions = nodes.astype(np.int64) + middle
+        one_side = np.zeros(2 * middle + 1)
+        for offset, share in shares.items():
+            one_side += np.bincount(positions + offset, weights=masses * share, minlength=one_side.size)
+        error = ULP * (64 + 4 * int(np.bincount(positions).max()))  # a node is a sum of so many
+        return PrivacyLossDistribution(
+            step, -middle, one_side + one_side[::-1], min(1.0, float(self.half[-1]) * (1.0 + 4.0 * ULP)), error
+        )
+
+    def pld_below(self, step: float) -> PrivacyLossDistribution:
+        """A pair on the grid that one cell dominates."""
+        p = np.concatenate([self.half[:0:-1], self.half])
+        pair = grid_of_atoms(p[:-1], p[1:], step, 16.0 * ULP)
+        return replace(pair, infinity_mass=float(self.half[-1]) * (1.0 - 4.0 * ULP))
+
+    def step_below(self, nodes: float) -> float:
+        """A step of the lower bounds' grid with about so many nodes per deviation."""
+        aligned = self.deviation / _NODES
+        return aligned * 2.0 ** round(math.log2(self._spread(self.losses) / nodes / aligned))
+
+    def _spread(self, losses: Floats) -> float:
+        """The root mean square of the finite losses."""
+        return max(math.sqrt(float(np.dot(losses**2, self.half[:-1] + self.half[1:]))), _LEAST_SPREAD)
+
+
+def _half_law(distribution: NoiseDistribution) -> Floats:
+    """The probabilities p_0, ..., p_L, each rounded once."""
+    return np.array([math.ldexp(float(weight), -WEIGHT_BITS) for weight in distribution.half_weights])
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseDistributionAccountant(PrivacyAccountant):
+    """Cells of a table that get independent noise each, some of which a user can change by one, up or down.
+
+    `changed` says, for each class of cells, their noise and how many of them a user can change at most, in one round.
+    It holds for one user among any others: neither their data nor their number matters.
+    """
+
+    changed: tuple[tuple[NoiseDistribution, int], ...]
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what changes nothing, and what cannot be certified."""
+        check_size("rounds", self.rounds, 1, composition.MOST_COMPOSITIONS)
+        try:  # once: an iterator would be empty when it is read again
+            changed = [(distribution, cells) for distribution, cells in self.changed]
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "wrong-type", f"changed is {shown(self.changed)}; it must hold pairs: a NoiseDistribution, and how many"
+            ) from None
+        if not changed:
+            raise ParameterError("out-of-range", "changed is empty; name at least one class of cells")
+        for distribution, cells in changed:
+            if not isinstance(distribution, NoiseDistribution):
+                raise ParameterError(
+                    "wrong-type", f"changed names {shown(distribution)}; it must be a NoiseDistribution"
+                )
+            check_size("changed cells", cells, 1, composition.MOST_COMPOSITIONS)
+        # Python's own numbers: products of NumPy's wrap around
+        object.__setattr__(self, "rounds", int(self.rounds))
+        object.__setattr__(self, "changed", tuple((noise, int(cells)) for noise, cells in changed))
+        copies = self.rounds * sum(cells for _, cells in self.changed)
+        if copies > composition.MOST_COMPOSITIONS:
+            raise PrivacyError(
+                "not-certified",
+                f"changed cells x rounds = {copies}: up to {composition.MOST_COMPOSITIONS} can be certified; lower the "
+                "number of cells that a user can change, or rounds",
+            )
+
+    def delta_upper(self, epsilon: float) -> float:
+        """Return a delta for which all rounds together are certainly (epsilon, delta)-private."""
+        return _upper(self).delta(epsilon)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """Return a delta below which (epsilon, delta)-privacy certainly fails for some adjacent data sets."""
+        return _lower(self).delta(epsilon)
+
+    def epsilon_upper(self, delta: float) -> float:
+        """Return an epsilon for which all rounds together are certainly (epsilon, delta)-private; may be infinite."""
+        return _upper(self).epsilon(delta)
+
+    def epsilon_lower(self, delta: float) -> float:
+        """Return an epsilon below which (epsilon, delta)-privacy certainly fails; 0 if none is known."""
+        return _lower(self).epsilon(delta)
+
+    def pld(self, interval: float) -> PrivacyLossDistribution:
+        """A symmetric PLD, on a grid of `interval` x a power of two, that dominates all rounds."""
+        return composition.compose_profiles(self._cells(), interval=interval).pld
+
+    def _cells(self) -> list[_ShiftedCells]:
+        return [_ShiftedCells(_half_law(distribution), cells * self.rounds) for distribution, cells in self.changed]
+
+
+@lru_cache(maxsize=256)
+def _upper(accountant: NoiseDistributionAccountant) -> composition.ComposedUpper:
+    return composition.compose_profiles(accountant._cells())
+
+
+@lru_cache(maxsize=256)
+def _lower(accountant: NoiseDistributionAccountant) -> composition.ComposedLower:
+    """What a user shows who changes as many cells as possible, all of them up."""
+    classes = accountant._cells()
+
+    def seen(nodes: float) -> list[composition.Copies]:
+        wanted = [cells.step_below(nodes) for cells in classes]
+        steps = [min(wanted) * 2.0 ** math.floor(math.log2(step / min(wanted))) for step in wanted]
+        return [(cells.pld_below(step), cells.copies) for cells, step in zip(classes, steps, strict=True)]
+
+    # a finer grid keeps more outcomes apart, but often merges worse; the best counts
+    return composition.compose_pairs([seen(_BELOW_NODES), seen(_BELOW_NODES * _FINER)])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How little noise is enough: a search over shape, scale and length, verified in the end.
+#
+# At a fixed length more noise can be worse, because the ends get heavier. So the length follows from the scale: ends
+# that give themselves away get a fixed share of delta. Then delta falls with the scale.
+
+_SHAPES = 40  # steps between shapes 1 and 2 that are looked at
+_END_SHARE = 1.0 / 400.0  # of delta, for the ends of all changed cells together: it costs 0.03 % of the variance
+_LAPLACE_END_SHARE = 0.25  # all other losses lie at epsilon or below it, and need nothing of delta
+_STEEPEST = 60.0  # the least loss is no larger, so that weights stay far above 2**-128
+_TOLERANCE = 1e-5  # of the scale
+_MOST_TRIES = 64
+
+
+def least_noise(epsilon: float, delta: float, *, changed_cells: int, rounds: int = 1) -> NoiseDistribution:
+    """Find noise of about the least variance such that changing so many cells, in all rounds, is (epsilon, delta)-DP.
+
+    The distribution is verified as it stands: its accountant's `delta_upper(epsilon)` is at most delta. Its variance is
+    within a few hundredths of a percent of the least in this family.
+    """
+    check_size("changed_cells", changed_cells, 1, composition.MOST_COMPOSITIONS)
+    check_size("rounds", rounds, 1, composition.MOST_COMPOSITIONS)
+    check_number("epsilon", epsilon)
+    check_number("delta", delta)
+    copies = int(changed_cells) * int(rounds)
+    check_size("changed_cells x rounds", copies, 1, composition.MOST_COMPOSITIONS)
+    if composition.check_epsilon(epsilon) == 0.0:
+        raise PrivacyError("out-of-range", "epsilon = 0: a target must be positive; raise epsilon")
+    composition.check_delta(delta)
+    search = _Search(float(epsilon), float(delta), copies)
+    if search.guess > (4.0 * MAX_HALF_LENGTH) ** 2:  # far too much: there is nothing to look for
+        raise _too_long(epsilon)
+    best = min((search.best_of_shape(0), search.best_of_shape(_best_shape(search))), key=lambda found: found.variance)
+    if not math.isfinite(best.variance):
+        raise _too_long(epsilon)
+    scale = best.scale
+    for _ in range(_MOST_TRIES):
+        found = NoiseDistribution(best.shape, scale, search.length(best.shape, scale))
+        if NoiseDistributionAccountant(((found, changed_cells),), rounds).delta_upper(epsilon) <= delta:
+            return found
+        scale *= 1.0 + _TOLERANCE
+    raise PrivacyError(
+        "not-certified",
+        f"no noise for {changed_cells} changed cells was certified at epsilon = {epsilon}, delta = {delta}; raise "
+        "either of them",
+    )
+
+
+def _too_long(epsilon: float) -> PrivacyError:
+    return PrivacyError(
+        "privacy-out-of-reach",
+        f"epsilon = {epsilon} would take noise of more than {MAX_HALF_LENGTH:,} either way; raise epsilon or delta, or "
+        "lower the number of cells that a user can change, or rounds",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    shape: float
+    scale: float
+    variance: float
+
+
+class _Search:
+    """The least scale of each shape, with probabilities in floating point: nothing here is certified."""
+
+    def __init__(self, epsilon: float, delta: float, copies: int) -> None:
+        self._epsilon, self._delta, self._copies = epsilon, delta, copies
+        laplace = copies / epsilon
+        self.guess = min(copies * gaussian_noise(epsilon, delta) ** 2, 2.0 * laplace * laplace)  # may be infinite
+        self._found: dict[int, _Found] = {}
+
+    def best_of_shape(self, number: int) -> _Found:
+        """The least scale of the shape 1 + number/_SHAPES; an infinite variance where none is short enough."""
+        if number not in self._found:
+            self._found[number] = self._least(1.0 + number / _SHAPES)
+        return self._found[number]
+
+    def length(self, shape: float, scale: float) -> int:
+        """The least half-length at which the ends of all copies have their share of delta."""
+        share = _LAPLACE_END_SHARE if shape == 1.0 else _END_SHARE
+        total = float(_density(shape, scale, math.ceil(scale * 60.0 ** (1.0 / shape)) + 1).sum() * 2.0 - 1.0)
+        height = math.log(self._copies / (share * self._delta * total))
+        return max(1, math.ceil(scale * math.pow(max(height, 0.0), 1.0 / shape)))
+
+    def _least(self, shape: float) -> _Found:
+        lowest = _STEEPEST ** (-1.0 / shape)
+        # a generalised normal distribution has the variance scale**2 Gamma(3/shape)/Gamma(1/shape)
+        unit = math.gamma(3.0 / shape) / math.gamma(1.0 / shape)
+        _, scale = bracket(
+            lambda scale: self._delta_at(shape, max(scale, lowest)),
+            self._delta,
+            guess=max(math.sqrt(self.guess / unit), lowest),
+            highest=MAX_HALF_LENGTH / 2.0,
+            tolerance=_TOLERANCE,
+            first_factor=1.01,
+        )
+        if not math.isfinite(scale):
+            return _Found(shape, scale, math.inf)
+        scale = max(scale, lowest)
+        half = self._half(shape, scale)
+        variance = 2.0 * float(np.dot(np.arange(half.size, dtype=np.float64) ** 2, half))
+        self.guess = variance
+        return _Found(shape, scale, variance if half.size <= MAX_HALF_LENGTH + 1 else math.inf)
+
+    def _half(self, shape: float, scale: float) -> Floats:
+        density = _density(shape, scale, self.length(shape, scale))
+        return density / (2.0 * float(density.sum()) - 1.0)
+
+    def _delta_at(self, shape: float, scale: float) -> float:
+        if self.length(shape, scale) > 2 * MAX_HALF_LENGTH:
+            return 0.0  # longer than any table: enclosed, and refused afterwards
+        cells = _ShiftedCells(self._half(shape, scale), self._copies)
+        return composition.compose_profiles([cells]).delta(self._epsilon)
+
+
+def _density(shape: float, scale: float, half_length: int) -> Floats:
+    density: Floats = np.exp(-((np.arange(half_length + 1, dtype=np.float64) / scale) ** shape))
+    return density
+
+
+def _best_shape(search: _Search) -> int:
+    """The best shape among all but the first, by a ternary search over whole numbers, as if variance had one minimum.
+
+    Discrete Laplace noise, the first, is a minimum of its own where few cells change.
+    """
+    low, high = 1, _SHAPES
+    while high - low > 2:
+        third = max(1, (high - low) // 3)
+        left, right = low + third, high - third
+        if search.best_of_shape(left).variance <= search.best_of_shape(right).variance:
+            high = right
+        else:
+            low = left
+    return min(range(low, high + 1), key=lambda number: search.best_of_shape(number).variance)
