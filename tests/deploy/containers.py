@@ -194,8 +194,8 @@ def _target(mount: str) -> tuple[str, str]:
 
 
 def why_no_containers() -> str | None:
-    """Why mounts of one's own cannot be had here, or None where they can."""
+    """Why private mounts cannot be had here, or None where they can."""
     if os.getuid() != 0 or not shutil.which("unshare") or not shutil.which("setpriv"):
-        return "mounts of one's own need root, unshare and setpriv"
+        return "private mounts need root, unshare and setpriv"
     tried = subprocess.run(["unshare", "--mount", "mount", "--make-rprivate", "/"], capture_output=True, check=False)
-    return None if tried.returncode == 0 else "this machine allows no mounts of one's own"
+    return None if tried.returncode == 0 else "this machine allows no private mounts"

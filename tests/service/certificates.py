@@ -37,7 +37,7 @@ def certificate(folder: Path) -> tuple[str, str]:
 
 
 class Authority:
-    """A certificate authority of one's own, in a folder."""
+    """A private certificate authority, in a folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()

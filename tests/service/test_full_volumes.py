@@ -20,7 +20,8 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from tests.service.small_volumes import fill, small_volume
 from tests.service.stores.store_urls import ACCEPTED, new_task, new_upload
 
-from shufflesum.service.stores.store import StoreError, open_store
+from shufflesum.service.stores.database import StoreError
+from shufflesum.service.stores.store import open_store
 from shufflesum.service.stores.tables import CountedBatch, open_tables
 
 

@@ -52,7 +52,8 @@ def test_labels_are_counted_under_their_names(tmp_path: Path) -> None:
     plan = ss.plan(users=USERS, domain=ss.Categories(["yes", "no"], other=True), epsilon=3.0, delta=1e-3)
     answers = ["yes"] * 150 + [" no"] * 60 + ["perhaps", None] * 15
     picture = tmp_path / "counts.svg"
-    asked = (["--plot", str(picture)], ["--candidates", "words.txt"], ["--top", "1"])
+    (tmp_path / "words.txt").write_text("yes\n", encoding="utf-8")
+    asked = (["--plot", str(picture)], ["--candidates", str(tmp_path / "words.txt")], ["--top", "1"])
     found = Collected(tmp_path, plan, answers, *asked)
     assert isinstance(found.estimate, CountEstimate)
     low, high = found.estimate.count_interval(LEVEL, simultaneous=True)

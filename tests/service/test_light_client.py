@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::shufflesum.c
 ROOT = Path(__file__).parents[2]
 USERS, LIGHT = 40, 20
 LEVEL = 1 - 1e-7  # so that an interval misses the truth with probability at most 1e-7
-ABSENT = "numba llvmlite starlette uvicorn psycopg click rich pyarrow scipy"
+ABSENT = "numba llvmlite starlette uvicorn psycopg sqlalchemy click rich pyarrow scipy"
 
 SEND = """
 import json, sys

@@ -18,7 +18,7 @@ from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.service.client import Client, fetch_estimate
-from shufflesum.service.stores.store import StoreError
+from shufflesum.service.stores.database import StoreError
 from shufflesum.service.stores.tables import FORMAT, CountedBatch, open_tables
 from shufflesum.wire import SEALED_BYTES
 

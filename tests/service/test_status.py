@@ -21,7 +21,9 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 import shufflesum as ss
 from shufflesum.cli.clients import status_command
-from shufflesum.service.http.openapi import GAUGES
+from shufflesum.service.analyzer.interface import AnalyzerStatus
+from shufflesum.service.http.openapi import figures
+from shufflesum.service.shuffler.interface import ShufflerStatus
 
 USERS = 5
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -162,6 +164,6 @@ def test_rules_go_by_metrics_that_there_are(tmp_path: Path) -> None:
     rules = [rule for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
     used = {name for rule in rules for name in re.findall(r"\b(?:shufflesum_\w+|up)\b", rule["expr"])}
     assert used <= known
-    assert {f"shufflesum_status_{name}" for name in GAUGES} <= known
+    assert {f"shufflesum_status_{name}" for name in figures(ShufflerStatus) | figures(AnalyzerStatus)} <= known
     if promtool := shutil.which("promtool"):
         subprocess.run([promtool, "check", "rules", DEPLOY / "alerts.yml"], check=True, capture_output=True)

@@ -8,7 +8,7 @@ from shufflesum.errors import MissingExtraError
 
 __all__ = ["require_client", "require_explorer", "require_service"]
 
-_LIBRARIES = ("httpx", "httptools", "prometheus_client", "starlette", "structlog", "uvicorn")
+_LIBRARIES = ("httpx", "httptools", "prometheus_client", "sqlalchemy", "starlette", "structlog", "uvicorn")
 
 
 def require_service() -> None:

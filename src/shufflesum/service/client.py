@@ -326,17 +326,14 @@ class Client:
         if self.task.rounds == 1:
             return 1
         answer = self._ask_until(200, None, "GET", "round")
-        try:
-            found = json.loads(answer.body)["open_round"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            found = 0
+        found = messages.read_answer(answer.body, messages.OpenRound)
         if found is None:
+            raise RefusedError("bad-answer", f"{self.task.shuffler} did not say which round is open", final=True)
+        if found.open_round is None:
             raise RefusedError(
                 "round-closed", f"all {self.task.rounds} rounds of task {self.task.name!r} are closed", final=True
             )
-        if not isinstance(found, int):
-            raise RefusedError("bad-answer", f"{self.task.shuffler} did not say which round is open", final=True)
-        return found
+        return found.open_round
 
     def acknowledged(self, users: Sequence[str], round_number: int) -> int:
         """How many of these users' contributions to a round the shuffler has acknowledged."""

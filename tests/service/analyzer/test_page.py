@@ -231,6 +231,7 @@ def test_what_the_shuffler_does_not_say_is_said_to_be_unknown(
     with shuffler(saying) as (url, _):
         task = replace(TASK_OF_ONE_ROUND, shuffler=url)
         saying.setdefault("task", task.id)
+        saying.setdefault("rounds", 1)
         with running(task, f"sqlite:{tmp_path}/tables.db") as remote:
             shown = words(remote.http.get("/").text)
             assert said in shown

@@ -37,17 +37,17 @@ def test_another_round_or_task_is_another_contribution(connect: Callable[..., Cl
     several = task_for(shuffler, plan=plan)
     client = connect(several)
     client.upload([0.1, 0.2, 0.3], round_number=1)
-    shuffler.document = {"open_round": 2}
+    shuffler.document = {"task": several.id, "open_round": 2, "rounds": 2}
     assert client.upload([0.1, 0.2, 0.3]).round_number == 2
     assert shuffler.bodies[0] != shuffler.bodies[1]
     with pytest.raises(ContributedError):
         client.upload([0.1, 0.2, 0.3], round_number=1)
     with refusal("wrong-round", "rounds 1", "to 2", error=UploadError):
         client.upload([0.1, 0.2, 0.3], round_number=3)
-    shuffler.document = {"open_round": None}
+    shuffler.document = {"task": several.id, "open_round": None, "rounds": 2}
     with refusal("round-closed", "all 2", error=RefusedError):
         client.upload([0.1, 0.2, 0.3])
-    shuffler.document = {"open_round": "two"}
+    shuffler.document = {"task": several.id, "open_round": "two", "rounds": 2}
     with refusal("bad-answer", error=RefusedError):
         client.upload([0.1, 0.2, 0.3])
     assert connect(task_for(shuffler, name="another")).upload([0.1, 0.2, 0.3]).contribution == "accepted"

@@ -33,7 +33,8 @@ from tests.service.servers import Deployment, fake_upload
 from tests.service.shuffler.recorded_deliveries import Recorder, named
 
 from shufflesum.service.http.messages import PROBLEMS
-from shufflesum.service.shuffler.interface import FIGURES
+from shufflesum.service.http.openapi import figures
+from shufflesum.service.shuffler.interface import ShufflerStatus
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 SMALLEST, RELEASE_AT, ROUNDS, REPORTS = 3, 5, 3, 2
@@ -318,7 +319,7 @@ class NothingEarly(RuleBasedStateMachine):
             return
         found = self.metrics()
         status = {name: found.pop(name) for name in list(found) if name.startswith("shufflesum_status_")}
-        assert status.keys() == {f"shufflesum_status_{name}" for name in FIGURES}
+        assert status.keys() == {f"shufflesum_status_{name}" for name in figures(ShufflerStatus)}
         if not self.expired:
             shown = tuple(status[f"shufflesum_status_{name}"] for name in ("open_round", "users", "release_at"))
             assert shown == (self.open_round or 0, self.waiting, RELEASE_AT)

@@ -18,15 +18,9 @@ from shufflesum import shuffling
 from shufflesum.errors import ReportsError
 from shufflesum.service.shuffler import release
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser, permuted
-from shufflesum.service.stores.store import (
-    ArrivingUpload,
-    Batch,
-    Rounds,
-    Store,
-    StoreError,
-    UploadStatus,
-    open_store,
-)
+from shufflesum.service.stores.database import StoreError
+from shufflesum.service.stores.sqlite import SqliteDatabase
+from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Store, UploadStatus, open_store
 from shufflesum.shuffling import SMALLEST_MEMORY, Layout
 from shufflesum.wire import SEALED_BYTES, Task
 
@@ -221,11 +215,11 @@ def test_a_release_counts_and_goes_on_where_nothing_can_be_deleted(
     task = Deployment.small(tmp_path, users=USERS, rounds=2).task
     store, _ = with_a_pending_batch(tmp_path, task, USERS)
 
-    def full(_: Store) -> bool:
+    def full(*_: object) -> bool:
         raise StoreError("store-unavailable", "the disk is full")
 
     with StandInAnalyzer() as analyzer, monkeypatch.context() as broken:
-        broken.setattr(type(store), "_erase_dropped", full)
+        broken.setattr(SqliteDatabase, "erase_dropped", full)
         assert attempt(store, task, analyzer.url)
         assert attempt(store, task, analyzer.url)
         assert [received.round_number for received in analyzer.received.values()] == [1, 2]

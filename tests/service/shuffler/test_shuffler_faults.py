@@ -89,7 +89,8 @@ class Inside:
     def __init__(self, store: str, task: Task) -> None:
         self._sqlite = store.removeprefix("sqlite:") if store.startswith("sqlite:") else None
         self._address = store
-        self._schema = "" if self._sqlite else f"shufflesum_{task.id[:32]}."
+        self._schema = "" if self._sqlite else "shufflesum."
+        self._task = task.id
 
     def _rows(self, query: str) -> list[Any]:
         if self._sqlite:
@@ -100,17 +101,20 @@ class Inside:
 
     def settled(self) -> bool:
         """Whether no batch waits and none is about to."""
-        rows = self._rows(f"SELECT users, state FROM {self._schema}round WHERE state != 'released'")
+        rows = self._rows(self._rounds("users, state", "state != 'released'"))
         return all(state == "open" and users < USERS for users, state in rows)
 
     def open_round(self) -> tuple[int, int]:
         """The number of the open round, and how many users it has."""
-        ((number, users),) = self._rows(f"SELECT number, users FROM {self._schema}round WHERE state = 'open'")
+        ((number, users),) = self._rows(self._rounds("number, users", "state = 'open'"))
         return number, users
+
+    def _rounds(self, columns: str, condition: str) -> str:
+        return f"SELECT {columns} FROM {self._schema}round WHERE task = '{self._task}' AND {condition}"
 
     def kept(self) -> Counter[bytes]:
         """The reports of the open round."""
-        rows = self._rows(f"SELECT upload FROM {self._schema}uploads_{self.open_round()[0]}")
+        rows = self._rows(f"SELECT upload FROM {self._schema}uploads_{self._task[:32]}_{self.open_round()[0]}")
         return Counter(report for (upload,) in rows for report in split(upload[UPLOAD_ID_BYTES:]))
 
 

@@ -23,7 +23,8 @@ from tests.service.stores.store_urls import (
 )
 
 from shufflesum.service.stores import store as store_module
-from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Seen, Store, StoreError, UploadStatus
+from shufflesum.service.stores.database import StoreError
+from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Seen, Store, UploadStatus
 from shufflesum.wire import SEALED_BYTES
 
 

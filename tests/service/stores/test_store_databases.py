@@ -23,6 +23,7 @@ from tests.service.stores.store_urls import (
     new_task,
     new_upload,
     released,
+    split,
 )
 
 from shufflesum.errors import FileError, ParameterError
@@ -32,7 +33,9 @@ from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
 from shufflesum.service.stores import postgres as postgres_store
 from shufflesum.service.stores import sqlite as sqlite_store
 from shufflesum.service.stores import store as store_module
-from shufflesum.service.stores.store import ArrivingUpload, Store, StoreError, WrongStoreError, open_store
+from shufflesum.service.stores.database import StoreError, WrongStoreError
+from shufflesum.service.stores.store import ArrivingUpload, Store, open_store
+from shufflesum.wire import SEALED_BYTES
 
 
 def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,12 +57,67 @@ def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pyte
     assert files("c", uploads, release=False) != files("d", uploads[::-1], release=False)
 
 
+def test_sqlite_overwrites_what_was_deleted_before_the_file_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = new_task(tmp_path, reports=200)
+    path = tmp_path / "store.db"
+    store = open_store(f"sqlite:{path}", task)
+    traces = [trace for each in fill(store, task, 50) for trace in split(each.sealed)[::40]]
+    batch = close(store)
+    kept = fill(store, task, 1, round_number=2)[0].sealed
+    found: list[tuple[bool, bool]] = []
+    overwrite = sqlite_store._overwrite_free_pages
+
+    def watched(connection: sqlite3.Connection) -> None:
+        sqlite_store._cut_log(connection)
+        before = path.read_bytes()
+        overwrite(connection)
+        after = path.read_bytes()
+        assert len(after) >= len(before)  # nothing was given back yet
+        found.extend((trace in before, trace in after) for trace in traces)
+
+    monkeypatch.setattr(sqlite_store, "_overwrite_free_pages", watched)
+    store.mark_released(batch)
+    assert found == [(True, False)] * len(traces)
+    files = b"".join(each.read_bytes() for each in tmp_path.glob("store.db*"))
+    assert not any(trace in files for trace in traces)
+    assert kept[:SEALED_BYTES] in files
+    assert path.stat().st_size < 50 * task.upload_bytes
+    assert sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store.close()
+
+
+def test_a_deletion_that_fails_while_it_overwrites_is_finished_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = new_task(tmp_path, reports=200)
+    store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    traces = [trace for each in fill(store, task, 50) for trace in split(each.sealed)[::40]]
+    batch = close(store)
+
+    def torn(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
+        connection.execute("CREATE TABLE zeros (zeros BLOB NOT NULL)")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(sqlite_store, "_overwrite_free_pages", torn)
+        store.mark_released(batch)
+    fill(store, task, 2, round_number=2)  # goes on meanwhile
+    store.finish_deletion()
+    files = b"".join(each.read_bytes() for each in tmp_path.glob("store.db*"))
+    assert not any(trace in files for trace in traces)
+    assert store.rounds().users == 2
+    store.close()
+
+
 def test_postgres_rows_tell_no_order_of_arrival(tmp_path: Path, postgres: Postgres) -> None:
     task = new_task(tmp_path)
     store = open_store(postgres.address, task)
     for _ in range(40):
         fill(store, task, 1)
-    query = f"SELECT xmin::text, id FROM shufflesum_{task.id[:32]}.taken ORDER BY ctid"
+    query = f"SELECT xmin::text, id FROM shufflesum.taken_{task.id[:32]}_0 ORDER BY ctid"
 
     def rows() -> list[tuple[Any, ...]]:
         with psycopg.connect(postgres.address) as connection:
@@ -94,7 +152,8 @@ def test_a_store_belongs_to_the_server_that_opened_it_last(store: Store, place: 
     if place.address.startswith("sqlite"):
         Path(f"{place.address.removeprefix('sqlite:')}.lock").unlink()
     else:
-        store._connection.execute("SELECT pg_advisory_unlock_all()")  # type: ignore[attr-defined]
+        assert store._connection is not None
+        store._connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
     other = place.open()
     fill(other, place.task, 7)
     with refusal("in-use", error=WrongStoreError):
@@ -161,7 +220,7 @@ def test_a_store_of_another_version_is_refused(
             connection.execute(f"CREATE TABLE meta ({columns})")
             connection.execute("CREATE TABLE round (number INTEGER)")
             connection.execute("INSERT INTO meta (task) VALUES (?)", (place.task.id,))
-        with refusal("format-mismatch", "shufflesum-store-6", "--store", error=WrongStoreError):
+        with refusal("format-mismatch", "shufflesum-store-7", "--store", error=WrongStoreError):
             open_store(f"sqlite:{tmp_path / name}", place.task)
 
 
@@ -201,7 +260,7 @@ def test_postgres_uploads_go_on_while_a_backup_reads(
     store = open_store(postgres.address, task)
     fill(store, task, 8)
     with psycopg.connect(postgres.address) as backup:
-        backup.execute(f"SELECT * FROM shufflesum_{task.id[:32]}.uploads_1").fetchall()
+        backup.execute(f"SELECT * FROM shufflesum.uploads_{task.id[:32]}_1").fetchall()
         fill(store, task, 2)
     assert store.rounds().users == 10
     fill(store, task, 10)
@@ -212,14 +271,14 @@ def test_postgres_uploads_go_on_while_a_backup_reads(
 
 def test_a_commit_means_that_it_is_on_disk(tmp_path: Path, postgres: Postgres) -> None:
     task = new_task(tmp_path)
-    sqlite = sqlite_store.SqliteStore(tmp_path / "store.db", task)
-    database = postgres_store.PostgresStore(postgres.address, task)
+    sqlite = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
+    database = open_store(postgres.address, task)
     database.rounds()
     assert sqlite._connection is not None
     assert database._connection is not None
-    assert sqlite._connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert sqlite._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert database._connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    assert sqlite._connection.exec_driver_sql("PRAGMA synchronous").fetchone() == (3,)
+    assert sqlite._connection.exec_driver_sql("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert database._connection.exec_driver_sql("SHOW synchronous_commit").fetchone() == ("on",)
     sqlite.close()
     database.close()
 
@@ -236,7 +295,6 @@ def test_two_tasks_share_one_database_without_meeting(tmp_path: Path, postgres: 
 def test_a_sqlite_store_that_vanished_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
     task = new_task(tmp_path)
     store = open_store(f"sqlite:{tmp_path / 'store.db'}", task)
-    assert isinstance(store, sqlite_store.SqliteStore)
     store._disconnect()
     (tmp_path / "store.db").rename(tmp_path / "elsewhere")
     with refusal("store-unavailable", error=StoreError):

@@ -10,7 +10,8 @@ from tests.refusals import refusal
 from tests.service.stores.store_urls import PathOrUrl, fill, new_task
 
 from shufflesum.errors import PrivacyError
-from shufflesum.service.stores.store import Store, WrongStoreError, open_store
+from shufflesum.service.stores.database import WrongStoreError
+from shufflesum.service.stores.store import Store, open_store
 
 
 def opened(place: PathOrUrl, names: list[str]) -> Store:

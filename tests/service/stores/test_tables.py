@@ -16,8 +16,9 @@ from tests.service.analyzer.analyzer_in_thread import (
 )
 from tests.service.postgres import Postgres
 
-from shufflesum.errors import FileError, ParameterError
-from shufflesum.service.stores.store import StoreError, WrongStoreError, open_store
+from shufflesum.errors import FileError
+from shufflesum.service.stores.database import StoreError, WrongStoreError
+from shufflesum.service.stores.store import open_store
 from shufflesum.service.stores.tables import BatchStore, CountedBatch, WrongBatchError, open_tables
 
 
@@ -92,7 +93,7 @@ def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> Non
     address = f"sqlite:{tmp_path / 'store.db'}"
     open_store(address, TASK).close()
     before = (tmp_path / "store.db").read_bytes()
-    with refusal("store-mismatch", "store.db", "--store", error=ParameterError):
+    with refusal("store-mismatch", "store.db", "--store", error=WrongStoreError):
         open_tables(address, TASK)
     assert (tmp_path / "store.db").read_bytes() == before
     with refusal("unwritable", error=FileError):

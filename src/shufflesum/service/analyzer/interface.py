@@ -1,42 +1,94 @@
-"""What an analyzer answers, described (OpenAPI 3.1), and where it stands.
+"""What an analyzer answers: its endpoints, and where it stands.
 
 Its figures are nothing that estimates would not tell, but the room that its store has.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from shufflesum.service.analyzer.page import DOWNLOADS
 from shufflesum.service.http import openapi as api
-from shufflesum.service.http.openapi import TASK_ID, Json, operation, parameter, reference
+from shufflesum.service.http.messages import BatchAnswer, Count, TaskId
+from shufflesum.service.http.openapi import COMMON, Answer, Endpoint, Json, parameter, reference
 from shufflesum.service.stores.tables import BatchStore
 from shufflesum.wire import SEALED_BYTES, Task
 
-FIGURES = ("rounds", "counted_rounds", "expires", "store_bytes", "free_bytes")
+
+class AnalyzerStatus(msgspec.Struct, frozen=True):
+    """Where an analyzer stands."""
+
+    task: TaskId
+    rounds: api.Rounds
+    counted_rounds: Annotated[Count, msgspec.Meta(description="Rounds whose batch was counted")]
+    expires: api.Expires
+    store_bytes: api.StoreBytes
+    free_bytes: api.FreeBytes
 
 
-def analyzer_status(task: Task, store: BatchStore) -> dict[str, Any]:
+def analyzer_status(task: Task, store: BatchStore) -> AnalyzerStatus:
     """All figures, as of now; blocks."""
-    usage = store.usage()
-    return {
-        "task": task.id,
-        "rounds": task.rounds,
-        "counted_rounds": len(store.batch_ids()),
-        "expires": task.expires.isoformat(),
-        "store_bytes": usage.used,
-        "free_bytes": usage.free,
-    }
+    usage, counted = store.usage(), len(store.batch_ids())
+    return AnalyzerStatus(task.id, task.rounds, counted, task.expires.isoformat(), usage.used, usage.free)
 
 
-_ELSEWHERE = ("wrong-task", "not-found")
 _NO_ESTIMATE = ("no-estimate-yet", "wrong-key", "guarantee-broken", "batch-too-small", "store-unavailable")
-_BATCH_PROBLEMS = (
-    *("wrong-secret", "wrong-certificate", *_ELSEWHERE, "wrong-length", "wrong-round", "wrong-batch"),
-    *("batch-too-small", "too-slow", "store-unavailable"),
-)
 _MOST = 10**12 - 1  # a number in an address has twelve digits at most
 _TEXT: Json = {"type": "string"}
+_ROUND = reference("Round")
+_BATCH_ID = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+
+ENDPOINTS = (
+    Endpoint(
+        "POST /tasks/{task_id}/batches/{batch_id}",
+        "takeBatch",
+        "A whole batch from the shuffler",
+        body="Batch",
+        answers={
+            200: Answer("It was counted before, once.", BatchAnswer),
+            201: Answer("Counted, durably.", BatchAnswer),
+        },
+        problems=(
+            *("wrong-secret", "wrong-certificate", "wrong-length", "wrong-round", "wrong-batch", "batch-too-small"),
+            *("too-slow", "store-unavailable"),
+        ),
+        parameters=(
+            parameter("batch_id", "path", _BATCH_ID, "Drawn once by the shuffler; the same when sent again."),
+            parameter("round", "query", _ROUND, "The round."),
+            parameter("users", "query", reference("Users"), "How many users' reports these are."),
+        ),
+        security=({"secret": []}, {"certificate": []}, {"secret": [], "certificate": []}),
+    ),
+    Endpoint(
+        "GET /tasks/{task_id}/estimate",
+        "getEstimate",
+        "The estimates of all released rounds, or of one",
+        answers={200: Answer("docs/wire.md, Estimates.", reference("Estimates"))},
+        problems=_NO_ESTIMATE,
+        parameters=(
+            parameter("round", "query", _ROUND, "This round alone.", required=False),
+            parameter("table", "query", {"enum": [0, 1]}, "1: with tables of counts.", required=False),
+        ),
+    ),
+    Endpoint(
+        "GET /tasks/{task_id}/status",
+        "getStatus",
+        "Where the analyzer stands",
+        answers={200: Answer("As of now.", AnalyzerStatus)},
+        problems=("store-unavailable",),
+    ),
+)
+"""What an analyzer answers to programs, beside what both servers do."""
+
+ASSETS = {
+    "/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/live.js": ("live.js", "text/javascript; charset=utf-8"),
+    "/favicon.ico": ("icon.svg", "image/svg+xml"),
+}
+"""Files of the analyst's page, by their paths, and their types."""
+
 _PAGE_HEADERS = {
     "ETag": api.sent("Tells two versions apart; `If-None-Match` asks by it."),
     "Content-Security-Policy": api.sent("Nothing is loaded from elsewhere."),
@@ -44,59 +96,56 @@ _PAGE_HEADERS = {
 }
 
 
+_NEWEST = parameter(
+    "round", "query", {"type": "integer", "minimum": 0, "maximum": _MOST}, "The newest round shown.", required=False
+)
+_KNOWN = parameter("If-None-Match", "header", _TEXT, "The `ETag` that is known.", required=False)
+
+
+def _page(*media_types: str, file: bool = False) -> dict[int, Answer]:
+    headers = [name for name in _PAGE_HEADERS if file or name != "Content-Disposition"]
+    plain = [media_type.partition(";")[0] for media_type in media_types or ("text/html",)]
+    return {200: Answer("As it is now.", {}, headers, plain), 304: Answer("Nothing has changed.", headers=headers)}
+
+
+def _asset(path: str, name: str, summary: str) -> Endpoint:
+    return Endpoint(f"GET {path}", name, summary, _page(ASSETS[path][1]), parameters=(_KNOWN,))
+
+
+_STORED = ("store-unavailable",)
+PAGES = (
+    Endpoint("GET /", "getPage", "The analyst's page", _page(), _STORED, (_NEWEST, _KNOWN)),
+    Endpoint("GET /tasks/{task_id}", "getTaskPage", "The analyst's page", _page(), _STORED, (_NEWEST, _KNOWN)),
+    Endpoint(
+        "GET /tasks/{task_id}/page.html", "savePage", "The page as one file", _page(file=True), _STORED, (_KNOWN,)
+    ),
+    Endpoint(
+        "GET /tasks/{task_id}/rounds/{round}/estimate.{kind}",
+        "saveRound",
+        "A round as a file",
+        _page(*DOWNLOADS.values(), file=True),
+        _NO_ESTIMATE,
+        (
+            parameter("round", "path", _ROUND, "The round."),
+            parameter("kind", "path", {"enum": list(DOWNLOADS)}, "As what."),
+            _KNOWN,
+        ),
+    ),
+    _asset("/style.css", "getStyle", "The page's style"),
+    _asset("/live.js", "getScript", "The page's script"),
+    _asset("/favicon.ico", "getIcon", "The page's icon"),
+)
+"""What an analyzer answers to people."""
+
+
 def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
-    """The description for any task, or of the analyzer of one; `page` as the server has it."""
+    """The description (OpenAPI 3.1) for any task, or of the analyzer of one; `page` as the server has it."""
     least = 1 if task is None else task.smallest_batch
-    batch = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
-    paths = {
-        "/tasks/{task_id}/batches/{batch_id}": {
-            "post": operation(
-                "takeBatch",
-                "A whole batch from the shuffler",
-                {
-                    200: api.answer("Repeated", "It was counted before, once."),
-                    201: api.answer("Counted", "Counted, durably."),
-                },
-                _BATCH_PROBLEMS,
-                parameters=[
-                    TASK_ID,
-                    parameter("batch_id", "path", batch, "Drawn once by the shuffler; the same when sent again."),
-                    parameter("round", "query", reference("Round"), "The round."),
-                    parameter("users", "query", reference("Users"), "How many users' reports these are."),
-                ],
-                body=api.body_of("Batch"),
-                security=[{"secret": []}, {"certificate": []}, {"secret": [], "certificate": []}],
-            )
-        },
-        "/tasks/{task_id}/estimate": {
-            "get": operation(
-                "getEstimate",
-                "The estimates of all released rounds, or of one",
-                {200: api.answer("Estimates", "docs/wire.md, Estimates.")},
-                (*_ELSEWHERE, *_NO_ESTIMATE),
-                parameters=[
-                    TASK_ID,
-                    parameter("round", "query", reference("Round"), "This round alone.", required=False),
-                    parameter("table", "query", {"enum": [0, 1]}, "1: with tables of counts.", required=False),
-                ],
-            )
-        },
-        "/tasks/{task_id}/status": {
-            "get": operation(
-                "getStatus",
-                "Where the analyzer stands",
-                {200: api.answer("Status", "As of now.")},
-                (*_ELSEWHERE, "store-unavailable"),
-                parameters=[TASK_ID],
-            )
-        },
-    } | (_page() if page else {})
     components = {
         "headers": _PAGE_HEADERS,
         "schemas": {
             "Users": {"type": "integer", "minimum": least, "maximum": _MOST},
             "Batch": _batch_schema(task),
-            "Status": api.status_schema(FIGURES),
             **_SCHEMAS,
         },
         "securitySchemes": {
@@ -105,7 +154,8 @@ def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
         },
     }
     about = "Takes whole batches of one task from its shuffler and answers with estimates."
-    return api.described("shufflesum analyzer", about, paths, components, task)
+    endpoints = (*ENDPOINTS, *(PAGES if page else ()), *COMMON)
+    return api.described("shufflesum analyzer", about, endpoints, components, task)
 
 
 def _batch_schema(task: Task | None) -> Json:
@@ -113,57 +163,6 @@ def _batch_schema(task: Task | None) -> Json:
     return api.bytes_schema(
         about, SEALED_BYTES if task is None else SEALED_BYTES * task.plan.reports * task.smallest_batch
     )
-
-
-def _page() -> dict[str, Json]:
-    seen = parameter("If-None-Match", "header", _TEXT, "The `ETag` that is known.", required=False)
-    any_number = {"type": "integer", "minimum": 0, "maximum": _MOST}
-    newest = parameter("round", "query", any_number, "The newest round shown.", required=False)
-    number = parameter("round", "path", reference("Round"), "The round.")
-    kind = parameter("kind", "path", {"enum": list(DOWNLOADS)}, "As what.")
-
-    def answered(*media_types: str, file: bool = False) -> dict[int, Json]:
-        names = [name for name in _PAGE_HEADERS if file or name != "Content-Disposition"]
-        headers = {name: reference(name, "headers") for name in names}
-        types: Json = {media_type: {"schema": {}} for media_type in media_types}
-        return {
-            200: {"description": "As it is now.", "headers": headers, "content": types},
-            304: {"description": "Nothing has changed.", "headers": headers},
-        }
-
-    html = answered("text/html")
-    pages = {
-        "/": operation("getPage", "The analyst's page", html, ("store-unavailable",), parameters=[newest, seen]),
-        "/tasks/{task_id}": operation(
-            "getTaskPage",
-            "The analyst's page",
-            html,
-            (*_ELSEWHERE, "store-unavailable"),
-            parameters=[TASK_ID, newest, seen],
-        ),
-        "/tasks/{task_id}/page.html": operation(
-            "savePage",
-            "The page as one file",
-            answered("text/html", file=True),
-            (*_ELSEWHERE, "store-unavailable"),
-            parameters=[TASK_ID, seen],
-        ),
-        "/tasks/{task_id}/rounds/{round}/estimate.{kind}": operation(
-            "saveRound",
-            "A round as a file",
-            answered(*(media_type.partition(";")[0] for media_type in DOWNLOADS.values()), file=True),
-            (*_ELSEWHERE, *_NO_ESTIMATE),
-            parameters=[TASK_ID, number, kind, seen],
-        ),
-        "/style.css": operation("getStyle", "The page's style", answered("text/css"), parameters=[seen]),
-        "/live.js": operation("getScript", "The page's script", answered("text/javascript"), parameters=[seen]),
-        "/favicon.ico": operation("getIcon", "The page's icon", answered("image/svg+xml"), parameters=[seen]),
-    }
-    return {path: {"get": found} for path, found in pages.items()}
-
-
-def _batch_answer(answer: str) -> Json:
-    return api.record({"batch": {"type": "string"}, "answer": {"const": answer}})
 
 
 def _numbers(description: str) -> Json:
@@ -178,8 +177,6 @@ def _interval(description: str) -> Json:
 _COUNT: Json = {"type": "integer", "minimum": 0}
 _LABELS: Json = {"type": "array", "items": {"type": ["string", "integer", "boolean"]}}
 _SCHEMAS: dict[str, Json] = {
-    "Counted": _batch_answer("counted"),
-    "Repeated": _batch_answer("repeated"),
     "Numbers": {
         "type": "array",
         "items": {"anyOf": [{"type": ["number", "null"]}, reference("Numbers")]},

@@ -7,7 +7,6 @@ small script of our own asks for it again and puts in what has changed.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import tempfile
 import warnings
@@ -31,7 +30,7 @@ from shufflesum.pages import picture
 from shufflesum.plots import require_plots, svg_to_png
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.service.http.messages import BadAnswerError, Refusal, ask, check_url, round_to_json, trust
+from shufflesum.service.http import messages as web
 from shufflesum.service.stores.tables import BatchStore, CountedBatch
 from shufflesum.statement import guessing, if_they_collude
 from shufflesum.tables.writers import write_estimate
@@ -47,14 +46,6 @@ _MOST_BYTES = 4096
 _MOST_USERS = 10**12
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The open round (None after the last), and at least how many users it has (None: the shuffler does not say)."""
-
-    open_round: int | None
-    users_at_least: int | None
-
-
 class ShufflerProgress:
     """Asks a task's shuffler, at most once in ten seconds and only while somebody looks; None for no answer.
 
@@ -66,9 +57,9 @@ class ShufflerProgress:
         self._clock = clock
         self._asking = asyncio.Lock()
         self._until = -1.0
-        self._known: Progress | None = None
+        self._known: web.OpenRound | None = None
 
-    async def latest(self) -> Progress | None:
+    async def latest(self) -> web.OpenRound | None:
         """What the shuffler said last."""
         async with self._asking:
             if self._clock.monotonic() >= self._until:
@@ -76,30 +67,20 @@ class ShufflerProgress:
                 self._until = self._clock.monotonic() + _KEPT_SECONDS
         return self._known
 
-    async def _ask(self) -> Progress | None:
+    async def _ask(self) -> web.OpenRound | None:
         try:
-            url = check_url(self._task.shuffler, allow_plain_http=False)
-            client = httpx.AsyncClient(trust_env=False, verify=await asyncio.to_thread(trust, None))
+            url = web.check_url(self._task.shuffler, allow_plain_http=False)
+            client = httpx.AsyncClient(trust_env=False, verify=await asyncio.to_thread(web.trust, None))
             async with client:
                 path = f"/tasks/{self._task.id}/round"
-                answer = await ask(client, "GET", url + path, seconds=_ANSWER_SECONDS, most=_MOST_BYTES)
-        except (BadAnswerError, TimeoutError, httpx.HTTPError, ShufflesumError):
+                answer = await web.ask(client, "GET", url + path, seconds=_ANSWER_SECONDS, most=_MOST_BYTES)
+        except (web.BadAnswerError, TimeoutError, httpx.HTTPError, ShufflesumError):
             return None
-        return self._read(answer.body) if answer.status == 200 else None
-
-    def _read(self, body: bytes) -> Progress | None:
-        """What the shuffler says, or None where it is not the answer of this task's shuffler."""
-        try:
-            found = json.loads(body)
-            number, users = found["open_round"], found.get("users_at_least")
-            known = found["task"] == self._task.id and _within(number, 1, self._task.rounds)
-            return Progress(number, users) if known and _within(users, 0, _MOST_USERS) else None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        found = web.read_answer(answer.body, web.OpenRound) if answer.status == 200 else None
+        if found is None or found.task != self._task.id:
             return None
-
-
-def _within(value: object, least: int, most: int) -> bool:
-    return value is None or (type(value) is int and least <= value <= most)
+        possible = (found.open_round or 1) <= self._task.rounds and (found.users_at_least or 0) <= _MOST_USERS
+        return found if possible else None
 
 
 DOWNLOADS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "svg": "image/svg+xml", "png": "image/png"}
@@ -139,7 +120,7 @@ class AnalystPage:
         self._png = lru_cache(_FILES_KEPT)(svg_to_png)
         self._table = lru_cache(_ROUNDS_KEPT)(_table)
 
-    def live(self, now: datetime, progress: Progress | None, *, root: str, newest: int | None) -> str:
+    def live(self, now: datetime, progress: web.OpenRound | None, *, root: str, newest: int | None) -> str:
         """The page as it is served; `root` is the way from its address to the server's, `newest` the round on top."""
         task = self._task
 
@@ -193,7 +174,7 @@ class AnalystPage:
         refused, rounds = None, None
         try:
             rounds = self._estimates.rounds()
-        except Refusal as refusal:
+        except web.Refusal as refusal:
             if refusal.problem not in ("no-estimate-yet", "guarantee-broken", "wrong-key", "batch-too-small"):
                 raise
             refused = refusal
@@ -238,7 +219,7 @@ class AnalystPage:
         """None for a plan without a guarantee, which has nothing to state."""
         return None if self._task.plan.accountant == "none" else pages.statement_html(self._task.plan)
 
-    def _guarantee(self, rounds: CountedRounds | None, refused: Refusal | None) -> dict[str, object]:
+    def _guarantee(self, rounds: CountedRounds | None, refused: web.Refusal | None) -> dict[str, object]:
         plan = self._task.plan
         if plan.accountant == "none":
             return {"kind": "bad", "title": "There is no guarantee", "words": "This plan promises nothing to anybody."}
@@ -260,11 +241,11 @@ class AnalystPage:
             return self._estimates.answer(round_number, table=True)
         found = [estimate for estimate in rounds.estimates if estimate.round_number == round_number]
         if not found:
-            raise Refusal("no-estimate-yet", f"the shuffler has released no batch of round {round_number} yet")
+            raise web.Refusal("no-estimate-yet", f"the shuffler has released no batch of round {round_number} yet")
         if kind == "csv":
             return _csv(found[0])
         if found[0].prompt is not None or not _can_draw():
-            raise Refusal("not-found", "there is no picture: of words, or without the extra shufflesum[plots]")
+            raise web.Refusal("not-found", "there is no picture: of words, or without the extra shufflesum[plots]")
         with self._drawing:
             svg = self._svg(found[0], rounds.guarantee_holds)
         return svg.encode() if kind == "svg" else self._png(svg)
@@ -383,7 +364,7 @@ class Estimates:
             if (only, table) not in self._written:
                 asked = [found for found in self._document["rounds"] if only in (None, found["round"])]
                 if not asked:
-                    raise Refusal("no-estimate-yet", f"the shuffler has released no batch of round {only} yet")
+                    raise web.Refusal("no-estimate-yet", f"the shuffler has released no batch of round {only} yet")
                 if not table:
                     asked = [{name: found[name] for name in found if name != "table"} for found in asked]
                 self._written[only, table] = bytes(JSONResponse(self._document | {"rounds": asked}).body)
@@ -400,13 +381,13 @@ class Estimates:
     def _compute(self) -> CountedRounds:
         counted = tuple(self._store.counted())
         if not counted:
-            raise Refusal(
+            raise web.Refusal(
                 "no-estimate-yet",
                 f"the shuffler has released no batch of at least {self._task.smallest_batch} users yet",
             )
         for batch in counted:
             if not batch.table.any():
-                raise Refusal(
+                raise web.Refusal(
                     "wrong-key",
                     f"no report of round {batch.round_number} could be opened: its users sealed them to another key, "
                     "for another task or another round; see which task file they were given",
@@ -421,7 +402,7 @@ class Estimates:
                 warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer
                 return release(counts, without_guarantee=self._without_guarantee)
         except ReportsError as error:
-            raise Refusal(
+            raise web.Refusal(
                 "batch-too-small" if error.problem == "too-few-users" else "guarantee-broken",
                 f"round {batch.round_number}: {error}",
             ) from error
@@ -435,7 +416,7 @@ class Estimates:
         return {
             "round": batch.round_number,
             "uploads": batch.users,
-            **round_to_json(estimate, LEVEL),
+            **web.round_to_json(estimate, LEVEL),
             "rejected_kinds": {"unreadable": batch.unreadable, "no_cell": batch.rejected - batch.unreadable},
             "guarantee": {
                 "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else None,

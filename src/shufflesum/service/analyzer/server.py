@@ -12,28 +12,27 @@ import hashlib
 import math
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
 from shufflesum.pages import asset
 from shufflesum.reports import Counts, Reports
-from shufflesum.service.analyzer.interface import FIGURES, analyzer_interface, analyzer_status
+from shufflesum.service.analyzer import interface
 from shufflesum.service.analyzer.page import DOWNLOADS, AnalystPage, Estimates, ShufflerProgress
 from shufflesum.service.http import app as http
-from shufflesum.service.http.messages import MOST_CELLS_ANSWERED, Refusal
-from shufflesum.service.http.openapi import StatusGauges
-from shufflesum.service.http.server import PEER_NAMES
+from shufflesum.service.http.messages import MOST_CELLS_ANSWERED, BatchAnswer, Refusal
+from shufflesum.service.http.openapi import StatusGauges, routes_of
+from shufflesum.service.http.server import CONNECTION
 from shufflesum.service.logs import log
-from shufflesum.service.stores.store import StoreError
+from shufflesum.service.stores.database import StoreError
 from shufflesum.service.stores.tables import BatchStore, CountedBatch, WrongBatchError
 from shufflesum.wire import SEALED_BYTES, Opener, Task, UploadError
 
@@ -52,61 +51,66 @@ _HEADERS = {
 _FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
 
-def page_routes(task: Task, estimates: Estimates, clock: Clock = SYSTEM_CLOCK) -> list[Route]:
-    """The routes of a task's page, to be served by its analyzer."""
-    made = AnalystPage(task, estimates)
-    progress = ShufflerProgress(task, clock)
-    working = asyncio.Semaphore(1)  # pages wait for each other, so that readers never take all threads
+class _Pages:
+    """The handlers of a task's page (`PAGES`)."""
 
-    async def in_thread(work: Callable[[], _T]) -> _T:
-        try:
-            async with working:
+    def __init__(self, task: Task, estimates: Estimates, clock: Clock) -> None:
+        self._task = task
+        self._page = AnalystPage(task, estimates)
+        self._progress = ShufflerProgress(task, clock)
+        self._working = asyncio.Semaphore(1)  # pages wait for each other, so that readers never take all threads
+        self._clock = clock
+        self._assets = {path: asset(name).encode() for path, (name, _) in interface.ASSETS.items()}
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        async with self._working:
+            with _asking_store():
                 return await asyncio.to_thread(work)
-        except StoreError as error:
-            raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
 
-    def check(request: Request) -> None:
-        if request.path_params.get("task_id", task.id) != task.id:
-            raise Refusal("wrong-task", f"this analyzer serves task {task.id[:12]}; see its page at /")
+    def _check_task(self, request: Request) -> None:
+        if request.path_params.get("task_id", self._task.id) != self._task.id:
+            raise Refusal("wrong-task", f"this analyzer serves task {self._task.id[:12]}; see its page at /")
 
-    async def show(request: Request) -> Response:
-        check(request)
+    async def get_page(self, request: Request) -> Response:
+        self._check_task(request)
         newest = _round(request.query_params.get("round"))
-        known = await progress.latest()
+        known = await self._progress.latest()
         root = "../" if "task_id" in request.path_params else ""
-        text = await in_thread(lambda: made.live(clock.now(), known, root=root, newest=newest))
+        text = await self._in_thread(lambda: self._page.live(self._clock.now(), known, root=root, newest=newest))
         return _answer(request, text.encode(), "text/html; charset=utf-8")
 
-    async def save(request: Request) -> Response:
-        check(request)
-        text = await in_thread(lambda: made.alone(clock.now()))
-        return _answer(request, text.encode(), "text/html; charset=utf-8", f"shufflesum-{task.id[:12]}.html")
+    get_task_page = get_page
 
-    async def download(request: Request) -> Response:
-        check(request)
+    async def save_page(self, request: Request) -> Response:
+        self._check_task(request)
+        text = await self._in_thread(lambda: self._page.alone(self._clock.now()))
+        return _answer(request, text.encode(), "text/html; charset=utf-8", f"shufflesum-{self._task.id[:12]}.html")
+
+    async def save_round(self, request: Request) -> Response:
+        self._check_task(request)
         number, kind = _round(request.path_params["round"]), request.path_params["kind"]
         if number is None or kind not in DOWNLOADS:
             raise Refusal("not-found", f"a round is to be had as {', '.join(DOWNLOADS)}")
-        content = await in_thread(lambda: made.file(number, kind))
-        return _answer(request, content, DOWNLOADS[kind], f"shufflesum-{task.id[:12]}-round-{number}.{kind}")
+        content = await self._in_thread(lambda: self._page.file(number, kind))
+        return _answer(request, content, DOWNLOADS[kind], f"shufflesum-{self._task.id[:12]}-round-{number}.{kind}")
 
-    def static(path: str, name: str, media_type: str) -> Route:
-        content = asset(name).encode()
+    async def _send_asset(self, request: Request) -> Response:
+        path = request.scope["path"]
+        return _answer(request, self._assets[path], interface.ASSETS[path][1])
 
-        async def serve(request: Request) -> Response:
-            return _answer(request, content, media_type)
+    get_style = get_script = get_icon = _send_asset
 
-        return Route(path, serve)
 
-    return [
-        Route("/", show),
-        Route("/tasks/{task_id}", show),
-        Route("/tasks/{task_id}/page.html", save),
-        Route("/tasks/{task_id}/rounds/{round}/estimate.{kind}", download),
-        static("/style.css", "style.css", "text/css; charset=utf-8"),
-        static("/live.js", "live.js", "text/javascript; charset=utf-8"),
-        static("/favicon.ico", "icon.svg", "image/svg+xml"),
-    ]
+@contextlib.contextmanager
+def _asking_store() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: StoreError) -> Refusal:
+    return Refusal("store-unavailable", str(error), headers={"Retry-After": "1"})
 
 
 def _answer(request: Request, content: bytes, media_type: str, filename: str | None = None) -> Response:
@@ -193,27 +197,22 @@ class AnalyzerServer:
         self._store_ready = http.StoreReady(store.check, clock)
         self._estimates = Estimates(task, store, without_guarantee=without_guarantee)
         self._answering = asyncio.Lock()
-        self._page = page_routes(task, self._estimates, clock) if page else []
+        self._pages = _Pages(task, self._estimates, clock) if page else None
         self._taking = asyncio.Lock()  # one batch at a time has all cores, and a repetition finds it done
         self._registry = CollectorRegistry()
         self._batches = Counter("shufflesum_batches", "Batches counted", registry=self._registry)
         self._accepted = Counter("shufflesum_reports_accepted", "Reports counted", registry=self._registry)
         self._blank = Counter("shufflesum_reports_blank", "Blank reports counted", registry=self._registry)
         self._rejected = Counter("shufflesum_reports_rejected", "Reports rejected", registry=self._registry)
-        self._gauges = StatusGauges(self._registry, FIGURES, self._status)
+        self._gauges = StatusGauges(self._registry, interface.AnalyzerStatus, self._status)
 
     def app(self) -> Starlette:
         """The web application."""
         return http.create_app(
-            [
-                Route("/tasks/{task_id}/batches/{batch_id}", self._post_batch, methods=["POST"]),
-                Route("/tasks/{task_id}/estimate", self._get_estimate),
-                Route("/tasks/{task_id}/status", self._get_status),
-                *self._page,
-            ],
+            [*routes_of(interface.ENDPOINTS, self), *(routes_of(interface.PAGES, self._pages) if self._pages else [])],
             registry=self._registry,
             ready=self._store_ready,
-            interface=analyzer_interface(self._task, page=bool(self._page)),
+            interface=interface.analyzer_interface(self._task, page=self._pages is not None),
             lifespan=self._lifespan,
             limits=self._limits,
             before_metrics=lambda _: self._gauges.refresh(),
@@ -229,7 +228,8 @@ class AnalyzerServer:
         finally:
             await asyncio.to_thread(self._opener.close)
 
-    async def _post_batch(self, request: Request) -> Response:
+    async def take_batch(self, request: Request) -> Response:
+        """Count a batch of the shuffler's, once."""
         self._check_sender(request)
         self._check_task(request)
         batch_id = request.path_params["batch_id"]
@@ -248,13 +248,13 @@ class AnalyzerServer:
             raise Refusal("wrong-batch", str(error)) from error
         except StoreError as error:
             log.warning("store unavailable", role="analyzer")
-            raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
+            raise _unavailable(error) from error
 
     async def _take(self, request: Request, batch_id: str, round_number: int, users: int, size: int) -> Response:
         if await asyncio.to_thread(self._store.is_counted, batch_id, round_number):
             async for _ in _pieces(request, size):  # read to its end, so that the sender gets to hear the answer
                 pass
-            return JSONResponse({"batch": batch_id, "answer": "repeated"})
+            return http.json_response(BatchAnswer(batch_id, "repeated"))
         counts, unreadable = await self._count(request, round_number, size)
         counted = CountedBatch(round_number, batch_id, users, counts.blanks, counts.rejected, unreadable, counts.table)
         if await asyncio.to_thread(self._store.record, counted):
@@ -263,7 +263,7 @@ class AnalyzerServer:
             self._blank.inc(counts.blanks)
             self._rejected.inc(counts.rejected)
             log.info("batch counted", round=round_number, users=users, rejected=counts.rejected)
-        return JSONResponse({"batch": batch_id, "answer": "counted"}, status_code=201)
+        return http.json_response(BatchAnswer(batch_id, "counted"), 201)
 
     async def _count(self, request: Request, round_number: int, size: int) -> tuple[Counts, int]:
         """The table of a batch that is complete, and how many reports could not be opened.
@@ -292,33 +292,31 @@ class AnalyzerServer:
             await asyncio.gather(*opening, return_exceptions=True)  # of a batch that was broken off
         return counts, unreadable
 
-    async def _get_estimate(self, request: Request) -> Response:
+    async def get_estimate(self, request: Request) -> Response:
+        """Answer with the estimates of all rounds, or of one."""
         self._check_task(request)
         only = _number(request, "round") if "round" in request.query_params else None
         table = request.query_params.getlist("table")
         if table not in ([], ["0"], ["1"]):
             raise Refusal("bad-request", "?table= must be given once, as 1 for the tables of counts, or 0")
-        try:
-            # In a thread as a whole, and once for all who ask: a large answer takes a while to compute and to write.
-            async with self._answering:
+        # In a thread as a whole, and once for all who ask: a large answer takes a while to compute and to write.
+        async with self._answering:
+            with _asking_store():
                 answer = await asyncio.to_thread(self._estimates.answer, only, table=table == ["1"])
-        except StoreError as error:
-            raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
         return Response(answer, media_type="application/json")
 
-    async def _get_status(self, request: Request) -> Response:
+    async def get_status(self, request: Request) -> Response:
+        """Answer with figures."""
         self._check_task(request)
-        try:
-            return JSONResponse(await asyncio.to_thread(self._status))
-        except StoreError as error:
-            raise Refusal("store-unavailable", str(error), headers={"Retry-After": "1"}) from error
+        with _asking_store():
+            return http.json_response(await asyncio.to_thread(self._status))
 
-    def _status(self) -> dict[str, Any]:
-        return analyzer_status(self._task, self._store)
+    def _status(self) -> interface.AnalyzerStatus:
+        return interface.analyzer_status(self._task, self._store)
 
     def _check_sender(self, request: Request) -> None:
         """Refuse a batch of anybody but the shuffler; known by secret and certificate, it needs both."""
-        if self._peer is not None and self._peer.lower() not in request.scope.get("state", {}).get(PEER_NAMES, ()):
+        if self._peer is not None and self._peer.lower() not in request.scope["state"][CONNECTION].peer_names:
             raise Refusal(
                 "wrong-certificate",
                 "show the shuffler's certificate (serve shuffler --client-cert), signed by the authority that the "

@@ -24,19 +24,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, disable_created_metrics, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
 from shufflesum.service.http.messages import MEDIA_TYPE, PROBLEMS, Refusal, is_loopback
-from shufflesum.service.http.openapi import Json, to_bytes
-from shufflesum.service.http.server import COMPLETE
+from shufflesum.service.http.openapi import COMMON, Json, routes_of, to_bytes
+from shufflesum.service.http.server import CONNECTION
 from shufflesum.service.logs import log, where_of
 
 if TYPE_CHECKING:
@@ -117,37 +118,45 @@ def create_app(
         log.error("request failed", error=type(error).__name__, where=where_of(error))
         return answer("internal", "the server's log says where")
 
-    async def healthz(_: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def readyz(_: Request) -> Response:
-        if await ready():
-            return PlainTextResponse("ready\n")
-        return problem_response("not-ready", "the store is out of reach, or the server is stopping")
-
-    async def metrics(request: Request) -> Response:
-        if before_metrics is not None:
-            await before_metrics(request)
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    described = to_bytes(interface)
-
-    async def openapi(_: Request) -> Response:
-        return Response(described, media_type="application/json")
-
-    common = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics, "/openapi.json": openapi}
+    common = _Common(registry, ready, to_bytes(interface), before_metrics)
     application = _Application(
-        routes=[*routes, *(Route(path, handler) for path, handler in common.items())],
+        routes=[*routes, *routes_of(COMMON, common)],
         exception_handlers={Refusal: refuse, HTTPException: refuse_by_router, ClientDisconnect: gone, Exception: fail},
         lifespan=lifespan,
     )
     application.router.redirect_slashes = False  # it would answer with an address that the client made up
     application.exact = dict(exact or {})
     application.origins = origins
-    application.limits = limits or AddressLimits(Limits())
-    application.refused = refused
+    application.state.limits = limits or AddressLimits(Limits())
+    application.state.refused = application.refused = refused
     application.failures = {Refusal: refuse, ClientDisconnect: gone, Exception: fail}
     return application
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What both servers answer (`COMMON`)."""
+
+    registry: CollectorRegistry
+    ready: Ready
+    interface: bytes
+    before_metrics: Callable[[Request], Awaitable[None]] | None
+
+    async def is_alive(self, _: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def is_ready(self, _: Request) -> Response:
+        if await self.ready():
+            return PlainTextResponse("ready\n")
+        return problem_response("not-ready", "the store is out of reach, or the server is stopping")
+
+    async def get_metrics(self, request: Request) -> Response:
+        if self.before_metrics is not None:
+            await self.before_metrics(request)
+        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def get_interface(self, _: Request) -> Response:
+        return Response(self.interface, media_type="application/json")
 
 
 class _Application(Starlette):
@@ -155,7 +164,6 @@ class _Application(Starlette):
 
     exact: dict[tuple[str, str], ExactHandler]
     origins: Origins | None
-    limits: AddressLimits
     refused: Counter
     failures: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]
 
@@ -200,6 +208,11 @@ def problem_response(name: str, detail: str, headers: dict[str, str] | None = No
     return Response(problem.encode(detail), problem.status, headers=headers, media_type=MEDIA_TYPE)
 
 
+def json_response(found: msgspec.Struct, status: int = 200) -> Response:
+    """A struct as an answer."""
+    return Response(msgspec.json.encode(found), status, media_type="application/json")
+
+
 def header(scope: Scope, name: bytes) -> str:
     """A header of a request, by its name in lower case; empty where there is none."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
@@ -211,8 +224,10 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     if announced.isdecimal() and int(announced[:20]) > most:
         raise Refusal("too-large", f"a body of {announced[:20]} bytes; at most {most} are taken")
     body = b""
+    connection = scope.get("state", {}).get(CONNECTION)
+    whole = connection is not None and connection.complete
     try:
-        async with asyncio.timeout(None if scope.get("state", {}).get(COMPLETE) else _BODY_SECONDS):
+        async with contextlib.nullcontext() if whole else asyncio.timeout(_BODY_SECONDS):
             more = True
             while more:
                 message = await receive()

@@ -26,9 +26,10 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
@@ -111,6 +112,28 @@ def why_unreachable(error: BaseException) -> str:
         if any(isinstance(cause, kind) for cause in causes):
             return reason
     return type(error).__name__
+
+
+# Components of a description, which a task narrows.
+TaskId = Annotated[str, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/TaskId"})]
+RoundNumber = Annotated[int, msgspec.Meta(ge=1, extra_json_schema={"$ref": "#/components/schemas/Round"})]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class OpenRound(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What everybody may know of a shuffler."""
+
+    task: TaskId
+    open_round: Annotated[RoundNumber | None, msgspec.Meta(description="null after the last.")]
+    rounds: Annotated[int, msgspec.Meta(ge=1)]
+    users_at_least: Annotated[Count | None, msgspec.Meta(description="Where the operator shows it.")] = None
+
+
+class BatchAnswer(msgspec.Struct, frozen=True):
+    """What an analyzer has done with a batch."""
+
+    batch: str
+    answer: Literal["counted", "repeated"]
 
 
 MEDIA_TYPE = "application/problem+json"
@@ -269,6 +292,14 @@ def _same(stated: Any, true: Any) -> bool:
 MOST_BYTES = 1 << 16  # of an answer that is no estimate: a problem, a round, a status
 
 _T = TypeVar("_T")
+
+
+def read_answer(body: bytes, kind: type[_T]) -> _T | None:
+    """An answer as its struct; None for anything else. Fields that are not known are passed over."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 class BadAnswerError(Exception):

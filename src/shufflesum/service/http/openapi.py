@@ -1,4 +1,4 @@
-"""The servers' HTTP interface described (OpenAPI 3.1): the pieces of both descriptions, and the figures in them.
+"""A server's endpoints, from which both its routes and its description (OpenAPI 3.1) are made; and its figures.
 
 A description holds for every task, as in docs/; the one that a server answers with has the task's own id and sizes, in
 `components` only. Which problem has which status is not said again: it comes from `messages`. Figures say where a
@@ -9,31 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from prometheus_client import CollectorRegistry, Gauge
+from starlette.routing import Route
 
 from shufflesum.errors import ShufflesumError
-from shufflesum.service.http.messages import MEDIA_TYPE, PREFIX, PROBLEMS
+from shufflesum.service.http.messages import MEDIA_TYPE, PREFIX, PROBLEMS, Count
 from shufflesum.wire import WIRE_VERSION, Task
 
-GAUGES = {
-    "rounds": "Rounds that the task's plan covers",
-    "released_rounds": "Rounds whose batch the analyzer has taken",
-    "counted_rounds": "Rounds whose batch was counted",
-    "open_round": "The open round; 0 after the last",
-    "users": "Users in the open round",
-    "smallest_batch": "Users below which nothing is released",
-    "release_at": "Users at which a round is released",
-    "waiting_round": "The round whose batch the analyzer has not taken yet; 0 for none",
-    "waiting_users": "Users in that batch",
-    "expires": "When the task expires, in seconds since 1970",
-    "store_bytes": "Bytes that the store takes",
-    "free_bytes": "Bytes that are free where the store lies; NaN where that cannot be seen",
-}
-"""Every figure of a status: `shufflesum_status_NAME` is its gauge."""
+Rounds = Annotated[Count, msgspec.Meta(description="Rounds that the task's plan covers")]
+Expires = Annotated[
+    str,
+    msgspec.Meta(description="When the task expires; in metrics in seconds since 1970"),
+    msgspec.Meta(extra_json_schema={"format": "date-time"}),
+]
+StoreBytes = Annotated[Count, msgspec.Meta(description="Bytes that the store takes")]
+FreeBytes = Annotated[
+    Count | None,
+    msgspec.Meta(description="Bytes that are free where the store lies; NaN or null where that cannot be seen"),
+]
 
 _READ_SECONDS = 5.0
 _UNKNOWN = float("nan")
@@ -42,18 +42,26 @@ _UNKNOWN = float("nan")
 class StatusGauges:
     """Gauges of a server's status, which `read` returns; it blocks, and may fail where the store is out of reach."""
 
-    def __init__(self, registry: CollectorRegistry, names: tuple[str, ...], read: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, registry: CollectorRegistry, kind: type[msgspec.Struct], read: Callable[[], Any]) -> None:
         self._read = read
-        self._gauges = {name: Gauge(f"shufflesum_status_{name}", GAUGES[name], registry=registry) for name in names}
+        self._gauges = {
+            name: Gauge(f"shufflesum_status_{name}", said, registry=registry) for name, said in figures(kind).items()
+        }
 
     async def refresh(self) -> None:
         """Set the gauges to what is so now; NaN where nobody knows."""
         try:
             status = await asyncio.wait_for(asyncio.to_thread(self._read), _READ_SECONDS)
         except (ShufflesumError, TimeoutError):
-            status = dict.fromkeys(self._gauges, _UNKNOWN)
+            status = None
         for name, gauge in self._gauges.items():
-            gauge.set(_figure(name, status[name]))
+            gauge.set(_UNKNOWN if status is None else _figure(name, getattr(status, name)))
+
+
+def figures(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The figures of a status, and what each of them is."""
+    fields = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
+    return {name: said["description"] for name, said in fields.items() if name != "task"}
 
 
 def _figure(name: str, value: Any) -> float:
@@ -86,8 +94,8 @@ _OF_PROBLEMS = {
     "wrong-secret": "WWW-Authenticate",
     "wrong-method": "Allow",
 }
-_NOT_ALWAYS = ("open_round", "waiting_round", "waiting_users", "free_bytes")
 _EVERYWHERE = ("bad-request", "address-limit", "internal")
+_PREFLIGHT = "OPTIONS"
 _HEX_64 = "^[0-9a-f]{64}$"
 _ABOUT = (
     " Every refusal is a problem document (RFC 9457); its `type` is stable, and its `retry` says whether the same"
@@ -102,23 +110,9 @@ def reference(name: str, kind: str = "schemas") -> Json:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
-TASK_ID = reference("task_id", "parameters")
-
-
 def parameter(name: str, place: str, schema: Json, description: str, *, required: bool = True) -> Json:
     """A parameter of an operation."""
     return {"name": name, "in": place, "required": required, "schema": schema, "description": description}
-
-
-def content(media_type: str, schema: Json, description: str, headers: Mapping[str, Json] | None = None) -> Json:
-    """An answer with content."""
-    answer: Json = {"description": description, "content": {media_type: {"schema": schema}}}
-    return answer | ({"headers": dict(headers)} if headers else {})
-
-
-def answer(name: str, description: str, headers: Mapping[str, Json] | None = None) -> Json:
-    """An answer in JSON, of a schema by its name."""
-    return content("application/json", reference(name), description, headers)
 
 
 def record(properties: Mapping[str, Json], required: Iterable[str] | None = None, **said: str) -> Json:
@@ -127,48 +121,105 @@ def record(properties: Mapping[str, Json], required: Iterable[str] | None = None
     return {"type": "object", **said, "required": names, "properties": properties, "additionalProperties": False}
 
 
-def operation(
-    name: str,
-    summary: str,
-    answers: Mapping[int, Json],
-    problems: Iterable[str] = (),
-    *,
-    parameters: Iterable[Json] = (),
-    body: Json | None = None,
-    security: list[Json] | None = None,
-) -> Json:
-    """An operation: its answers, and the problems that it can be refused with by their names."""
-    by_status: dict[int, list[str]] = {}
-    for problem in (*problems, *_EVERYWHERE):
-        by_status.setdefault(PROBLEMS[problem].status, []).append(problem)
-    refusals = {status: _refusal(names) for status, names in by_status.items()}
-    parts: Json = {"operationId": name, "summary": summary, "parameters": list(parameters), "requestBody": body}
-    parts |= {"security": security}
-    parts = {key: value for key, value in parts.items() if value}
-    return parts | {"responses": {str(status): found for status, found in sorted({**answers, **refusals}.items())}}
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer: its content is a struct as JSON, of a schema, or none; `headers` are names of components."""
+
+    description: str
+    kind: type[msgspec.Struct] | Json | None = None
+    headers: Iterable[str] = ()
+    media_types: Iterable[str] = ("application/json",)
+
+    def described(self) -> Json:
+        """As OpenAPI says it."""
+        found: Json = {"description": self.description}
+        if self.headers:
+            found["headers"] = {name: reference(name, "headers") for name in self.headers}
+        if self.kind is not None:
+            schema = reference(self.kind.__name__) if isinstance(self.kind, type) else self.kind
+            found["content"] = {media_type: {"schema": schema} for media_type in self.media_types}
+        return found
 
 
-def _refusal(names: list[str]) -> Json:
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What can be asked ("GET /healthz"), and how it is described; `problems` are what it can be refused with.
+
+    The method of a server that answers is called as the operation, in snake case. A path of a task can also be refused
+    as that of another task. `body` names the schema of the bytes that are sent.
+    """
+
+    request: str
+    name: str
+    summary: str
+    answers: Mapping[int, Answer]
+    problems: tuple[str, ...] = ()
+    parameters: tuple[Json, ...] = ()
+    body: str | None = None
+    security: tuple[Json, ...] = ()
+
+    @property
+    def method(self) -> str:
+        """Of HTTP."""
+        return self.request.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """As routes and OpenAPI write it."""
+        return self.request.partition(" ")[2]
+
+    def described(self, everywhere: tuple[str, ...]) -> Json:
+        """As OpenAPI says it; `everywhere` are problems that every endpoint of a server has."""
+        of_task = "{task_id}" in self.path
+        elsewhere = ("wrong-task", "not-found") if of_task and self.method != _PREFLIGHT else ()
+        by_status: dict[int, list[str]] = {}
+        for problem in (*self.problems, *elsewhere, *everywhere, *_EVERYWHERE):
+            by_status.setdefault(PROBLEMS[problem].status, []).append(problem)
+        answers = {**self.answers, **{status: _refusal(names) for status, names in by_status.items()}}
+        sent = {"application/octet-stream": {"schema": reference(self.body)}} if self.body else None
+        parts: Json = {
+            "operationId": self.name,
+            "summary": self.summary,
+            "parameters": [*([reference("task_id", "parameters")] if of_task else []), *self.parameters],
+            "requestBody": sent and {"required": True, "content": sent},
+            "security": list(self.security),
+            "responses": {str(status): answers[status].described() for status in sorted(answers)},
+        }
+        return {key: value for key, value in parts.items() if value}
+
+
+def routes_of(endpoints: Iterable[Endpoint], server: object) -> list[Route]:
+    """The routes to a server's methods; a browser's preflights are answered before routes are looked for."""
+    return [
+        Route(each.path, getattr(server, re.sub("([A-Z])", r"_\1", each.name).lower()), methods=[each.method])
+        for each in endpoints
+        if each.method != _PREFLIGHT
+    ]
+
+
+def _refusal(names: list[str]) -> Answer:
     schema = {"allOf": [reference("Problem")], "properties": {"type": {"enum": [PREFIX + name for name in names]}}}
     titles = "; ".join(f"`{name}` ({PROBLEMS[name].retry}): {PROBLEMS[name].title}" for name in names)
-    headers = {_OF_PROBLEMS[name] for name in names if name in _OF_PROBLEMS}
-    return content(MEDIA_TYPE, schema, titles, {name: reference(name, "headers") for name in sorted(headers)})
+    headers = sorted({_OF_PROBLEMS[name] for name in names if name in _OF_PROBLEMS})
+    return Answer(titles, schema, headers, [MEDIA_TYPE])
 
 
 def described(
     title: str,
     about: str,
-    paths: Mapping[str, Json],
+    endpoints: Sequence[Endpoint],
     components: Mapping[str, Json],
     task: Task | None,
-    problems: tuple[str, ...] = (),
-    *,
-    secret_metrics: bool = False,
+    everywhere: tuple[str, ...] = (),
 ) -> Json:
-    """The whole description, of one task or of any; `problems` can come from every path.
-
-    `secret_metrics` says that metrics may be for whoever has the `secret` alone.
-    """
+    """The whole description, of one task or of any; problems of `everywhere` can come from every path."""
+    paths: dict[str, Json] = {}
+    for each in endpoints:
+        paths.setdefault(each.path, {})[each.method.lower()] = each.described(everywhere)
+    kinds = [answer.kind for each in endpoints for answer in each.answers.values() if isinstance(answer.kind, type)]
+    _, structs = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    for schema in structs.values():
+        schema["additionalProperties"] = False  # a server sends no others, though a client would take them
     task_id = {"type": "string", "pattern": _HEX_64} | ({} if task is None else {"const": task.id})
     last = {"maximum": 2**32 - 1 if task is None else task.rounds}
     known: dict[str, Json] = {
@@ -178,6 +229,7 @@ def described(
             "TaskId": task_id,
             "Round": {"type": "integer", "minimum": 1, "description": "From 1 to the plan's `rounds`."} | last,
             "Problem": _problem_schema(),
+            **structs,
         },
     }
     for kind, named in components.items():
@@ -185,14 +237,9 @@ def described(
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": str(WIRE_VERSION), "description": about + _ABOUT},
-        "paths": {**paths, **_common(problems, secret_metrics)},
+        "paths": paths,
         "components": known,
     }
-
-
-def body_of(name: str) -> Json:
-    """A request's body: bytes of a schema."""
-    return {"required": True, "content": {"application/octet-stream": {"schema": reference(name)}}}
 
 
 def bytes_schema(description: str, least: int = 0, most: int | None = None) -> Json:
@@ -220,30 +267,17 @@ def _problem_schema() -> Json:
     }
 
 
-def status_schema(names: Iterable[str]) -> Json:
-    """Figures of a status, by their names; those that there may not be are null."""
-    properties: dict[str, Json] = {"task": reference("TaskId")}
-    for name in names:
-        kind = ["integer", "null"] if name in _NOT_ALWAYS else "integer"
-        properties[name] = {"type": kind, "minimum": 0, "description": GAUGES[name]}
-    properties["expires"] = {"type": "string", "format": "date-time"}
-    return record(properties)
+def _text(description: str) -> Answer:
+    return Answer(description, {"type": "string"}, media_types=["text/plain"])
 
 
-def _common(problems: tuple[str, ...], secret_metrics: bool) -> dict[str, Json]:
-    def said(words: str) -> Json:
-        return content("text/plain", {"type": "string"}, words)
-
-    asked: tuple[tuple[str, ...], list[Json] | None] = (), None
-    if secret_metrics:
-        asked = ("wrong-secret",), [{}, {"secret": []}]
-    described_here = content("application/json", {"type": "object"}, "OpenAPI 3.1, with the task's own sizes.")
-    return {
-        path: {"get": operation(name, summary, {200: answer}, (*problems, *refused), security=security)}
-        for path, name, summary, answer, refused, security in (
-            ("/healthz", "isAlive", "Whether the process lives", said("It does."), (), None),
-            ("/readyz", "isReady", "Whether the store can be written to", said("It can."), ("not-ready",), None),
-            ("/metrics", "getMetrics", "Figures for Prometheus", said("In Prometheus' text format."), *asked),
-            ("/openapi.json", "getInterface", "This description", described_here, (), None),
-        )
-    }
+_DESCRIPTION = Answer("OpenAPI 3.1, with the task's own sizes.", {"type": "object"})
+_READY = {200: _text("It can.")}
+METRICS = Endpoint("GET /metrics", "getMetrics", "Figures for Prometheus", {200: _text("In Prometheus' text format.")})
+COMMON = (
+    Endpoint("GET /healthz", "isAlive", "Whether the process lives", {200: _text("It does.")}),
+    Endpoint("GET /readyz", "isReady", "Whether the store can be written to", _READY, ("not-ready",)),
+    METRICS,
+    Endpoint("GET /openapi.json", "getInterface", "This description", {200: _DESCRIPTION}),
+)
+"""What both servers answer."""

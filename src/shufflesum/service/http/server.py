@@ -13,126 +13,143 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import httptools
 import uvicorn
 import uvloop
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import Receive, Scope, Send
 
 from shufflesum.errors import ParameterError
 from shufflesum.service.http.messages import MEDIA_TYPE, PROBLEMS, is_loopback, load_key_pair, trust
 from shufflesum.service.logs import log, where_of
 
-COMPLETE = "complete"  # true in the state of a request that has arrived to its end
-PEER_NAMES = "peer_names"  # in the state of a request: the names in the certificate that the client has shown
+CONNECTION = "connection"  # in the state of a request: the `Connection` that it came by
 
 _ASIDE_BYTES = 64 * 1024
 _HEAD_SECONDS = 30.0
 _REFUSED_SECONDS = 1.0  # a connection too many has so long to hear why
 
 
-class BoundedProtocol(HttpToolsProtocol):
-    """Ends a connection whose request line and headers, or what else is no body, grow too large or take too long.
+class Connection(asyncio.Protocol):
+    """Stands between a client and uvicorn's protocol, and hands on what is within bounds.
 
-    The parser beneath keeps whatever it is sent, so without this a few connections could fill the memory.
+    It ends a connection whose request line and headers, or what else is no body, grow too large or take too long:
+    uvicorn keeps whatever it is sent, so that a few connections could fill the memory. A parser of its own tells where
+    requests begin and end, and what uvicorn would not understand is refused here.
     """
 
-    _watch: asyncio.TimerHandle
-    _peer_names: frozenset[str] = frozenset()
-    _address: str = ""
-    _allowed: bool = True  # false for one of too many connections from one address
-    _since: float | None = None  # when a request's head was first expected; None while there is no such wait
-    _begun: bool = False  # a request that has not come to its end yet
-    _body_came: bool = False
-    _ended: bool = False  # the bytes that came last were in part of a request that has come to its end
-    _aside: int = 0  # bytes of that request since it began, or since a piece of its body came
+    def __init__(self, inner: Callable[..., asyncio.Protocol], app: Starlette, **given: Any) -> None:
+        self._inner: asyncio.Protocol = inner(**given | {"app_state": {**given["app_state"], CONNECTION: self}})
+        self._limits, self._refused = app.state.limits, app.state.refused
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does, which ignores it
+        self._url = b""
+        self._aside = 0  # bytes since the last that was of a body, or since a request began or ended
+        self._unanswered = 0  # requests whose head is complete
+        self._since = self._loop.time()  # when it began, or when the last answer was given
+        self._upgraded = False
+        self.complete = False  # whether the last request has arrived to its end
+        self.peer_names: frozenset[str] = frozenset()  # in the certificate that the client has shown
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is here: its request is expected."""
-        super().connection_made(transport)
+        self._transport = cast(asyncio.Transport, transport)
         if certificate := transport.get_extra_info("peercert"):
             # Only of what was signed by an authority that we were given: anything else ended the handshake.
-            self._peer_names = frozenset(name.lower() for _, name in certificate.get("subjectAltName", ()))
-        self._address = self.client[0] if self.client else ""
-        self._allowed = self.app.limits.connect(self._address)
-        self._expect_head()
+            self.peer_names = frozenset(name.lower() for _, name in certificate.get("subjectAltName", ()))
+        self._address = (transport.get_extra_info("peername") or ("",))[0]
+        self._allowed = self._limits.connect(self._address)  # false for one of too many from one address
+        self._inner.connection_made(transport)
         if self._allowed:
-            self._watch = self.loop.call_later(_HEAD_SECONDS, self._look)
+            self._watch = self._loop.call_later(_HEAD_SECONDS, self._look)
         else:
-            self._watch = self.loop.call_later(_REFUSED_SECONDS, transport.close)
+            self._watch = self._loop.call_later(_REFUSED_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
         self._watch.cancel()
         if self._allowed:
-            self.app.limits.disconnect(self._address)
-        super().connection_lost(exc)
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        super().on_message_begin()
-        self.scope["state"][PEER_NAMES] = self._peer_names
-        self._expect_head()
-        self._begun, self._aside = True, 0
-
-    def on_headers_complete(self) -> None:
-        """The head is complete; the body is bounded by whoever reads it."""
-        self._since = None
-        super().on_headers_complete()
-        if self.parser.should_upgrade():
-            # The parser stops here and would take the body for the next request.
-            self.cycle.keep_alive = False
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body came, which whoever reads it counts."""
-        self._body_came = True
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """The body is complete: nobody needs to watch the clock while reading it."""
-        self._begun, self._ended = False, True
-        self.scope["state"][COMPLETE] = True
-        super().on_message_complete()
+            self._limits.disconnect(self._address)
+        self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; refuse headers, trailers or the likes that go on and on."""
         if not self._allowed:
             self._refuse("address-limit", "too many connections from one address (--connections-per-address)")
-            return
-        self._body_came = self._ended = False
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        counts = self._begun and not self._body_came and not self._ended
-        self._aside = self._aside + len(data) if counts else 0
-        if self._aside > _ASIDE_BYTES:
-            self.send_400_response(f"more than {_ASIDE_BYTES} bytes that are no part of a body")
-        elif self._since is None and (self.cycle is None or self.cycle.response_complete):
-            # The rest of a refused body, or an empty line: it ended the wait for a next request, and begins none.
-            self._expect_head()
+        elif not self._upgraded:  # the parsers stop there, and would take a body for the next request
+            self._aside += len(data)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._upgraded = True
+                data = data[: upgrade.args[0]]
+            except httptools.HttpParserError:
+                self._refuse("bad-request", "this is no HTTP")
+                return
+            if self._aside > _ASIDE_BYTES:
+                self._refuse("bad-request", f"more than {_ASIDE_BYTES} bytes that are no part of a body")
+            elif not self._transport.is_closing():
+                self._inner.data_received(data)
 
-    def _expect_head(self) -> None:
-        self._since = self.loop.time()
+    def eof_received(self) -> bool | None:
+        """The client will say no more."""
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client is slow to read."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self._inner.resume_writing()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url, self._aside = b"", 0
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of what is asked for."""
+        self._url += url
+
+    def on_headers_complete(self) -> None:
+        """The head is complete; the body is bounded by whoever reads it."""
+        httptools.parse_url(self._url).path.decode("ascii")  # fails where it names no path
+        self._unanswered += 1
+        self.complete = False
+
+    def on_body(self, _: bytes) -> None:
+        """A piece of the body came, which whoever reads it counts."""
+        self._aside = 0
+
+    def on_message_complete(self) -> None:
+        """The body is complete: nobody needs to watch the clock while reading it."""
+        self._aside, self.complete = 0, True
+
+    def answered(self) -> None:
+        """A request was answered: the next one is expected."""
+        self._unanswered -= 1
+        self._since = self._loop.time()
+        if self._upgraded:
+            self._transport.close()
 
     def _look(self) -> None:
         """End a wait that was too long; one timer for a whole connection, since one for each request costs time."""
-        left = _HEAD_SECONDS if self._since is None else self._since + _HEAD_SECONDS - self.loop.time()
+        left = _HEAD_SECONDS if self._unanswered else self._since + _HEAD_SECONDS - self._loop.time()
         if left > 0:
-            self._watch = self.loop.call_later(left, self._look)
-        elif not self.transport.is_closing():
-            self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP as everything else is refused."""
-        self._refuse("bad-request", msg)
+            self._watch = self._loop.call_later(left, self._look)
+        else:
+            self._transport.close()
 
     def _refuse(self, name: str, detail: str) -> None:
-        if self.transport.is_closing():
+        if self._transport.is_closing():
             return
-        self.app.refused.labels(problem=name).inc()
+        self._refused.labels(problem=name).inc()
         problem = PROBLEMS[name]
         body = problem.encode(detail)
         head = [
@@ -142,8 +159,8 @@ class BoundedProtocol(HttpToolsProtocol):
             *(["retry-after: 2"] if problem.retry == "not-yet" else []),
             "connection: close",
         ]
-        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
-        self.transport.close()
+        self._transport.write("\r\n".join([*head, "", ""]).encode() + body)
+        self._transport.close()
 
 
 _STOP_SECONDS = 20
@@ -183,9 +200,17 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
     """Serve until SIGTERM or an interrupt; requests under way are finished first. Logs `listening` with its port."""
     # The store's thread asks for the interpreter many times in a transaction, and would wait so long each time.
     sys.setswitchinterval(_SWITCH_SECONDS)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        finally:
+            if scope["type"] == "http":
+                scope["state"][CONNECTION].answered()
+
     config = uvicorn.Config(
-        app,
-        http=BoundedProtocol,
+        answer,
+        http="httptools",
         ws="none",
         lifespan="on",
         log_config=None,
@@ -199,6 +224,8 @@ def run_server(app: Starlette, options: ServerOptions, *, role: str) -> None:
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     _check_tls(options)
+    config.load()
+    config.http_protocol_class = cast(Any, partial(Connection, config.http_protocol_class, app))
     server = uvicorn.Server(config)
     if options.tls_cert is None and not is_loopback(options.host):
         log.warning("plain http on an address that others can reach; give --tls-cert, or put a proxy with TLS before")

@@ -1,48 +1,68 @@
-"""What a shuffler answers, described (OpenAPI 3.1).
+"""What a shuffler answers: its endpoints, and where it stands.
 
 Where it stands is for its operator alone, since a live count tells when somebody takes part.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Annotated
+
+import msgspec
 
 from shufflesum.service.http import openapi as api
-from shufflesum.service.http.openapi import TASK_ID, Json, operation, reference, sent
+from shufflesum.service.http.messages import Count, OpenRound, RoundNumber, TaskId
+from shufflesum.service.http.openapi import COMMON, METRICS, Answer, Endpoint, Json, reference, sent
 from shufflesum.service.stores.store import Store
 from shufflesum.wire import SEALED_BYTES, UPLOAD_HEADER_BYTES, Task
 
-FIGURES = (
-    *("rounds", "released_rounds", "open_round", "users", "smallest_batch", "release_at"),
-    *("waiting_round", "waiting_users", "expires", "store_bytes", "free_bytes"),
-)
+
+class ShufflerStatus(msgspec.Struct, frozen=True):
+    """Where a shuffler stands, to the single user."""
+
+    task: TaskId
+    rounds: api.Rounds
+    released_rounds: Annotated[Count, msgspec.Meta(description="Rounds whose batch the analyzer has taken")]
+    open_round: Annotated[Count | None, msgspec.Meta(description="The open round; 0 after the last")]
+    users: Annotated[Count, msgspec.Meta(description="Users in the open round")]
+    smallest_batch: Annotated[Count, msgspec.Meta(description="Users below which nothing is released")]
+    release_at: Annotated[Count, msgspec.Meta(description="Users at which a round is released")]
+    waiting_round: Annotated[
+        Count | None,
+        msgspec.Meta(description="The round whose batch the analyzer has not taken yet; 0 for none"),
+    ]
+    waiting_users: Annotated[Count | None, msgspec.Meta(description="Users in that batch")]
+    expires: api.Expires
+    store_bytes: api.StoreBytes
+    free_bytes: api.FreeBytes
 
 
-def shuffler_status(task: Task, store: Store, release_at: int | None) -> dict[str, Any]:
+def shuffler_status(task: Task, store: Store, release_at: int | None) -> ShufflerStatus:
     """All figures, as of now; blocks."""
     rounds, waiting, usage = store.rounds(), store.pending(), store.usage()
-    return {
-        "task": task.id,
-        "rounds": task.rounds,
-        "released_rounds": rounds.released,
-        "open_round": rounds.open_round,
-        "users": rounds.users,
-        "smallest_batch": task.smallest_batch,
-        "release_at": max(task.smallest_batch, release_at or 0),
-        "waiting_round": None if waiting is None else waiting.round_number,
-        "waiting_users": None if waiting is None else waiting.users,
-        "expires": task.expires.isoformat(),
-        "store_bytes": usage.used,
-        "free_bytes": usage.free,
-    }
+    return ShufflerStatus(
+        task=task.id,
+        rounds=task.rounds,
+        released_rounds=rounds.released,
+        open_round=rounds.open_round,
+        users=rounds.users,
+        smallest_batch=task.smallest_batch,
+        release_at=max(task.smallest_batch, release_at or 0),
+        waiting_round=None if waiting is None else waiting.round_number,
+        waiting_users=None if waiting is None else waiting.users,
+        expires=task.expires.isoformat(),
+        store_bytes=usage.used,
+        free_bytes=usage.free,
+    )
 
 
-_ELSEWHERE = ("wrong-task", "not-found", "origin-refused")
-_UPLOAD_PROBLEMS = (
-    *("wrong-version", "wrong-length", "wrong-round", "token-missing", "token-unknown", "token-spent", *_ELSEWHERE),
-    *("too-slow", "repeated", "duplicate-report", "round-closed", "round-not-open", "expired"),
-    *("too-large", "overloaded", "store-unavailable"),
-)
+class Closed(msgspec.Struct, frozen=True):
+    """A round that was closed."""
+
+    round: RoundNumber
+    users: Annotated[int, msgspec.Meta(ge=1)]
+
+
 _CROSS_ORIGIN = {
     "Access-Control-Allow-Origin": sent("The page's origin, where it is allowed.", always=False),
     "Access-Control-Expose-Headers": sent("For allowed pages: `retry-after`.", always=False),
@@ -50,88 +70,84 @@ _CROSS_ORIGIN = {
     "Access-Control-Allow-Headers": sent("What a page may send."),
     "Access-Control-Max-Age": sent("How many seconds a browser may remember it."),
 }
+_READABLE = ("Access-Control-Allow-Origin", "Access-Control-Expose-Headers")
+_PREFLIGHT = tuple(name for name in _CROSS_ORIGIN if name != "Access-Control-Expose-Headers")
+
+UPLOADS = Endpoint(
+    "POST /tasks/{task_id}/uploads",
+    "upload",
+    "One user's part in one round",
+    body="Upload",
+    answers={201: Answer("Taken, durably; it counts once.", headers=_READABLE)},
+    problems=(
+        *("wrong-version", "wrong-length", "wrong-round", "token-missing", "token-unknown", "token-spent", "too-slow"),
+        *("repeated", "duplicate-report", "round-closed", "round-not-open", "expired", "too-large", "overloaded"),
+        "store-unavailable",
+    ),
+    security=({}, {"token": []}),
+)
+FOR_PAGES = (
+    Endpoint(
+        "GET /tasks/{task_id}",
+        "getTask",
+        "The task file",
+        answers={200: Answer("To be verified, not believed.", reference("Task"), _READABLE)},
+    ),
+    Endpoint(
+        "GET /tasks/{task_id}/round",
+        "getRound",
+        "Which round is open",
+        answers={200: Answer("The open round.", OpenRound, _READABLE)},
+        problems=("store-unavailable",),
+    ),
+    UPLOADS,
+)
+"""What web pages of allowed origins may ask for."""
+
+
+def _preflight(asked: Endpoint) -> Endpoint:
+    return Endpoint(
+        f"OPTIONS {asked.path}",
+        f"mayPages{asked.name[0].upper()}{asked.name[1:]}",
+        "A browser's question whether a page of another origin may send",
+        answers={204: Answer("The page may send.", headers=_PREFLIGHT)},
+        problems=("wrong-method", "not-found"),
+        parameters=(
+            api.parameter("Origin", "header", {"type": "string", "minLength": 1}, "The page's origin."),
+            api.parameter("Access-Control-Request-Method", "header", {"const": asked.method}, "What it wants to send."),
+        ),
+    )
+
+
+_OPERATOR: tuple[Json, ...] = ({"secret": []},)
+ENDPOINTS = (
+    *FOR_PAGES,
+    *map(_preflight, FOR_PAGES),
+    Endpoint(
+        "POST /tasks/{task_id}/release",
+        "release",
+        "Close the open round now, if it has the smallest batch",
+        answers={202: Answer("This batch is on its way to the analyzer.", Closed)},
+        problems=("wrong-secret", "batch-too-small", "round-closed", "store-unavailable"),
+        security=_OPERATOR,
+    ),
+    Endpoint(
+        "GET /tasks/{task_id}/status",
+        "getStatus",
+        "Where the shuffler stands",
+        answers={200: Answer("To the single user: for the operator alone.", ShufflerStatus)},
+        problems=("wrong-secret", "store-unavailable"),
+        security=_OPERATOR,
+    ),
+)
+"""What a shuffler answers, beside what both servers do."""
 
 
 def shuffler_interface(task: Task | None = None) -> Json:
-    """The description for any task, or of the shuffler of one."""
-    headers = {name: reference(name, "headers") for name in _CROSS_ORIGIN}
-    readable = {name: headers[name] for name in list(headers)[:2]}
-    preflight = {
-        "description": "The page may send.",
-        "headers": {name: headers[name] for name in headers if name != "Access-Control-Expose-Headers"},
-    }
-
-    def asked(name: str, method: str) -> Json:
-        asked_with = [
-            TASK_ID,
-            api.parameter("Origin", "header", {"type": "string", "minLength": 1}, "The page's origin."),
-            api.parameter("Access-Control-Request-Method", "header", {"const": method}, "What it wants to send."),
-        ]
-        return operation(
-            name,
-            "A browser's question whether a page of another origin may send",
-            {204: preflight},
-            ("wrong-method", "not-found", "origin-refused"),
-            parameters=asked_with,
-        )
-
-    paths = {
-        "/tasks/{task_id}": {
-            "get": operation(
-                "getTask",
-                "The task file",
-                {200: api.answer("Task", "To be verified, not believed.", readable)},
-                _ELSEWHERE,
-                parameters=[TASK_ID],
-            ),
-            "options": asked("mayPagesGetTask", "GET"),
-        },
-        "/tasks/{task_id}/round": {
-            "get": operation(
-                "getRound",
-                "Which round is open",
-                {200: api.answer("OpenRound", "The open round.", readable)},
-                (*_ELSEWHERE, "store-unavailable"),
-                parameters=[TASK_ID],
-            ),
-            "options": asked("mayPagesGetRound", "GET"),
-        },
-        "/tasks/{task_id}/uploads": {
-            "post": operation(
-                "upload",
-                "One user's part in one round",
-                {201: {"description": "Taken, durably; it counts once.", "headers": readable}},
-                _UPLOAD_PROBLEMS,
-                parameters=[TASK_ID],
-                body=api.body_of("Upload"),
-                security=[{}, {"token": []}],
-            ),
-            "options": asked("mayPagesUpload", "POST"),
-        },
-        "/tasks/{task_id}/release": {
-            "post": operation(
-                "release",
-                "Close the open round now, if it has the smallest batch",
-                {202: api.answer("Closed", "This batch is on its way to the analyzer.")},
-                (*_ELSEWHERE, "wrong-secret", "batch-too-small", "round-closed", "store-unavailable"),
-                parameters=[TASK_ID],
-                security=[{"secret": []}],
-            )
-        },
-        "/tasks/{task_id}/status": {
-            "get": operation(
-                "getStatus",
-                "Where the shuffler stands",
-                {200: api.answer("Status", "To the single user: for the operator alone.")},
-                (*_ELSEWHERE, "wrong-secret", "store-unavailable"),
-                parameters=[TASK_ID],
-                security=[{"secret": []}],
-            )
-        },
-    }
+    """The description (OpenAPI 3.1) for any task, or of the shuffler of one."""
     components = {
         "headers": _CROSS_ORIGIN,
-        "schemas": {"Upload": _upload_schema(task), "Status": api.status_schema(FIGURES), **_SCHEMAS},
+        "schemas": {"Upload": _upload_schema(task), **_SCHEMAS},
         "securitySchemes": {
             "token": {
                 "type": "apiKey",
@@ -147,9 +163,10 @@ def shuffler_interface(task: Task | None = None) -> Json:
         },
     }
     about = "Takes sealed uploads of one task and hands whole batches, permuted, to the analyzer."
-    return api.described(
-        "shufflesum shuffler", about, paths, components, task, ("origin-refused",), secret_metrics=True
-    )
+    # Metrics may be for whoever has the operator's secret alone.
+    metrics = replace(METRICS, problems=("wrong-secret",), security=({}, *_OPERATOR))
+    endpoints = (*ENDPOINTS, *(metrics if each is METRICS else each for each in COMMON))
+    return api.described("shufflesum shuffler", about, endpoints, components, task, everywhere=("origin-refused",))
 
 
 def _upload_schema(task: Task | None) -> Json:
@@ -160,16 +177,6 @@ def _upload_schema(task: Task | None) -> Json:
 
 
 _SCHEMAS: dict[str, Json] = {
-    "OpenRound": api.record(
-        {
-            "task": reference("TaskId"),
-            "open_round": {"anyOf": [reference("Round"), {"type": "null"}], "description": "null after the last."},
-            "rounds": {"type": "integer", "minimum": 1},
-            "users_at_least": {"type": "integer", "minimum": 0, "description": "Where the operator shows it."},
-        },
-        required=("task", "open_round", "rounds"),
-    ),
-    "Closed": api.record({"round": reference("Round"), "users": {"type": "integer", "minimum": 1}}),
     "Task": api.record(
         {
             "format": {"const": "shufflesum-task-2"},

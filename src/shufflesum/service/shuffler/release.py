@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
 from shufflesum.service.http import messages as web
 from shufflesum.service.http.app import SecretFile, valid_secrets
 from shufflesum.service.logs import log
-from shufflesum.service.stores.store import Batch, Store, StoreError
+from shufflesum.service.stores.database import StoreError
+from shufflesum.service.stores.store import Batch, Store
 from shufflesum.shuffling import shuffled
 from shufflesum.wire import SEALED_BYTES, Task
 
@@ -45,7 +45,7 @@ def permuted(sealed: Iterable[bytes], reports: int, folder: Path | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzerAddress:
-    """Where batches go: the analyzer's URL, a certificate authority of one's own, if any, and how it knows us.
+    """Where batches go: the analyzer's URL, a private certificate authority, if any, and how it knows us.
 
     It knows us by the shared secret, by a certificate with its key, or by both.
     """
@@ -252,16 +252,8 @@ class Releaser:
 
 def _taken(answer: web.Answer, batch: Batch) -> bool:
     """Whether the analyzer itself has said that it has the batch; anybody can answer 200."""
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return False
-    return (
-        answer.status in (200, 201)
-        and isinstance(document, dict)
-        and document.get("batch") == batch.batch_id
-        and document.get("answer") in ("counted", "repeated")
-    )
+    found = web.read_answer(answer.body, web.BatchAnswer)
+    return answer.status in (200, 201) and found is not None and found.batch == batch.batch_id
 
 
 class _NotTaken(Exception):

@@ -10,27 +10,26 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
 from shufflesum.service.http import app as http
-from shufflesum.service.http.messages import Refusal
-from shufflesum.service.http.openapi import StatusGauges
+from shufflesum.service.http.messages import OpenRound, Refusal
+from shufflesum.service.http.openapi import StatusGauges, routes_of
 from shufflesum.service.http.server import ServerOptions, background, run_server
 from shufflesum.service.logs import configure_logging, log
-from shufflesum.service.shuffler.interface import FIGURES, shuffler_interface, shuffler_status
+from shufflesum.service.shuffler import interface
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser
 from shufflesum.service.shuffler.tokens import Tokens
 from shufflesum.service.stores import store as stores
-from shufflesum.service.stores.store import ArrivingUpload, StoreError, UploadStatus
+from shufflesum.service.stores.database import StoreError, WrongStoreError
+from shufflesum.service.stores.store import ArrivingUpload, UploadStatus
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
 _GROUP = 1024  # uploads a transaction
@@ -225,7 +224,7 @@ class _Shuffler:
         self._uploads = Counter("shufflesum_uploads", "Uploads taken", registry=registry)
         self._releases = Counter("shufflesum_batches_released", "Batches the analyzer has taken", registry=registry)
         self._users = Counter("shufflesum_users_released", "Users in released batches", registry=registry)
-        self._gauges = StatusGauges(registry, FIGURES, self._status)
+        self._gauges = StatusGauges(registry, interface.ShufflerStatus, self._status)
         failures = Counter("shufflesum_release_failures", "Attempts to release that failed", registry=registry)
         self.releaser = Releaser(
             store,
@@ -271,33 +270,32 @@ class _Shuffler:
             raise Refusal(answer.value, _REFUSALS[answer].format(round=upload.round_number))
         return 201
 
-    async def take_for_another_task(self, request: Request) -> Response:
+    async def upload(self, request: Request) -> Response:
+        """Refuse an upload whose path is not exactly that of this task's: those go to `take`."""
         self._check_task(request)
         raise Refusal("bad-request", "write the path of an upload as in the task's address")
 
-    async def show_task(self, request: Request) -> Response:
+    async def get_task(self, request: Request) -> Response:
         self._check_task(request)
         return Response(self._task_json, media_type="application/json")
 
-    async def show_round(self, request: Request) -> Response:
+    async def get_round(self, request: Request) -> Response:
         self._check_task(request)
         with _asking_store():
             rounds = await asyncio.to_thread(self._store.rounds)
-        answer = {"task": self._task.id, "open_round": rounds.open_round, "rounds": self._task.rounds}
-        if self._options.show_progress:
-            # In steps: a count to the single user would tell whoever watches it the moment of each upload.
-            step = max(_FINEST_STEP, -(-self._task.smallest_batch // _STEPS))
-            answer |= {"users_at_least": rounds.users // step * step}
-        return JSONResponse(answer)
+        # In steps: a count to the single user would tell whoever watches it the moment of each upload.
+        step = max(_FINEST_STEP, -(-self._task.smallest_batch // _STEPS))
+        shown = rounds.users // step * step if self._options.show_progress else None
+        return http.json_response(OpenRound(self._task.id, rounds.open_round, self._task.rounds, shown))
 
-    def _status(self) -> dict[str, Any]:
-        return shuffler_status(self._task, self._store, self._options.release_at)
+    def _status(self) -> interface.ShufflerStatus:
+        return interface.shuffler_status(self._task, self._store, self._options.release_at)
 
-    async def show_status(self, request: Request) -> Response:
+    async def get_status(self, request: Request) -> Response:
         self._check_task(request)
         self._check_operator(request)
         with _asking_store():
-            return JSONResponse(await asyncio.to_thread(self._status))
+            return http.json_response(await asyncio.to_thread(self._status))
 
     async def before_metrics(self, request: Request) -> None:
         """Where there is an operator's secret, figures are for whoever has it."""
@@ -331,7 +329,7 @@ class _Shuffler:
             raise Refusal(
                 "batch-too-small", f"the open round has fewer than {self._task.smallest_batch} users; wait for more"
             )
-        return JSONResponse({"round": batch.round_number, "users": batch.users}, 202)
+        return http.json_response(interface.Closed(batch.round_number, batch.users), 202)
 
     async def ready(self) -> bool:
         return not self._stopping and await self._store_ready()
@@ -350,23 +348,17 @@ def shuffler_app(task: Task, store: stores.Store, options: ShufflerOptions, cloc
     options.check(task)
     registry = CollectorRegistry()
     shuffler = _Shuffler(task, store, options, registry, clock)
-    path, here = "/tasks/{task_id}", f"/tasks/{task.id}"
+    pages = {each.path.format(task_id=task.id): each.method for each in interface.FOR_PAGES}
     return http.create_app(
-        [
-            Route(f"{path}/uploads", shuffler.take_for_another_task, methods=["POST"]),
-            Route(f"{path}/round", shuffler.show_round),
-            Route(f"{path}/release", shuffler.release, methods=["POST"]),
-            Route(f"{path}/status", shuffler.show_status),
-            Route(path, shuffler.show_task),
-        ],
+        routes_of(interface.ENDPOINTS, shuffler),
         registry=registry,
         ready=shuffler.ready,
-        interface=shuffler_interface(task),
+        interface=interface.shuffler_interface(task),
         before_metrics=shuffler.before_metrics,
         lifespan=shuffler.lifespan,
         limits=shuffler.limits,
-        exact={("POST", f"{here}/uploads"): shuffler.take},
-        origins=http.Origins(options.allowed_origins, {here: "GET", f"{here}/round": "GET", f"{here}/uploads": "POST"}),
+        exact={(interface.UPLOADS.method, interface.UPLOADS.path.format(task_id=task.id)): shuffler.take},
+        origins=http.Origins(options.allowed_origins, pages),
     )
 
 
@@ -386,7 +378,7 @@ def run_shuffler(
     opened = stores.open_store(store, task, begin)
     try:
         opened.rounds()
-    except stores.WrongStoreError:
+    except WrongStoreError:
         raise
     except StoreError as error:
         log.warning("store unavailable, will be tried again", error=str(error))

@@ -1,104 +1,87 @@
-"""The shuffler's store in one SQLite file: nothing to set up, durable, and emptied after each release.
+"""A store in one SQLite file: nothing to set up, durable, and emptied after each release.
 
-After each deletion what is left is written anew, so that the file is cut to it, and the write-ahead log is cut to
-nothing; `secure_delete` overwrites what was deleted in pages that stay. Blocks that the file gives back to the disk are
-not overwritten. Temporary files are made in the folder of the store and nowhere else.
+What is deleted is overwritten: by `secure_delete` in pages that stay, and by zeros in those that the file gives back.
+Then what is left is written anew, so that the file is cut to it, and the write-ahead log, some megabytes, is cut to
+nothing; blocks of the log are not overwritten. Temporary files are made in the folder of the store and nowhere else.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
+import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import SQLAlchemyError
+
 from shufflesum._machine import lock_file, sync
-from shufflesum.errors import FileError, ShufflesumError
-from shufflesum.service.stores import store as stores
-from shufflesum.service.stores.store import StoreError
-from shufflesum.wire import UPLOAD_ID_BYTES, Task
+from shufflesum.service.stores.database import Database, StoreError, Usage, WrongStoreError, driver, of_driver
 
 _BUSY_SECONDS = 5.0
 _CACHE_KB = 16_384
 _AT_ONCE = 256  # values in one statement
 _PAGE_BYTES = 4096
+_ZERO_PAGES = 4096  # overwritten at a time
 _LOG_BYTES = 1000 * _PAGE_BYTES  # of the write-ahead log before it is written back and, if longer, cut
 
 
-class SqliteStore(stores.SqlStore):
-    """A store in the file at `path`, which it makes for this task, readable by its owner only.
+class SqliteDatabase(Database):
+    """The file at `path`, readable by its owner only; the shuffler's has a write-ahead log, and one server at a time.
 
-    One process at a time may use it; another one that opens it waits for the end of the first. Where the disk is full,
-    it waits for room.
+    It is made once: a file that vanished must not be replaced by an empty one that knows of nothing.
     """
 
-    binary, mark = "BLOB", "?"
-    owner_query = "SELECT owner FROM meta"
+    shared, insert_if_new = False, staticmethod(insert)
+    failures = (SQLAlchemyError, sqlite3.Error, OSError)
 
-    def __init__(self, path: str | Path, task: Task, begin: Callable[[str], None] | None = None) -> None:
-        super().__init__(task, begin)
+    def __init__(self, path: str | Path) -> None:
+        super().__init__("sqlite")
         self._path = Path(path).resolve()  # one store is one lock, by whatever name
-        self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None  # which file it is, once it was made
+        self.where, self.folder = str(self._path), self._path.parent
+        self._file: tuple[int, int] | None = None  # which file it is, once it was found or made
+        self._made = False
         self._lock: int | None = None
-        self._closed = False
-        try:
-            with self._working():
-                pass
-            self._try_to_finish_deletion()
-        except stores.WrongStoreError:
-            self.close()
-            raise
-        except StoreError as error:
-            reason = error.__cause__
-            if isinstance(reason, OSError) and reason.errno not in (errno.ENOSPC, errno.EDQUOT):
-                self.close()
-                raise FileError(
-                    "unwritable",
-                    f"the store {self._path} cannot be made: {reason.strerror}; choose another --store, on a disk "
-                    "that has room and locks",
-                ) from error
+        self._with_log = False
 
-    def _reach(self) -> sqlite3.Connection:
-        """Be the only server on this file, and make its tables where there are none."""
-        if self._lock is None:
-            self._lock = _held(self._path)
-        new = not self._path.exists()
-        if self._connection is None:
-            if self._file is None:
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-                sync(self._path.parent)
-            self._connection = self._connect()
+    def make(self) -> None:
+        """Make the file where there is none."""
         if self._file is None:
-            cursor = self._connection.cursor()
-            cursor.execute("BEGIN IMMEDIATE")
-            name = self._become_owner(cursor, str(self._path))
-            cursor.execute("COMMIT")
-            self._connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
-            try:
-                self._begin_as(name)
-            except stores.WrongStoreError:
-                if new:
-                    self._unmake()
-                raise
+            self._made = not self._path.exists()
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            sync(self._path.parent)
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
-        return self._connection
 
-    def _unmake(self) -> None:
-        """Leave nothing of a store that was made just now, and refused before anybody could know of it."""
-        self._disconnect()
-        for ending in ("", "-wal", "-shm", ".lock"):
-            self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+    def connect_alone(self, task: str) -> Connection:
+        """Hold PATH.lock, and connect; see `Database.connect_alone`."""
+        if self._lock is None:
+            self._lock = _held(self._path)
+        self.make()
+        connection = self.connect()
+        if self._with_log:  # a deletion that failed may have left the file without it
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+        return connection
 
-    def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a store that vanished must not be replaced by an empty one that knows of no upload.
-        address = f"file:{quote(str(self._path))}?mode=rw"
+    def prepared(self, connection: Connection) -> None:
+        """Have a write-ahead log from now on."""
+        connection.exec_driver_sql("PRAGMA journal_mode = WAL")  # the file remembers it
+        self._with_log = True
+
+    def unmake(self) -> None:
+        """Remove a file that was made just now; see `Database.unmake`."""
+        if self._made:
+            self._file, self._with_log = None, False
+            for ending in ("", "-wal", "-shm", ".lock"):
+                self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+
+    def _driver_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            address,
+            f"file:{quote(str(self._path))}?mode=rw",
             uri=True,
             isolation_level=None,
             check_same_thread=False,
@@ -111,7 +94,7 @@ class SqliteStore(stores.SqlStore):
             connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             connection.execute("PRAGMA secure_delete = FAST")
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of a journal too, before we say yes
             connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         except BaseException:
@@ -120,37 +103,15 @@ class SqliteStore(stores.SqlStore):
         return connection
 
     @contextlib.contextmanager
-    def _working(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time; after any failure it is opened afresh."""
-        with self._mutex:
-            if self._closed:
-                raise StoreError("store-unavailable", f"the store {self._path} was closed; open it again")
-            try:
-                yield self._reach()
-            except BaseException as error:
-                self._disconnect()
-                if isinstance(error, sqlite3.Error | OSError) and not isinstance(error, ShufflesumError):
-                    raise _unavailable(self._path, error) from error
-                raise
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        with self._working() as connection:
-            cursor = connection.cursor()
-            cursor.execute("BEGIN IMMEDIATE")
-            yield cursor
-            self._refuse_if_gone(with_log=True)
-            cursor.execute("COMMIT")  # closing a connection rolls back what was not committed
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Cursor]:
-        with self._working() as connection:
-            yield connection.cursor()
+    def transaction(self, connection: Connection) -> Iterator[None]:
+        """One transaction, that nobody else writes during."""
+        with driver(connection) as within:
+            within.execute("BEGIN IMMEDIATE")
+            yield
+            self._refuse_if_gone(with_log=self._with_log)
 
     def _refuse_if_gone(self, *, with_log: bool = False) -> None:
         """Refuse a file that has no name any more, and would end with this process, or that has become another."""
-        if self._file is None:
-            return
         try:
             found = self._path.stat()
             if with_log:
@@ -164,87 +125,78 @@ class SqliteStore(stores.SqlStore):
                 "store-mismatch", f"the store {self._path} was replaced by another file; put it back, or start afresh"
             )
 
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
-
-    # Many values in one statement: each statement hands the interpreter to the server's other thread and back.
-    def _present(self, cursor: sqlite3.Cursor, table: str, keys: Sequence[bytes]) -> set[bytes]:
-        found: set[bytes] = set()
-        for start in range(0, len(keys), _AT_ONCE):
-            some = keys[start : start + _AT_ONCE]
-            query = f"SELECT id FROM {table} WHERE id IN ({', '.join('?' * len(some))})"
-            found.update(key for (key,) in cursor.execute(query, some))
-        return found
-
-    def _insert(self, cursor: sqlite3.Cursor, table: str, values: Sequence[bytes]) -> None:
+    def append(self, connection: Connection, table: Table, values: Sequence[bytes]) -> None:
+        """Add rows, many in one statement: each hands the interpreter to the server's other thread and back."""
         for start in range(0, len(values), _AT_ONCE):
             some = values[start : start + _AT_ONCE]
-            cursor.execute(f"INSERT INTO {table} VALUES {', '.join(['(?)'] * len(some))}", some)
+            driver(connection).execute(f"INSERT INTO {table} VALUES {', '.join(['(?)'] * len(some))}", some)
 
-    @property
-    def folder(self) -> Path:
-        """Beside the file."""
-        return self._path.parent
+    def pieces(self, connection: Connection, table: Table, rows: int) -> Iterator[list[bytes]]:
+        """The values of a table as they came, each piece in a reading of its own.
 
-    def sealed(self, batch: stores.Batch) -> Iterator[bytes]:
-        """The batch's sealed reports; see `Store.sealed`."""
-        try:
-            with contextlib.closing(self._connect()) as connection:
-                for rows in self._uploads(connection.cursor(), batch.round_number):
-                    yield b"".join(row[UPLOAD_ID_BYTES:] for row in rows)
-        except sqlite3.Error as error:
-            raise _unavailable(self._path, error) from error
-
-    def _uploads(self, cursor: sqlite3.Cursor, number: int) -> Iterator[list[bytes]]:
-        # Piece by piece: while a reading is open, the write-ahead log only grows. A closed round does not change.
-        query = f"SELECT rowid, upload FROM uploads_{number:d} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        While a reading is open, the write-ahead log only grows. A closed round does not change.
+        """
+        query = f"SELECT rowid, * FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?"
         last = 0
-        while rows := cursor.execute(query, (last, self._rows_at_once())).fetchall():
-            last = rows[-1][0]
-            yield [upload for _, upload in rows]
+        while found := driver(connection).execute(query, (last, rows)).fetchall():
+            last = found[-1][0]
+            yield [value for _, value in found]
 
-    def _make_table(self, cursor: sqlite3.Cursor, table: str, column: str) -> None:
-        # A table that has nothing but its key is kept in the order of that.
-        cursor.execute(f"CREATE TABLE {table} ({column}){' WITHOUT ROWID' * ('PRIMARY KEY' in column)}")
+    def erase_dropped(self, connection: Connection) -> bool:
+        """Overwrite and give back what dropped tables left."""
+        file = driver(connection)
+        file.execute("DROP TABLE IF EXISTS zeros")  # of a server that was killed meanwhile
+        if _free_pages(file):
+            _overwrite_free_pages(file)
+            file.execute("VACUUM")
+        return _cut_log(file)
 
-    def _table_names(self, cursor: sqlite3.Cursor) -> list[str]:
-        return [name for (name,) in cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()]
+    def usage(self, connection: Connection, tables: Sequence[str]) -> Usage:
+        """The size of the file with its log, and what is free beside it."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        used = sum(file.stat().st_size for file in (self._path, log) if file.exists())
+        return Usage(used, shutil.disk_usage(self._path.parent).free)
 
-    def _erase_dropped(self) -> bool:
-        with self._working() as connection:
-            if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
-                connection.execute("VACUUM")
-            erased = _cut_log(connection)
-        return erased
+    def unavailable(self, error: Exception) -> StoreError:
+        """What to say where it cannot be used, or is no database."""
+        if getattr(of_driver(error), "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            return WrongStoreError("store-mismatch", f"{self._path} is no store; give the server a --store of its own")
+        return super().unavailable(error)
 
-    def usage(self) -> stores.Usage:
-        """The file's size, and what is free beside it."""
-        return stores.usage_of_file(self._path)
+    def why(self, error: Exception) -> str:
+        """What the system or SQLite says."""
+        return str(error.strerror if isinstance(error, OSError) else error)
 
-    def close(self) -> None:
-        """Let go of the file."""
-        with self._mutex:
-            self._closed = True
-            self._disconnect()
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+    def let_go(self) -> None:
+        """Let go of PATH.lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return int(free)
+
+
+def _overwrite_free_pages(connection: sqlite3.Connection) -> None:
+    """Overwrite what was in pages that are free now, once, by a table of zeros that takes all of them and is dropped.
+
+    `secure_delete = ON` would write every page of zeros to the write-ahead log as well. Without that log they are
+    written to the file alone, and whoever is killed meanwhile harms nothing: what is free may hold anything.
+    """
+    connection.execute("PRAGMA journal_mode = TRUNCATE")
+    connection.execute("CREATE TABLE zeros (zeros BLOB NOT NULL)")
+    while pages := min(_free_pages(connection), _ZERO_PAGES):
+        connection.execute(f"INSERT INTO zeros VALUES (zeroblob({pages * _PAGE_BYTES}))")
+    connection.execute("DROP TABLE zeros")
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _cut_log(connection: sqlite3.Connection) -> bool:
     """Write the write-ahead log back and cut it to nothing; False where somebody still reads it."""
     (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
-
-
-def _unavailable(path: Path, error: Exception) -> StoreError:
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-        return stores.WrongStoreError("store-mismatch", f"{path} is no store; give the shuffler a --store of its own")
-    reason = error.strerror if isinstance(error, OSError) else error
-    return StoreError("store-unavailable", f"the store {path} cannot be used now: {reason}")
 
 
 def _held(path: Path) -> int:

@@ -9,37 +9,30 @@ bytes each, and read again after a start. When a round is closed, its upload ids
 taken, sorted. Its batch leaves in an order that is drawn when it is handed over (`shufflesum.shuffling`), and that no
 row here tells anything about.
 
-Each round has tables of its own, which are dropped as a whole.
+Rounds of all tasks are in one table. Upload ids, tokens and uploads of a task are in tables of its own, and of the
+round: what is dropped as a whole leaves nothing behind, and keeps no server of another task waiting.
 """
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import enum
+import errno
 import secrets
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from shufflesum.errors import ParameterError, ShufflesumError
+from shufflesum.errors import FileError, ShufflesumError
+from shufflesum.service.stores.database import Database, StoreError, Usage, WrongStoreError, open_database
 from shufflesum.wire import SEALED_BYTES, UPLOAD_ID_BYTES, Task
-
-
-class StoreError(ShufflesumError):
-    """The store cannot be reached or cannot write now; nothing was acknowledged, and trying again is safe."""
-
-
-class WrongStoreError(StoreError):
-    """What is there belongs to another task, another version or somebody else; trying again will not help."""
 
 
 class UploadStatus(enum.Enum):
@@ -84,82 +77,6 @@ class Rounds:
     open_round: int | None
     users: int
     released: int
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Bytes that a store takes, and bytes that are free where it lies; None where that cannot be seen from here."""
-
-    used: int
-    free: int | None
-
-
-class Store(Protocol):
-    """A durable place for one task's uploads. Methods block, and may be called from several threads.
-
-    Every method raises StoreError where the store is out of reach; the next call tries afresh, without help.
-    """
-
-    def take(self, uploads: Sequence[ArrivingUpload]) -> list[UploadStatus]:
-        """Take uploads, all in one transaction, and return once they are durable; one answer each, in order.
-
-        A known upload id is REPEATED before anything else is looked at, so that a lost answer can always be asked for
-        again, even after its round was closed. A token is spent only by an upload that is ACCEPTED. An upload is
-        DUPLICATE, and refused whole, where one of its reports is in it twice or in another upload of the open round.
-        """
-        ...
-
-    def check(self) -> None:
-        """Raise StoreError where an upload could not be taken now; found out by a durable write that needs room."""
-        ...
-
-    def rounds(self) -> Rounds:
-        """Where the task's rounds stand."""
-        ...
-
-    def close_round(self, smallest: int) -> Batch | None:
-        """Close the open round, whose users are a batch, and open the next one; None where there are fewer."""
-        ...
-
-    def pending(self) -> Batch | None:
-        """The batch of a closed round that is not released yet; at most one."""
-        ...
-
-    def sealed(self, batch: Batch) -> Iterator[bytes]:
-        """The batch's sealed reports, some at a time, as they came: to be permuted before they leave."""
-        ...
-
-    @property
-    def folder(self) -> Path | None:
-        """Where a batch that does not fit into memory may wait while it is permuted; None for the system's place."""
-        ...
-
-    def mark_released(self, batch: Batch) -> None:
-        """The analyzer has the batch: delete its reports and tokens for good; its upload ids stay, without order.
-
-        What cannot be deleted at once is left to `finish_deletion`.
-        """
-        ...
-
-    def delete_all(self, *, pending: bool = False) -> None:
-        """Delete all uploads, upload ids and tokens for good and close every round: the task has expired.
-
-        The batch of a closed round stays, unless `pending` says that it goes as well. What cannot be deleted at once
-        is left to `finish_deletion`.
-        """
-        ...
-
-    def finish_deletion(self) -> None:
-        """Finish a deletion that was interrupted; cheap where there is none."""
-        ...
-
-    def usage(self) -> Usage:
-        """How large the store is, and how much more it can hold."""
-        ...
-
-    def close(self) -> None:
-        """Let go of files and connections."""
-        ...
 
 
 def split(sealed: bytes) -> list[bytes]:
@@ -224,52 +141,49 @@ class Seen:
         return (at + np.uint64(1)) & np.uint64(len(self._slots) - 1)
 
 
-def open_store(address: str, task: Task, begin: Callable[[str], None] | None = None) -> Store:
-    """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new.
-
-    It may be out of reach, full or in use by another server for now: then its methods say so until it is not. `begin`
-    is called with the random name that a store keeps for good, before anything is taken or released: once it is within
-    reach, and perhaps again. Where it raises, the store is refused.
-    """
-    path = sqlite_path(address)
-    if path is not None:
-        from shufflesum.service.stores.sqlite import SqliteStore
-
-        return SqliteStore(path, task, begin)
-    from shufflesum.service.stores.postgres import PostgresStore
-
-    return PostgresStore(address, task, begin)
-
-
-def sqlite_path(address: str) -> str | None:
-    """The path in `sqlite:PATH`, None for `postgresql://...`; any other address of a store is refused."""
-    if address.startswith("sqlite:") and address != "sqlite:":
-        return address.removeprefix("sqlite:")
-    if urlsplit(address).scheme in ("postgresql", "postgres"):
-        return None
-    raise ParameterError(
-        "unknown-choice",
-        f"store {address.partition(':')[0][:40]!r} is not known; write sqlite:PATH or postgresql://user@host/database",
-    )
-
-
-def usage_of_file(path: Path) -> Usage:
-    """Of a store in one file, with its write-ahead log."""
-    try:
-        used = sum(file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists())
-        return Usage(used, shutil.disk_usage(path.parent).free)
-    except OSError as error:
-        raise StoreError("store-unavailable", f"the store {path} cannot be measured: {error.strerror}") from error
-
-
-Cursor = Any  # of either database's driver: execute, fetchone, fetchall
-
-FORMAT = "shufflesum-store-6"  # one more with each change that older servers would not understand
-PROBE_BYTES = 1 << 14  # written beyond an upload's size to see whether one can be: pages of its tables and indexes
-READ_BYTES = 1 << 20  # of uploads, at a time
+FORMAT = "shufflesum-store-7"  # one more with each change that older servers would not understand
+_READ_BYTES = 1 << 20  # of uploads, at a time
 _NAME_BYTES = 16  # of the store itself, and of the server that owns it
-_ROUND_TABLES = ("tokens", "uploads")
 _AT_ONCE = 1 << 16  # numbers put into a larger table at a time
+_KEYS = 256  # looked for in one statement
+
+_SHARED = sa.MetaData()  # tables of all tasks
+_META = sa.Table(
+    "meta",
+    _SHARED,
+    sa.Column("format", sa.Text, nullable=False),
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+)
+_ROUND = sa.Table(
+    "round",
+    _SHARED,
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("users", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),  # open, closed, released or expired
+    sa.Column("batch_id", sa.Text),
+)
+
+
+@cache
+def _task_table(task: str, kind: str, number: int) -> sa.Table:
+    """A table of one task alone, and of one of its rounds (0 for all): to be dropped as a whole.
+
+    Upload ids that were taken, tokens that were spent, or uploads as they came: the id before the sealed reports.
+    """
+    column, is_key = ("upload", False) if kind == "uploads" else ("id", True)
+    table = sa.Table(
+        f"{kind}_{task}_{number:d}",
+        sa.MetaData(),
+        sa.Column(column, sa.LargeBinary, primary_key=is_key, nullable=False),
+        sqlite_with_rowid=not is_key,  # in the order of the key, or as they came
+    )
+    # Statistics quote values, which would stay in the catalogue when the table is dropped; nothing can be compressed.
+    change = f"ALTER TABLE {table} ALTER {column} SET STATISTICS 0, ALTER {column} SET STORAGE EXTERNAL"
+    sa.event.listen(table, "after_create", sa.DDL(change).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
+    return table
 
 
 class _OpenRound:
@@ -289,99 +203,129 @@ def _id_marks(ids: Sequence[bytes]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(ids), dtype=np.uint64)[::2]
 
 
-class SqlStore(abc.ABC):
-    """A `Store` over a database that speaks SQL; what the two databases say differently is left to them."""
+class Store:
+    """A durable place for one task's uploads. Methods block, and may be called from several threads.
 
-    binary: str  # the type of a column of bytes
-    mark: str  # how a parameter is written
-    owner_query: str  # who owns the store; nobody else can take it before the transaction ends
+    Every method raises StoreError where the database is out of reach; the next call tries afresh, without help. One
+    server at a time may use it; another one that opens it waits for the end of the first.
+    """
 
-    def __init__(self, task: Task, begin: Callable[[str], None] | None = None) -> None:
+    def __init__(self, database: Database, task: Task, begin: Callable[[str], None] | None = None) -> None:
+        self._database = database
         self._task = task
         self._begin = begin
+        self._meta, self._rounds = _META.c.task == task.id, _ROUND.c.task == task.id
         self._owner = secrets.token_hex(_NAME_BYTES)
         self._mutex = threading.RLock()
+        self._connection: sa.Connection | None = None
+        self._closed = False
+        self._begun = False  # what was refused before that is left to nobody
         self._open: _OpenRound | None = None  # None where it has to be read from the store
         self._deletion_unfinished = True  # whoever used it before may have been killed halfway through a deletion
+        try:
+            self.finish_deletion()
+        except WrongStoreError:
+            self.close()
+            raise
+        except StoreError as error:
+            reason = error.__cause__
+            if isinstance(reason, OSError) and reason.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self.close()
+                raise FileError(
+                    "unwritable",
+                    f"the store {database.where} cannot be made: {reason.strerror}; choose another --store, on a disk "
+                    "that has room and locks",
+                ) from error
 
-    @abc.abstractmethod
-    def _transaction(self) -> contextlib.AbstractContextManager[Cursor]:
-        """One durable transaction, for one thread at a time; StoreError where it fails."""
-
-    @abc.abstractmethod
-    def _reading(self) -> contextlib.AbstractContextManager[Cursor]:
-        """The same for reading only."""
-
-    @abc.abstractmethod
-    def _present(self, cursor: Cursor, table: str, keys: Sequence[bytes]) -> set[bytes]:
-        """Those of the keys that a table holds."""
-
-    @abc.abstractmethod
-    def _insert(self, cursor: Cursor, table: str, values: Sequence[bytes]) -> None:
-        """Add rows of one value each to a table."""
-
-    @abc.abstractmethod
-    def _uploads(self, cursor: Cursor, number: int) -> Iterator[list[bytes]]:
-        """The uploads of a round as they came, some at a time: id and sealed reports."""
-
-    @abc.abstractmethod
-    def _make_table(self, cursor: Cursor, table: str, column: str) -> None:
-        """Make a table of one column."""
-
-    @abc.abstractmethod
-    def _table_names(self, cursor: Cursor) -> list[str]:
-        """All tables of the store."""
-
-    @abc.abstractmethod
-    def _erase_dropped(self) -> bool:
-        """Get rid of what dropped tables left in files; False where it has to be tried again."""
+    def _reach(self) -> sa.Connection:
+        """Be the only server of the task on the database, and make its tables where there are none."""
+        connection = self._database.connect_alone(self._task.id)
+        try:
+            with self._database.transaction(connection):
+                name = self._become_owner(connection)
+            self._database.prepared(connection)
+            self._begin_as(name)
+        except BaseException:
+            self._database.close(connection)
+            raise
+        return connection
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[Cursor]:
+    def _session(self) -> Iterator[sa.Connection]:
+        """The connection, for one thread at a time; after any failure it is opened afresh."""
+        with self._mutex:
+            if self._closed:
+                raise StoreError("store-unavailable", f"the store {self._database.where} was closed; open it again")
+            try:
+                if self._connection is None:
+                    self._connection = self._reach()
+                yield self._connection
+            except WrongStoreError:  # the connection is as good as before
+                raise
+            except BaseException as error:
+                self._disconnect()
+                if isinstance(error, self._database.failures) and not isinstance(error, ShufflesumError):
+                    raise self._database.unavailable(error) from error
+                raise
+
+    def _disconnect(self) -> None:
+        self._open = None  # while it is away, another server may use the store
+        if self._connection is not None:
+            self._database.close(self._connection)
+            self._connection = None
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[sa.Connection]:
         """A transaction of the store's owner; where it fails, what is remembered of the store is not believed any more.
 
         A lock keeps a second server out, but locks can be removed by hand, or mean nothing behind a pooling proxy. The
         last server to open the store owns it, and what any other remembers may be wrong.
         """
-        with self._mutex:
-            try:
-                with self._transaction() as cursor:
-                    if cursor.execute(self.owner_query).fetchone() != (self._owner,):
-                        raise WrongStoreError("in-use", "another server has taken this store over; stop this one")
-                    yield cursor
-            except BaseException:
-                self._open = None
-                raise
+        try:
+            with self._session() as connection, self._database.transaction(connection):
+                # Nobody else can take it before the transaction ends.
+                owner = sa.select(_META.c.owner).where(self._meta).with_for_update(read=True)
+                if connection.scalar(owner) != self._owner:
+                    raise WrongStoreError("in-use", "another server has taken this store over; stop this one")
+                yield connection
+        except BaseException:
+            self._open = None
+            raise
 
     def take(self, uploads: Sequence[ArrivingUpload]) -> list[UploadStatus]:
-        """Take uploads; see `Store.take`."""
+        """Take uploads, all in one transaction, and return once they are durable; one answer each, in order.
+
+        A known upload id is REPEATED before anything else is looked at, so that a lost answer can always be asked for
+        again, even after its round was closed. A token is spent only by an upload that is ACCEPTED. An upload is
+        DUPLICATE, and refused whole, where one of its reports is in it twice or in another upload of the open round.
+        """
         if not uploads:
             return []
-        with self._changing() as cursor:
-            number, _ = self._open_round_and_users(cursor)
-            opened = self._read_open(cursor, number)
-            answers = self._answers(cursor, uploads, number, opened)
+        with self._changing() as connection:
+            number, _ = self._open_round_and_users(connection)
+            opened = self._read_open(connection, number)
+            answers = self._answers(connection, uploads, number, opened)
             taken = [each for each, answer in zip(uploads, answers, strict=True) if answer is UploadStatus.ACCEPTED]
             if number is not None and taken:
                 rows = [upload.upload_id + upload.sealed for upload in taken]
-                self._insert(cursor, f"uploads_{number:d}", rows)
+                self._database.append(connection, self._table("uploads", number), rows)
                 tokens = sorted(upload.token for upload in taken if upload.token is not None)
-                self._insert(cursor, f"tokens_{number:d}", tokens)
-                cursor.execute(
-                    f"UPDATE round SET users = users + {self.mark} WHERE number = {self.mark}", (len(taken), number)
-                )
+                self._database.append(connection, self._table("tokens", number), tokens)
+                self._change_round(connection, number, users=_ROUND.c.users + len(taken))
                 opened.add(rows)
         return answers
 
     def _answers(
-        self, cursor: Cursor, uploads: Sequence[ArrivingUpload], number: int | None, opened: _OpenRound
+        self, connection: sa.Connection, uploads: Sequence[ArrivingUpload], number: int | None, opened: _OpenRound
     ) -> list[UploadStatus]:
         ids = [upload.upload_id for upload in uploads]
         here = opened.ids.holds(_id_marks(ids)).tolist()
-        known = self._present(cursor, "taken", ids) | {id_ for id_, found in zip(ids, here, strict=True) if found}
+        known = _present(connection, self._table("taken"), ids) | {
+            id_ for id_, found in zip(ids, here, strict=True) if found
+        }
         fresh = [upload for upload in uploads if upload.round_number == number and upload.upload_id not in known]
         tokens = [upload.token for upload in fresh if upload.token is not None]
-        spent = self._present(cursor, f"tokens_{number}", tokens) if tokens else set()
+        spent = _present(connection, self._table("tokens", number or 0), tokens)
         copied = opened.reports.holds(np.concatenate([upload.reports for upload in uploads]))
         sealed: set[int] = set()  # of this call
         answers = []
@@ -405,131 +349,159 @@ class SqlStore(abc.ABC):
             answers.append(answer)
         return answers
 
-    def _read_open(self, cursor: Cursor, number: int | None) -> _OpenRound:
+    def _read_open(self, connection: sa.Connection, number: int | None) -> _OpenRound:
         """What the open round holds."""
         if self._open is None:
             opened = _OpenRound()
             if number is not None:
-                for rows in self._uploads(cursor, number):
+                for rows in self._uploads(connection, number):
                     opened.add(rows)
             self._open = opened  # now that all of it is read
         return self._open
 
     def check(self) -> None:
-        """Write as much as an upload does; see `Store.check`.
-
-        The table is new each time and needs room of its own: small changes still fit into what full disks hold.
-        """
-        with self._changing() as cursor:
-            self._make_table(cursor, "probe", f"id {self.binary} NOT NULL")
-            self._insert(cursor, "probe", [secrets.token_bytes(self._task.upload_bytes + PROBE_BYTES)])
-            cursor.execute("DROP TABLE probe")
-            cursor.execute("UPDATE meta SET owner = owner")
+        """Raise StoreError where an upload could not be taken now; found out by writing as much."""
+        with self._changing() as connection:
+            self._database.probe(connection, self._task.upload_bytes)
+            connection.execute(sa.update(_META).where(self._meta).values(owner=self._owner))
 
     def rounds(self) -> Rounds:
         """Where the task's rounds stand."""
-        with self._reading() as cursor:
-            number, users = self._open_round_and_users(cursor)
-            (released,) = cursor.execute("SELECT count(*) FROM round WHERE state = 'released'").fetchone()
-        return Rounds(number, users, released)
+        with self._session() as connection:
+            number, users = self._open_round_and_users(connection)
+            released = self._in_state(connection, "released")
+        return Rounds(number, users, len(released))
 
     def close_round(self, smallest: int) -> Batch | None:
-        """Close the open round; see `Store.close_round`."""
+        """Close the open round, whose users are a batch, and open the next one; None where there are fewer."""
         smallest = max(smallest, self._task.smallest_batch)
-        with self._changing() as cursor:
-            number, users = self._open_round_and_users(cursor)
-            if number is None or users < smallest or self._pending(cursor) is not None:
+        with self._changing() as connection:
+            number, users = self._open_round_and_users(connection)
+            if number is None or users < smallest or self._pending(connection) is not None:
                 return None
-            ids = f"SELECT substr(upload, 1, {UPLOAD_ID_BYTES}) FROM uploads_{number:d}"
-            cursor.execute(f"INSERT INTO taken {ids} ORDER BY 1")
+            id_ = sa.func.substr(self._table("uploads", number).c.upload, 1, UPLOAD_ID_BYTES).label("id")
+            connection.execute(sa.insert(self._table("taken")).from_select(["id"], sa.select(id_).order_by(id_)))
             batch = Batch(secrets.token_hex(16), number, users)
-            cursor.execute(
-                f"UPDATE round SET state = 'closed', batch_id = {self.mark} WHERE number = {self.mark}",
-                (batch.batch_id, number),
-            )
+            self._change_round(connection, number, state="closed", batch_id=batch.batch_id)
             self._open = _OpenRound()
             if number < self._task.rounds:
-                self._open_round(cursor, number + 1)
+                self._open_round(connection, number + 1)
         return batch
 
-    def _rows_at_once(self) -> int:
-        return max(1, READ_BYTES // self._task.upload_bytes)
-
     def pending(self) -> Batch | None:
-        """The batch of a closed round; see `Store.pending`."""
-        with self._reading() as cursor:
-            return self._pending(cursor)
+        """The batch of a closed round that is not released yet; at most one."""
+        with self._session() as connection:
+            return self._pending(connection)
+
+    def sealed(self, batch: Batch) -> Iterator[bytes]:
+        """The batch's sealed reports, some at a time, as they came: to be permuted before they leave."""
+        try:
+            with self._database.connect() as connection:
+                for rows in self._uploads(connection, batch.round_number):
+                    yield b"".join(row[UPLOAD_ID_BYTES:] for row in rows)
+        except self._database.failures as error:
+            raise self._database.unavailable(error) from error
+
+    def _uploads(self, connection: sa.Connection, number: int) -> Iterator[list[bytes]]:
+        """The uploads of a round as they came, some at a time: id and sealed reports."""
+        rows = max(1, _READ_BYTES // self._task.upload_bytes)
+        return self._database.pieces(connection, self._table("uploads", number), rows)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where a batch that does not fit into memory may wait while it is permuted; None for the system's place."""
+        return self._database.folder
 
     def mark_released(self, batch: Batch) -> None:
-        """Delete a batch; see `Store.mark_released`."""
-        with self._changing() as cursor:
+        """The analyzer has the batch: delete its reports and tokens for good; its upload ids stay, without order.
+
+        What cannot be deleted at once is left to `finish_deletion`.
+        """
+        with self._changing() as connection:
             self._deletion_unfinished = True
-            if self._pending(cursor) != batch:
+            if self._pending(connection) != batch:
                 return
-            self._end_round(cursor, batch.round_number, "released")
+            self._change_round(connection, batch.round_number, state="released")
         self._try_to_finish_deletion()
 
     def delete_all(self, *, pending: bool = False) -> None:
-        """Delete everything; see `Store.delete_all`."""
-        with self._changing() as cursor:
+        """Delete all uploads, upload ids and tokens for good and close every round: the task has expired.
+
+        The batch of a closed round stays, unless `pending` says that it goes as well. What cannot be deleted at once
+        is left to `finish_deletion`.
+        """
+        with self._changing() as connection:
             self._deletion_unfinished = True
-            number, _ = self._open_round_and_users(cursor)
+            number, _ = self._open_round_and_users(connection)
             if number is not None:
-                self._end_round(cursor, number, "expired")
+                self._change_round(connection, number, state="expired", users=0)
                 self._open = None
-            if pending and (batch := self._pending(cursor)) is not None:
-                self._end_round(cursor, batch.round_number, "expired")
-            cursor.execute("UPDATE round SET users = 0 WHERE state = 'expired'")
-            cursor.execute("DROP TABLE taken")
-            self._make_table(cursor, "taken", f"id {self.binary} PRIMARY KEY")
+            if pending and (batch := self._pending(connection)) is not None:
+                self._change_round(connection, batch.round_number, state="expired", users=0)
+            self._table("taken").drop(connection)
+            self._table("taken").create(connection)
         self._try_to_finish_deletion()
 
     def finish_deletion(self) -> None:
-        """Finish a deletion that was interrupted; see `Store.finish_deletion`."""
+        """Finish a deletion that was interrupted; cheap where there is none."""
         if not self._deletion_unfinished:
             return
-        with self._mutex:
-            with self._reading() as cursor:
-                needed = {
-                    row[0] for row in cursor.execute("SELECT number FROM round WHERE state IN ('open', 'closed')")
-                }
-                left = [table for table in self._table_names(cursor) if _round_of(table) not in {None, *needed}]
-                for table in left:
-                    cursor.execute(f"DROP TABLE {table}")
-            self._deletion_unfinished = not self._erase_dropped()
+        with self._session() as connection:
+            needed = {0, *(each.round_number for each in self._in_state(connection, "open", "closed"))}
+            for table in sa.inspect(connection).get_table_names():
+                _, own, number = table.partition(f"_{self._task.id[:32]}_")
+                if own and int(number) not in needed:
+                    connection.exec_driver_sql(f"DROP TABLE {table}")
+            self._deletion_unfinished = not self._database.erase_dropped(connection)
 
     def _try_to_finish_deletion(self) -> None:
         """What is to be deleted counts as such, even where there is no room to delete it just now."""
         with contextlib.suppress(StoreError):
             self.finish_deletion()
 
-    def _become_owner(self, cursor: Cursor, where: str) -> str:
+    def usage(self) -> Usage:
+        """How large the store is, with all tasks in it, and how much more it can hold."""
+        with self._session() as connection:
+            return self._database.usage(connection, sa.inspect(connection).get_table_names())
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        with self._mutex:
+            self._closed = True
+            self._disconnect()
+            self._database.let_go()
+
+    def _become_owner(self, connection: sa.Connection) -> str:
         """Own the store, and say its name: make tables where there are none; refuse those of another task or version.
 
         The name was drawn when the tables were made, and `_begin_as` goes before all else that is done with them.
         """
-        tables = self._table_names(cursor)
-        if not tables:
-            return self._make_tables(cursor)
-        if not {"meta", "round"} <= set(tables):
+        where, task, there = self._database.where, self._task.id, sa.inspect(connection)
+        tables = set(there.get_table_names())
+        if tables and not {"meta", "round"} <= tables:
             raise WrongStoreError(
                 "store-mismatch", f"{where} is no shuffler's store; give the shuffler a --store of its own"
             )
-        made_for: Sequence[Any] = cursor.execute("SELECT * FROM meta").fetchone() or ()
-        if len(made_for) != 4 or made_for[0] != FORMAT:
+        made_for = connection.exec_driver_sql("SELECT * FROM meta").all() if tables else []  # by any version
+        older = f"shufflesum_{task[:32]}" in there.get_schema_names()  # each task had its own
+        if older or (tables and {row[0] for row in made_for} != {FORMAT}):
             raise WrongStoreError(
                 "format-mismatch",
                 f"the store {where} was made by another version of shufflesum (this one reads {FORMAT}); let that "
                 "version release what it holds, and give this one a --store of its own",
             )
-        if made_for[1] != self._task.id:
-            raise WrongStoreError(
-                "store-mismatch",
-                f"the store {where} belongs to task {made_for[1][:12]}, not to {self._task.id[:12]}; "
-                "give each task a --store of its own",
-            )
-        cursor.execute(f"UPDATE meta SET owner = {self.mark}", (self._owner,))
-        return str(made_for[3])
+        for _, known, owner, name in made_for:
+            if known == task:
+                if owner != self._owner:  # a full disk lets nobody write, and what is released makes room
+                    connection.execute(sa.update(_META).where(self._meta).values(owner=self._owner))
+                return str(name)
+            if not self._database.shared:
+                raise WrongStoreError(
+                    "store-mismatch",
+                    f"the store {where} belongs to task {known[:12]}, not to {task[:12]}; "
+                    "give each task a --store of its own",
+                )
+        return self._make_tables(connection)
 
     def _begin_as(self, name: str) -> None:
         """Say the store's name to whoever adds up what is collected; what that refuses is refused here for good."""
@@ -537,36 +509,51 @@ class SqlStore(abc.ABC):
             try:
                 self._begin(name)
             except ShufflesumError as error:
+                if not self._begun:
+                    self._database.unmake()
                 raise WrongStoreError(error.problem, str(error)) from error
+        self._begun = True
 
-    def _make_tables(self, cursor: Cursor) -> str:
-        columns = ", ".join(f"{column} TEXT NOT NULL" for column in ("format", "task", "owner", "name"))
-        cursor.execute(f"CREATE TABLE meta ({columns})")
-        values = (FORMAT, self._task.id, self._owner, secrets.token_hex(_NAME_BYTES))
-        cursor.execute(f"INSERT INTO meta VALUES ({', '.join([self.mark] * len(values))})", values)
-        cursor.execute(
-            "CREATE TABLE round (number INTEGER PRIMARY KEY, users BIGINT NOT NULL, state TEXT NOT NULL, batch_id TEXT)"
-        )
-        self._make_table(cursor, "taken", f"id {self.binary} PRIMARY KEY")
-        self._open_round(cursor, 1)
-        return values[-1]
+    def _make_tables(self, connection: sa.Connection) -> str:
+        name = secrets.token_hex(_NAME_BYTES)
+        _SHARED.create_all(connection)
+        connection.execute(sa.insert(_META).values(format=FORMAT, task=self._task.id, owner=self._owner, name=name))
+        self._table("taken").create(connection)
+        self._open_round(connection, 1)
+        return name
 
-    def _open_round(self, cursor: Cursor, number: int) -> None:
-        self._make_table(cursor, f"uploads_{number:d}", f"upload {self.binary} NOT NULL")
-        self._make_table(cursor, f"tokens_{number:d}", f"id {self.binary} PRIMARY KEY")
-        cursor.execute(f"INSERT INTO round VALUES ({self.mark}, 0, 'open', NULL)", (number,))
+    def _open_round(self, connection: sa.Connection, number: int) -> None:
+        self._table("uploads", number).create(connection)
+        self._table("tokens", number).create(connection)
+        connection.execute(sa.insert(_ROUND).values(task=self._task.id, number=number, users=0, state="open"))
 
-    def _end_round(self, cursor: Cursor, number: int, state: str) -> None:
-        """End a round; `finish_deletion` drops its tables."""
-        cursor.execute(f"UPDATE round SET state = {self.mark} WHERE number = {self.mark}", (state, number))
+    def _table(self, kind: str, number: int = 0) -> sa.Table:
+        return _task_table(self._task.id[:32], kind, number)
 
-    def _open_round_and_users(self, cursor: Cursor) -> tuple[int | None, int]:
-        row = cursor.execute("SELECT number, users FROM round WHERE state = 'open'").fetchone()
-        return (None, 0) if row is None else (row[0], row[1])
+    def _change_round(self, connection: sa.Connection, number: int, **values: Any) -> None:
+        """Change a round; where it has ended, `finish_deletion` drops its tables."""
+        connection.execute(sa.update(_ROUND).where(self._rounds, _ROUND.c.number == number).values(values))
 
-    def _pending(self, cursor: Cursor) -> Batch | None:
-        row = cursor.execute("SELECT batch_id, number, users FROM round WHERE state = 'closed'").fetchone()
-        return None if row is None else Batch(*row)
+    def _in_state(self, connection: sa.Connection, *states: str) -> list[Batch]:
+        """The task's rounds in these states; those that were not closed have no batch id."""
+        query = sa.select(_ROUND.c.batch_id, _ROUND.c.number, _ROUND.c.users)
+        return [Batch(*row) for row in connection.execute(query.where(self._rounds, _ROUND.c.state.in_(states)))]
+
+    def _open_round_and_users(self, connection: sa.Connection) -> tuple[int | None, int]:
+        opened = self._in_state(connection, "open")
+        return (opened[0].round_number, opened[0].users) if opened else (None, 0)
+
+    def _pending(self, connection: sa.Connection) -> Batch | None:
+        closed = self._in_state(connection, "closed")
+        return closed[0] if closed else None
+
+
+def _present(connection: sa.Connection, table: sa.Table, keys: Sequence[bytes]) -> set[bytes]:
+    """Those of the keys that a table holds."""
+    found: set[bytes] = set()
+    for start in range(0, len(keys), _KEYS):
+        found.update(connection.scalars(sa.select(table.c.id).where(table.c.id.in_(keys[start : start + _KEYS]))))
+    return found
 
 
 def _has_copies(reports: NDArray[np.uint64], taken: set[int]) -> bool:
@@ -575,7 +562,11 @@ def _has_copies(reports: NDArray[np.uint64], taken: set[int]) -> bool:
     return len(own) < len(reports) or not taken.isdisjoint(own)
 
 
-def _round_of(table: str) -> int | None:
-    """The round that a table is of, if any."""
-    kind, _, number = table.rpartition("_")
-    return int(number) if kind in _ROUND_TABLES else None
+def open_store(address: str, task: Task, begin: Callable[[str], None] | None = None) -> Store:
+    """The store at `sqlite:PATH` or `postgresql://...`, made for this task where it is new.
+
+    It may be out of reach, full or in use by another server for now: then its methods say so until it is not. `begin`
+    is called with the random name that a store keeps for good, before anything is taken or released: once it is within
+    reach, and perhaps again. Where it raises, the store is refused.
+    """
+    return Store(open_database(address, "shufflesum"), task, begin)

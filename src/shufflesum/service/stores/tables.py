@@ -5,34 +5,31 @@ A batch is either in here, whole and once, or not at all. No report is ever writ
 
 from __future__ import annotations
 
-import os
-import secrets
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import numpy as np
+import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from shufflesum.errors import FileError, ParameterError, ShufflesumError
+from shufflesum.errors import FileError, ShufflesumError
 from shufflesum.service.logs import log
-from shufflesum.service.stores.store import PROBE_BYTES, StoreError, Usage, WrongStoreError, sqlite_path, usage_of_file
+from shufflesum.service.stores.database import Database, StoreError, Usage, WrongStoreError, open_database
 from shufflesum.wire import Task
 
 FORMAT = "shufflesum_tables_3"  # the table's name in the database; those of other versions are refused
 
-_COLUMNS = "round, batch, users, blanks, rejected, unreadable, counts"
-_CREATE = (
-    f"CREATE TABLE IF NOT EXISTS {FORMAT} (task TEXT NOT NULL, round INTEGER NOT NULL, batch TEXT NOT NULL, "
-    "users BIGINT NOT NULL, blanks BIGINT NOT NULL, rejected BIGINT NOT NULL, unreadable BIGINT NOT NULL, "
-    "counts {binary} NOT NULL, "
-    "PRIMARY KEY (task, round), UNIQUE (task, batch))"
+_TABLES = sa.Table(
+    FORMAT,
+    sa.MetaData(),
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("round", sa.Integer, primary_key=True),
+    sa.Column("batch", sa.Text, nullable=False),
+    *(sa.Column(figure, sa.BigInteger, nullable=False) for figure in ("users", "blanks", "rejected", "unreadable")),
+    sa.Column("counts", sa.LargeBinary, nullable=False),
+    sa.UniqueConstraint("task", "batch"),
 )
-_LOCK_SECONDS = 5
 _MOST_PROBED = 1 << 20
 
 
@@ -56,18 +53,6 @@ class CountedBatch:
     table: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Database:
-    where: str
-    connect: Callable[[], Any]
-    failures: tuple[type[Exception], ...]
-    why: Callable[[Exception], str]
-    mark: str  # how it writes a parameter
-    binary: str  # its type for bytes
-    names: str  # the query for its tables
-    size: str | None = None  # the query for their size; None where they are a file
-
-
 class BatchStore:
     """The tables of one task in SQLite or PostgreSQL.
 
@@ -75,39 +60,37 @@ class BatchStore:
     again without help. Every method raises StoreError where the store is out of reach.
     """
 
-    def __init__(self, task: Task, database: _Database) -> None:
+    def __init__(self, database: Database, task: Task) -> None:
         self._task = task
         self._database = database
-        self._mark = database.mark
+        self._own = _TABLES.c.task == task.id
         self._made = False
 
     def record(self, counted: CountedBatch) -> bool:
         """Keep a counted batch, durably; False if it was kept before, `WrongBatchError` as for `is_counted`."""
-        values = (
+        row = (
             *(self._task.id, counted.round_number, counted.batch_id),
             *(counted.users, counted.blanks, counted.rejected, counted.unreadable),
+            counted.table.astype("<i8").tobytes(),
         )
         with self._transaction() as connection:
-            added = connection.execute(
-                f"INSERT INTO {FORMAT} (task, {_COLUMNS}) VALUES ({', '.join([self._mark] * 8)}) "
-                "ON CONFLICT DO NOTHING",
-                (*values, counted.table.astype("<i8").tobytes()),
-            ).rowcount
+            adding = self._database.insert_if_new(_TABLES).values(row).on_conflict_do_nothing()
+            added = connection.scalar(adding.returning(_TABLES.c.round)) is not None
         if not added:
             self.is_counted(counted.batch_id, counted.round_number)
-        return bool(added)
+        return added
 
     def is_counted(self, batch_id: str, round_number: int) -> bool:
         """Whether a batch is here already.
 
         Another batch for the same round, or the same batch for another round, is a `WrongBatchError`.
         """
+        columns = _TABLES.c
+        query = sa.select(columns.batch, columns.round).where(
+            self._own, sa.or_(columns.batch == batch_id, columns.round == round_number)
+        )
         with self._transaction() as connection:
-            rows = connection.execute(
-                f"SELECT batch, round FROM {FORMAT} WHERE task = {self._mark} "
-                f"AND (batch = {self._mark} OR round = {self._mark})",
-                (self._task.id, batch_id, round_number),
-            ).fetchall()
+            rows = connection.execute(query).all()
         for known_batch, known_round in rows:
             if (known_batch, known_round) != (batch_id, round_number):
                 raise WrongBatchError(
@@ -119,122 +102,71 @@ class BatchStore:
 
     def batch_ids(self) -> list[str]:
         """The ids of all batches counted so far, by round."""
-        query = f"SELECT batch FROM {FORMAT} WHERE task = {self._mark} ORDER BY round"
         with self._transaction() as connection:
-            return [batch for (batch,) in connection.execute(query, (self._task.id,)).fetchall()]
+            return list(connection.scalars(sa.select(_TABLES.c.batch).where(self._own).order_by(_TABLES.c.round)))
 
     def counted(self) -> list[CountedBatch]:
         """All batches counted so far, by round."""
         with self._transaction() as connection:
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM {FORMAT} WHERE task = {self._mark} ORDER BY round", (self._task.id,)
-            ).fetchall()
-        return [CountedBatch(*(*figures, np.frombuffer(counts, "<i8").astype(np.int64))) for *figures, counts in rows]
+            rows = connection.execute(sa.select(_TABLES).where(self._own).order_by(_TABLES.c.round)).all()
+        return [
+            CountedBatch(*(*figures, np.frombuffer(counts, "<i8").astype(np.int64))) for _, *figures, counts in rows
+        ]
 
     def usage(self) -> Usage:
         """What the tables take, of all tasks in this store, and what is free where they lie."""
-        if self._database.size is None:
-            return usage_of_file(Path(self._database.where))
         with self._transaction() as connection:
-            ((used,),) = connection.execute(self._database.size).fetchall()
-        return Usage(int(used), None)
+            return self._database.usage(connection, [FORMAT])
 
     def check(self) -> None:
-        """Raise StoreError where a table could not be kept now; found out by writing as much, up to a megabyte.
-
-        What is written to is new each time, and needs room of its own.
-        """
-        probe = secrets.token_bytes(min(8 * self._task.plan.cells, _MOST_PROBED) + PROBE_BYTES)
+        """Raise StoreError where a table could not be kept now; found out by writing as much, up to a megabyte."""
         with self._transaction() as connection:
-            connection.execute(f"CREATE TABLE shufflesum_probe (counts {self._database.binary} NOT NULL)")
-            connection.execute(f"INSERT INTO shufflesum_probe VALUES ({self._mark})", (probe,))
-            connection.execute("DROP TABLE shufflesum_probe")
-            connection.execute(f"SELECT 1 FROM {FORMAT} LIMIT 1").fetchall()
+            self._database.probe(connection, min(8 * self._task.plan.cells, _MOST_PROBED))
+            connection.execute(sa.select(_TABLES.c.round).limit(1)).all()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Any]:
+    def _transaction(self) -> Iterator[sa.Connection]:
         try:
-            with closing(self._database.connect()) as connection, connection:
+            with self._database.connect() as connection, self._database.transaction(connection):
                 if not self._made:
-                    self._refuse_other_formats(connection)
-                    connection.execute(_CREATE.format(binary=self._database.binary))
+                    self._refuse_others(sa.inspect(connection).get_table_names())
+                    _TABLES.create(connection, checkfirst=True)
                 yield connection
             self._made = True
         except self._database.failures as error:
-            why = self._database.why(error)
-            raise StoreError(
-                "store-unavailable",
-                f"the analyzer's store {self._database.where} cannot be used ({why}); nothing was kept: see "
-                "that it can be reached and written to, then try again",
-            ) from error
+            if isinstance(error, ShufflesumError):
+                raise
+            raise self._database.unavailable(error) from error
 
-    def _refuse_other_formats(self, connection: Any) -> None:
-        names = {name for (name,) in connection.execute(self._database.names).fetchall()}
-        if other := sorted(name for name in names - {FORMAT} if name.startswith("shufflesum_")):
+    def _refuse_others(self, tables: list[str]) -> None:
+        where = self._database.where
+        if "round" in tables:
+            raise WrongStoreError(
+                "store-mismatch", f"{where} is a shuffler's store; give the analyzer a --store of its own"
+            )
+        if other := sorted(name for name in tables if name.startswith("shufflesum_") and name != FORMAT):
             raise WrongStoreError(
                 "format-mismatch",
-                f"the analyzer's store {self._database.where} was made by another version of shufflesum ({other[0]}; "
-                f"this one reads {FORMAT}); read older estimates with that version, and give this one a --store of its "
-                "own",
+                f"the analyzer's store {where} was made by another version of shufflesum ({other[0]}; this one reads "
+                f"{FORMAT}); read older estimates with that version, and give this one a --store of its own",
             )
 
 
 def open_tables(address: str, task: Task) -> BatchStore:
     """The tables at `sqlite:PATH` or `postgresql://...`, made where they are new; they may be out of reach for now."""
-    path = sqlite_path(address)
-    store = BatchStore(task, _postgres(address) if path is None else _sqlite(Path(path)))
+    database = open_database(address)
+    try:
+        database.make()
+    except OSError as error:
+        raise FileError(
+            "unwritable",
+            f"the analyzer's store {database.where} cannot be made: {error.strerror}; choose another --store",
+        ) from error
+    store = BatchStore(database, task)
     try:
         store.check()
     except WrongStoreError:
         raise
     except StoreError as error:
-        if getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-            raise
         log.warning("store unavailable, will be tried again", error=str(error))
     return store
-
-
-def _sqlite(path: Path) -> _Database:
-    # Made here and never again: tables that vanished must not be replaced by an empty file that knows of none.
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise FileError(
-            "unwritable", f"the analyzer's store {path} cannot be made: {error.strerror}; choose another --store"
-        ) from error
-    address = f"file:{quote(str(path.absolute()))}?mode=rw"
-
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
-        try:
-            connection.execute("PRAGMA synchronous = EXTRA")  # the folder's entry of the journal too, before we say yes
-            connection.execute("BEGIN IMMEDIATE")  # a new table is part of the transaction, too
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    with suppress(sqlite3.Error), closing(connect()) as connection:
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'round'").fetchone():
-            raise ParameterError(
-                "store-mismatch", f"{path} is a shuffler's store; give the analyzer a --store of its own"
-            )
-    names = "SELECT name FROM sqlite_master WHERE type = 'table'"
-    return _Database(str(path), connect, (sqlite3.Error,), str, "?", "BLOB", names)
-
-
-def _postgres(address: str) -> _Database:
-    from shufflesum.service.stores.postgres import check_conninfo, connect, why_unavailable  # isort: skip; says which extra is missing
-    from psycopg import Error
-
-    check_conninfo(address)
-    return _Database(
-        "in PostgreSQL",
-        lambda: connect(address, autocommit=False),
-        (Error, OSError),
-        why_unavailable,
-        "%s",
-        "BYTEA",
-        "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
-        f"SELECT pg_total_relation_size('{FORMAT}')",
-    )
