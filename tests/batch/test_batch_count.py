@@ -67,7 +67,7 @@ def test_what_is_not_of_this_plan_is_refused(tmp_path: Path) -> None:
         count(dataset, SealedTarget(TASK, private_key=KEY))
     with refusal("changed-afterwards", error=ReportsError):
         count(replace(dataset, identity=replace(SHUFFLED, users=1)), TARGET)
-    with refusal("out-of-range", "--memory", error=ParameterError):
+    with refusal("out-of-range", "memory=", error=ParameterError):
         count(dataset, TARGET, memory=1000)
 
 

@@ -23,7 +23,7 @@ from shufflesum.mechanisms import NoisySlots
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.release import release
-from shufflesum.tables.readers import table_selection
+from shufflesum.tables.sources import ReadOptions
 
 LABELS = ["a", "b", "c"]
 
@@ -35,7 +35,7 @@ def silent(domain: Domain, users: int = 5, rounds: int = 1) -> Plan:
 
 def users_in(path: Path, domain: Domain, column: str | None = None, **options: Any) -> Users:
     columns = options.pop("columns", None)
-    return open_users(path, **table_selection(domain, column=column, columns=columns), **options)
+    return open_users(path, ReadOptions(column=column, columns=columns, **options).for_domain(domain))
 
 
 def table_of(path: Path, plan: Plan, work: Path, round_number: int = 1) -> Any:

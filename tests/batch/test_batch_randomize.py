@@ -31,6 +31,7 @@ from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.domains import Arrays
 from shufflesum.errors import DataError, FileError, ParameterError, ReportsError
+from shufflesum.tables.sources import ReadOptions
 from shufflesum.wire import TaskError
 
 PLAN = noiseless_plan()
@@ -179,8 +180,8 @@ def test_a_user_in_two_files_is_refused(tmp_path: Path, kind: str) -> None:
             (folder / f"{name}.csv").write_text(head + "".join(f"{i},0.5\n" for i in ids))
     column_name = "0" if kind == "no-header" else "id"
     with refusal("repeated-user", "'2'", "has 2", error=DataError):
-        open_users(folder, user_column=column_name)
-    assert open_users(folder, columns=["1:2"] if kind == "no-header" else ["x"]).rows == 4
+        open_users(folder, ReadOptions(user_column=column_name))
+    assert open_users(folder, ReadOptions(["1:2"] if kind == "no-header" else ["x"])).rows == 4
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -219,7 +220,7 @@ def test_rows_of_another_shape_and_an_output_that_exists_are_refused(tmp_path: P
     (tmp_path / "r").mkdir()
     with refusal("exists", error=FileError):
         randomize(users, tmp_path / "r", TARGET)
-    with refusal("out-of-range", "--memory", error=ParameterError):
+    with refusal("out-of-range", "memory=", error=ParameterError):
         randomize(users, tmp_path / "other", TARGET, memory=10**6)
     with refusal("out-of-range", error=ParameterError):
         randomize(users, tmp_path / "other", TARGET, workers=0)
@@ -287,9 +288,9 @@ def test_an_interrupted_run_goes_on_only_with_the_same_work(tmp_path: Path) -> N
     kept = finished(tmp_path / ".r.partial")
     assert kept
     for change in ({"clip": True}, {"format": "arrow"}, {"missing": "midpoint"}):
-        with refusal("resume-mismatch", "--restart", error=FileError):
+        with refusal("resume-mismatch", "restart=True", error=FileError):
             randomize(users, tmp_path / "r", TARGET, **change)
-    with refusal("resume-mismatch", "--restart", error=FileError):
+    with refusal("resume-mismatch", "restart=True", error=FileError):
         randomize(users, tmp_path / "r", PlainTarget(noiseless_plan(users=5)))
     randomize(users, tmp_path / "r", TARGET)
     np.testing.assert_array_equal(table_of(tmp_path / "r", tmp_path / "s"), table)
@@ -330,7 +331,7 @@ def test_what_was_handed_on_is_not_drawn_again_unasked(tmp_path: Path) -> None:
     users = open_users(save(tmp_path / "u.npy", grid_rows(100, PLAN)[0]))
     first = randomize(users, tmp_path / "r", TARGET)
     os.rename(tmp_path / "r", tmp_path / "at the shuffler")
-    with refusal("randomized-before", "--restart", error=ReportsError):
+    with refusal("randomized-before", "restart=True", error=ReportsError):
         randomize(users, tmp_path / "r", TARGET)
     assert not (tmp_path / "r").exists()
     assert randomize(users, tmp_path / "r", TARGET, restart=True).identity != first.identity

@@ -88,7 +88,7 @@ def test_all_three_steps_read_what_is_at_an_address(there: tuple[str, Any], tmp_
     for kind in kinds:
         name = f"shuffled-{kind}"
         put(files, tmp_path / "reports", f"reports-{kind}")
-        with refusal("missing-argument", "--released", error=ParameterError):
+        with refusal("missing-argument", "released=", error=ParameterError):
             shuffle(f"{address}/reports-{kind}", tmp_path / name)
         listed = tmp_path / "released.db"
         shuffle(f"{address}/reports-{kind}", tmp_path / name, released=listed, format=kind)

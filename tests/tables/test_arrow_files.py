@@ -16,6 +16,7 @@ from tests.refusals import refusal
 from shufflesum.domains import Categories, ColumnLayout
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.tables.readers import open_table
+from shufflesum.tables.sources import ReadOptions
 
 TABLE = pa.table({"id": ["x", "y", "z"], "a": [1, 2, None], "b": pa.array([0.5, 1.5, 2.5], pa.float32())})
 
@@ -35,7 +36,7 @@ def write_feather(table: pa.Table, path: Path) -> Path:
 def test_columns_of_numbers_come_in_the_order_asked_for(
     write: Callable[[pa.Table, Path], Path], name: str, tmp_path: Path
 ) -> None:
-    table = open_table(write(TABLE, tmp_path / name), columns=["b", "a"], user_column="id")
+    table = open_table(write(TABLE, tmp_path / name), ReadOptions(["b", "a"], "id"))
     assert (table.rows, table.shape, table.names) == (3, (2,), ("b", "a"))
     found = np.concatenate(list(table.batches()))
     assert np.array_equal(found, [[0.5, 1], [1.5, 2], [2.5, np.nan]], equal_nan=True)
@@ -46,20 +47,20 @@ def test_lists_and_labels_are_read_from_arrow_files_too(tmp_path: Path) -> None:
     answers = pa.array(["yes", "no", "yes"]).dictionary_encode()
     both = pa.table({"answer": answers, "x": pa.array([[1, 2], [3, 4], None], pa.list_(pa.int8()))})
     path = write_ipc(both, tmp_path / "x.arrow")
-    lists = np.concatenate(list(open_table(path, columns=["x"]).batches()))
+    lists = np.concatenate(list(open_table(path, ReadOptions(["x"])).batches()))
     assert np.array_equal(lists, np.array([[1, 2], [3, 4], [np.nan, np.nan]]), equal_nan=True)
-    labels = open_table(path, layout=Categories(["yes", "no"]).column_layout, column="answer")
+    labels = open_table(path, ReadOptions(column="answer", layout=Categories(["yes", "no"]).column_layout))
     assert [label for batch in labels.batches() for label in batch.to_pylist()] == ["yes", "no", "yes"]
 
 
 def test_what_is_wrong_with_an_arrow_file_is_said(tmp_path: Path) -> None:
     path = write_ipc(TABLE, tmp_path / "x.arrow")
-    with refusal("impossible-combination", "--header", error=ParameterError):
-        open_table(path, header=True)
+    with refusal("impossible-combination", "header=", error=ParameterError):
+        open_table(path, ReadOptions(header=True))
     with refusal("not-numbers", "'id'", error=FileError):
         open_table(path)
     with refusal("repeated-user", error=DataError):
-        open_table(write_ipc(pa.concat_tables([TABLE, TABLE]), tmp_path / "twice.arrow"), user_column="id")
+        open_table(write_ipc(pa.concat_tables([TABLE, TABLE]), tmp_path / "twice.arrow"), ReadOptions(user_column="id"))
     with refusal("no-rows", error=FileError):
         open_table(write_ipc(TABLE.slice(0, 0), tmp_path / "none.arrow"))
     path.write_bytes(path.read_bytes()[:-40])
@@ -89,5 +90,5 @@ def test_opening_takes_time_in_proportion_to_the_columns(asked: str, tmp_path: P
 
 def time_to_open(path: Path, given: dict[str, Any]) -> float:
     start = time.process_time()
-    open_table(path, **given)
+    open_table(path, ReadOptions(**given))
     return time.process_time() - start

@@ -13,15 +13,16 @@ from tests.refusals import refusal
 
 from shufflesum.domains import Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError
-from shufflesum.tables.readers import complete_table, located, open_table, table_selection
+from shufflesum.tables.readers import complete_table, located, open_table
+from shufflesum.tables.sources import ReadOptions
 
 NUMBERS = np.array([[1.0, 2.0], [np.nan, 3.0], [4.0, 5.0], [6.0, np.nan], [7.0, 8.0]])
 LABELS = ["a", None, "b", "  ", "a"]
 
 
 def rows_of(path: Path, domain: Domain | None = None, column: str | None = None) -> list[Any]:
-    selection = {} if domain is None else table_selection(domain, column=column)
-    table = complete_table(path, open_table(path, **selection))
+    options = ReadOptions(column=column)
+    table = complete_table(path, open_table(path, options if domain is None else options.for_domain(domain)))
     batches = list(table.batches())
     assert table.rows == sum(len(batch[0] if isinstance(batch, tuple) else batch) for batch in batches)
     return batches
@@ -84,5 +85,5 @@ def test_a_row_is_named_by_the_line_it_has_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\nNA,3\n4,5\n6,\n7,8\n")
     table = complete_table(path, open_table(path))
-    assert [table.row_in_file(row) for row in range(3)] == [0, 2, 4]
+    assert [table.line_of(row) for row in range(3)] == [2, 4, 6]
     assert "line 6" in str(located(DataError("out-of-bounds", "row 2: too large", row=2), path, table))

@@ -9,7 +9,7 @@ from tests.refusals import refusal
 from shufflesum.errors import DataError, FileError
 from shufflesum.tables import delimited
 from shufflesum.tables.delimited import open_csv
-from shufflesum.tables.sources import ArrowSource
+from shufflesum.tables.sources import DataSource, ReadOptions
 
 
 def opened(
@@ -18,13 +18,13 @@ def opened(
     columns: list[str] | None = None,
     header: bool | None = None,
     user_column: str | None = None,
-) -> ArrowSource:
+) -> DataSource:
     path = folder / "x.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return open_csv(path, columns, header, user_column)
+    return open_csv(path, ReadOptions(columns, user_column, header))
 
 
-def values(table: ArrowSource) -> np.ndarray:
+def values(table: DataSource) -> np.ndarray:
     batches = list(table.batches())
     assert all(batch.dtype == np.float64 and batch.shape[1:] == table.shape for batch in batches)
     joined = np.concatenate(batches)
@@ -60,7 +60,7 @@ def test_columns_are_chosen_by_name_or_position(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["0,1,2", "1,2,3"])
 def test_a_first_line_that_counts_may_be_names_or_data(tmp_path: Path, first: str) -> None:
-    with refusal("ambiguous-header", "--header", "--no-header", error=FileError):
+    with refusal("ambiguous-header", "header=", "header=False", error=FileError):
         opened(tmp_path, f"{first}\n3,4,5\n")
     assert opened(tmp_path, f"{first}\n3,4,5\n", header=True).rows == 1
     assert opened(tmp_path, f"{first}\n3,4,5\n", header=False).rows == 2
@@ -112,7 +112,7 @@ def test_each_spelling_of_a_number_is_read(tmp_path: Path, text: str, value: flo
 
 @pytest.mark.parametrize("text", ["abc", "NA ", "1_000", "0x10", "1 2", "1,5".replace(",", ";"), "--1", "٣", " "])
 def test_what_is_no_number_is_refused_with_line_column_and_text(tmp_path: Path, text: str) -> None:
-    with refusal("not-numbers", "line 4", "column 'b'", str(text), "--columns", error=FileError):
+    with refusal("not-numbers", "line 4", "column 'b'", str(text), "columns=", error=FileError):
         opened(tmp_path, f"a,b\n1,2\n\n3,{text}\n5,6\n")
 
 
@@ -139,12 +139,16 @@ def test_a_bad_cell_in_a_column_not_chosen_does_not_matter(tmp_path: Path) -> No
         ("a,b\n1,2\n3\n", ("wrong-shape", "line 3", "1 values", "column 'b'")),
         ("a,b\n1,2\n3,4,5\n", ("wrong-shape", "line 3", "3 values", "'5'")),
         ("1,2\n\n3,4\n5\n", ("wrong-shape", "line 4", "1 values", "column 1")),
+        ("Survey\n\na,b\n1,2\n", ("wrong-shape", "If line 3 is the header, remove the lines above it")),
+        ("Survey,\na,b\n1,2\n", ("ambiguous-column", "remove lines above the header")),
+        ("Survey, 2024\na,b,c\n1,2,3\n", ("ambiguous-header", "remove lines above the header")),
+        ("Survey\na;b\n1;2\n", ("wrong-shape", "line 2", "remove the lines above the header", "separator=")),
         ("", ("no-rows",)),
         ("\n\n", ("no-rows",)),
         ("a,b\n", ("no-rows",)),
-        (",a,b\n0,1,2\n", ("ambiguous-column", "column 0", "--columns")),
+        (",a,b\n0,1,2\n", ("ambiguous-column", "column 0", "columns=")),
         (b"a,b\n1,\xe9\n", ("not-text", "0xe9")),
-        ("a,b\n1,2\n".encode("utf-16"), ("not-text", "line 1", "--encoding")),
+        ("a,b\n1,2\n".encode("utf-16"), ("not-text", "line 1", "encoding=")),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: str | bytes, refused: tuple[str, ...]) -> None:

@@ -14,7 +14,8 @@ from tests.refusals import refusal
 from shufflesum.domains import Arrays, Categories, Domain, GroupBy, MultiChoice, OpenVocabulary
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.tables import delimited
-from shufflesum.tables.readers import DataSource, check_shape, column_names, open_table, rows_of, table_selection
+from shufflesum.tables.readers import check_shape, open_table, rows_of
+from shufflesum.tables.sources import DataSource, ReadOptions
 
 ANSWERS = Categories(["yes", "no"])
 TICKED = MultiChoice(["a", "b", "c"], max_choices=3)
@@ -23,7 +24,7 @@ BLANK = 4294967295
 
 def opened(path: Path, domain: Domain, column: str | None = None, **options: Any) -> DataSource:
     columns = options.pop("columns", None)
-    return open_table(path, **table_selection(domain, column=column, columns=columns), **options)
+    return open_table(path, ReadOptions(column=column, columns=columns, **options).for_domain(domain))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -58,7 +59,7 @@ def codes(table: DataSource, domain: Domain) -> list[Any]:
 )
 def test_a_column_of_a_csv_file_is_found_by_name(tmp_path: Path, text: str) -> None:
     table = opened(written(tmp_path, text), ANSWERS, "answer")
-    assert (table.rows, table.shape, column_names(table)) == (3, (), ("answer",))
+    assert (table.rows, table.shape, table.column_names) == (3, (), ("answer",))
     assert codes(table, ANSWERS) == codes(table, ANSWERS) == [0, 1, 0]
 
 
@@ -85,7 +86,7 @@ def test_a_plan_for_one_column_refuses_others(tmp_path: Path, given: dict[str, s
 
 def test_text_in_the_first_line_may_be_somebodys_label(tmp_path: Path) -> None:
     path = written(tmp_path, "yes\nno\n")
-    with refusal("ambiguous-header", "--header", "--categories", error=FileError) as refused:
+    with refusal("ambiguous-header", "header=", "--categories", error=FileError) as refused:
         opened(path, ANSWERS)
     assert "yes" not in str(refused.value).replace(str(path), "")
     assert codes(opened(path, ANSWERS, header=False), ANSWERS) == [0, 1]
@@ -99,7 +100,7 @@ def test_one_of_several_columns_must_be_named(tmp_path: Path) -> None:
         opened(path, ANSWERS, header=True)
     with refusal("unknown-column", "'c'", "--categories", error=FileError):
         opened(path, ANSWERS, "c", header=True)
-    with refusal("conflicting-arguments", "--columns", error=ParameterError):
+    with refusal("conflicting-arguments", "columns=", error=ParameterError):
         opened(path, ANSWERS, "a", columns=["b"])
     with refusal("conflicting-arguments", "--categories", error=ParameterError):
         opened(path, ANSWERS, "a", user_column="a")
@@ -267,7 +268,7 @@ def test_groups_and_numbers_of_the_same_rows(tmp_path: Path, kind: str) -> None:
     assert block.groups.tolist() == [0, 1]
     np.testing.assert_array_equal(block.numbers.values, [[1, 2], [3, np.nan]])
     if kind != "lists":
-        assert column_names(table) == ("country", "x", "y")
+        assert table.column_names == ("country", "x", "y")
 
 
 def test_rows_of_groups_take_the_plans_columns_in_its_order(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 import csv
-import importlib.util
 import json
 import os
 import stat
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -266,7 +266,7 @@ def test_files_get_the_permissions_of_any_new_file(tmp_path: Path) -> None:
 
 
 def test_without_arrow_parquet_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda library: None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with (
         StagedOutputs() as outputs,
         refusal("missing-extra", "install 'shufflesum[files]'", error=MissingExtraError),

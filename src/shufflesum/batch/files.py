@@ -12,7 +12,6 @@ the folder itself goes there.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -29,8 +28,10 @@ from shufflesum._documents import decode_checked, encode_checked, problem_of
 from shufflesum._machine import Workers, cores, is_interruption, replace_file, sync, try_lock, writing
 from shufflesum.batch.identity import Identity, ReportKind, Stage
 from shufflesum.batch.once import refuse_same_files, refuse_same_parts
-from shufflesum.errors import FileError, MissingExtraError, ReportsError
+from shufflesum.domains.frames import require_arrow
+from shufflesum.errors import FileError, ReportsError
 from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
+from shufflesum.tables.sources import describe, stream
 
 Format = Literal["parquet", "arrow"]
 
@@ -51,12 +52,6 @@ class ReportFile:
     groups: int
     contribution_ids: tuple[str, ...]
     part: str | None
-
-
-def require_arrow() -> None:
-    """Refuse, naming the extra, where report files could not be read."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtraError("missing-extra", "files of reports need pyarrow: pip install 'shufflesum[files]'")
 
 
 def report_paths(path: PathOrUrl) -> list[PathOrUrl]:
@@ -81,18 +76,8 @@ def report_paths(path: PathOrUrl) -> list[PathOrUrl]:
 
 def open_report_file(path: PathOrUrl) -> tuple[ReportFile, Identity]:
     """What a file's footer says, checked."""
-    import pyarrow as pa
-
-    with _reading(path):
-        if path.suffix == ".parquet":
-            with _parquet(path) as file:
-                schema, rows, groups = file.schema_arrow, file.metadata.num_rows, file.metadata.num_row_groups
-        else:
-            # Mapped, so that counting the rows reads no column.
-            with pa.memory_map(str(path)) if isinstance(path, Path) else path.native() as source:
-                file = pa.ipc.open_file(source)
-                schema, groups = file.schema, file.num_record_batches
-                rows = sum(file.get_batch(i).num_rows for i in range(groups))
+    schema, rows, groups = describe(path)
+    with reading(path):
         size = path.stat().st_size
     identity = Identity.from_arrow(schema, str(path))
     part = (schema.metadata or {}).get(PART_KEY.encode())
@@ -102,49 +87,9 @@ def open_report_file(path: PathOrUrl) -> tuple[ReportFile, Identity]:
 
 def read_records(file: ReportFile, rows_at_once: int, groups: Iterable[int] | None = None) -> Iterator[Any]:
     """The file's reports as record batches of at most `rows_at_once`; `groups` chooses some of its groups by number."""
-    import pyarrow as pa
-
-    chosen = list(range(file.groups) if groups is None else groups)
-    with _reading(file.path):
-        if file.path.suffix == ".parquet":
-            with _parquet(file.path) as parquet_file:
-                yield from parquet_file.iter_batches(rows_at_once, row_groups=chosen, use_threads=False)
-            return
-        # Not mapped: a file cut short by somebody while it is read would be a crash instead of an error.
-        place = file.path
-        with (
-            pa.OSFile(str(place)) if isinstance(place, Path) else place.native() as source,
-            pa.ipc.open_file(source) as reader,
-        ):
-            for group in chosen:
-                records = reader.get_batch(group)
-                records.validate(full=True)
-                for start in range(0, len(records), rows_at_once):
-                    yield records.slice(start, rows_at_once)
-
-
-def _parquet(path: PathOrUrl) -> Any:
-    from pyarrow import parquet
-
-    # Read as a stream: a file of one huge row group would otherwise be held whole.
-    source = path if isinstance(path, Path) else path.native()
-    return parquet.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, buffer_size=_READ_BYTES)
-
-
-@contextmanager
-def _reading(path: PathOrUrl) -> Iterator[None]:
-    import pyarrow as pa
-
-    try:
-        yield
-    except (FileError, MemoryError):
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FileError(
-            "damaged",
-            f"{path}: cannot be read as a file of reports ({error}); it may be cut short, damaged or of another "
-            "format: copy or write it again",
-        ) from error
+    # Parquet as a stream: a file of one huge row group would otherwise be held whole.
+    parquet: dict[str, Any] = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _READ_BYTES}
+    return stream(file.path, rows_at_once, groups=groups, threads=False, **parquet)
 
 
 def write_part(folder: Path, name: str, records: Iterable[Any], identity: Identity, format: Format = "parquet") -> int:
@@ -316,7 +261,7 @@ def open_dataset(path: str | os.PathLike[str] | Address, *, stage: Stage) -> Dat
     a manifest says what was written, exactly that must be there; at an address there must be one, for nothing else
     says of a folder in a store that it is whole.
     """
-    require_arrow()
+    require_arrow("files of reports need PyArrow")
     path = place(path)
     opened = {file: open_report_file(file) for file in report_paths(path)}
     for name, (_, identity) in opened.items():
@@ -363,11 +308,8 @@ def file_digests(dataset: Dataset, workers: int | None = None) -> dict[PathOrUrl
 
 
 def _digest(path: PathOrUrl) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise FileError(unread(path), f"{path}: cannot be read: {error.strerror or error}") from error
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _refuse_repeats(files: Iterable[ReportFile]) -> None:
@@ -427,7 +369,7 @@ def finished_reports(
     raise ReportsError(
         "randomized-before",
         f"{output}: these users were randomized here before, for the same round, and the folder is gone; drawn again, "
-        "their reports would cost the guarantee twice. If nobody has the first ones, say --restart to draw others",
+        "their reports would cost the guarantee twice. If nobody has the first ones, say restart=True to draw others",
     )
 
 
@@ -503,17 +445,9 @@ class StagedFolder:
                 "exists", f"{self.output}: exists, and is never replaced; choose another output folder, or move it away"
             )
         try:
-            self._take_lock()
-            self._take_up()
-        except OSError as error:
-            self._release()
-            if isinstance(error, FileError):
-                raise
-            raise FileError(
-                "unwritable",
-                f"{self.output}: cannot be written: {error.strerror or error}; choose an output in a folder that "
-                "exists and that you may write to",
-            ) from error
+            with writing(self.output, "choose an output in a folder that exists and that you may write to"):
+                self._take_lock()
+                self._take_up()
         except BaseException:
             self._release()
             raise
@@ -533,7 +467,7 @@ class StagedFolder:
         os.fchmod(self._lock, 0o700)
 
     def _take_up(self) -> None:
-        advice = "say --restart to throw away what was done"
+        advice = "say restart=True to throw away what was done"
         saved = None if self._restart else _read_note(self.path / _WORK, advice)
         if saved is not None:
             work, identity = saved
@@ -544,7 +478,7 @@ class StagedFolder:
                 raise FileError(
                     "resume-mismatch",
                     f"{self.output}: an interrupted run left {self.path.name}, with other input or options; "
-                    "repeat that command to finish it, or say --restart to throw away what it did",
+                    "repeat that command to finish it, or say restart=True to throw away what it did",
                 )
             self.identity = identity
         if self._begin is not None and any(self.path.iterdir()):

@@ -232,14 +232,11 @@ class Identity:
             )
         for contribution in self.contribution_ids:
             _check_id("contribution_ids", contribution, _SHORT_ID)
-        if (self.shuffle_id is not None) != (self.stage == "shuffled"):
-            raise ParameterError(
-                "malformed", f"shuffle_id is {self.shuffle_id!r} at stage {self.stage!r}; shuffled reports have one"
-            )
-        if (self.written is not None) != (self.stage == "shuffled"):
-            raise ParameterError(
-                "malformed", f"written is {self.written!r} at stage {self.stage!r}; shuffled reports have it"
-            )
+        for name in ("shuffle_id", "written"):
+            if (getattr(self, name) is not None) != (self.stage == "shuffled"):
+                raise ParameterError(
+                    "malformed", f"{name} is {getattr(self, name)!r} at stage {self.stage!r}; shuffled reports have one"
+                )
         if self.shuffle_id is not None and self.written is not None:
             _check_id("shuffle_id", self.shuffle_id, _SHORT_ID)
             check_size("written", self.written, 1, _MOST)

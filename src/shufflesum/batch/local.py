@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,15 +16,15 @@ from shufflesum._machine import Workers
 from shufflesum.batch import files as folders
 from shufflesum.batch.once import refuse_same_files
 from shufflesum.batch.targets import DEFAULT_MEMORY, Target, count_records, randomize_rows, workers_within
-from shufflesum.domains import ColumnLayout, Domain, Missing, Rows
+from shufflesum.domains import Domain, Missing, Rows
 from shufflesum.errors import DataError, FileError
 from shufflesum.protocol import Randomizer, check_rows
 from shufflesum.randomness import RandomSource
 from shufflesum.reports import Counts
-from shufflesum.tables.delimited import Dialect, suffix_of
+from shufflesum.tables.delimited import suffix_of
 from shufflesum.tables.paths import Address, PathOrUrl, local_path, place, reading, unread, visible
-from shufflesum.tables.readers import READABLE, DataSource, check_shape, column_names, located, open_table, rows_of
-from shufflesum.tables.sources import PLAIN, refuse_repeated_users
+from shufflesum.tables.readers import READABLE, check_shape, located, open_table, rows_of
+from shufflesum.tables.sources import AUTOMATIC, DataSource, ReadOptions, refuse_repeated_users
 
 _PART_VALUES = 1 << 29  # the most values of users in a part, for wide rows with few reports
 _WORKER_BYTES = 95 << 20  # for each worker: pieces of rows on their way in, and a part on its way out
@@ -176,7 +176,7 @@ class Users:
 
     path: PathOrUrl
     tables: tuple[tuple[PathOrUrl, DataSource], ...]
-    selection: Mapping[str, Any]  # the arguments of open_users that say which columns and rows
+    selection: Mapping[str, Any]  # what of its options says which columns and rows
 
     @property
     def rows(self) -> int:
@@ -191,7 +191,7 @@ class Users:
     @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the columns, that of labels first, where the files have some."""
-        return column_names(self.tables[0][1])
+        return self.tables[0][1].column_names
 
     @property
     def paths(self) -> list[PathOrUrl]:
@@ -214,17 +214,7 @@ class Users:
                     row, row_in_file, start = row + stop - start, row_in_file + stop - start, stop
 
 
-def open_users(
-    path: str | os.PathLike[str] | Address,
-    *,
-    columns: Sequence[str] | None = None,
-    header: bool | None = None,
-    user_column: str | None = None,
-    array: str | None = None,
-    layout: ColumnLayout = PLAIN,
-    column: str | None = None,
-    dialect: Dialect | None = None,
-) -> Users:
+def open_users(path: str | os.PathLike[str] | Address, options: ReadOptions = AUTOMATIC) -> Users:
     """Open a file that `open_table` reads, or a folder of such files of one kind, in the order of their names.
 
     Files of a folder without any row are skipped, with a warning that names them. A user with two rows is refused where
@@ -236,10 +226,9 @@ def open_users(
             unread(path),
             f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files",
         )
-    asked: dict[str, Any] = {"columns": columns, "header": header, "user_column": user_column, "array": array}
 
     def opened(file: PathOrUrl) -> DataSource:
-        return open_table(file, layout=layout, column=column, dialect=dialect, keep=False, **asked)
+        return open_table(file, options, keep=False)
 
     tables = _filled(path, opened) if path.is_dir() else ((path, opened(path)),)
     refuse_same_files(file for file, _ in tables)
@@ -251,14 +240,14 @@ def open_users(
                 f"{other_path}: its rows have shape {other.shape}, those of {first_path.name} {first.shape}; all files "
                 "of a folder must have the same",
             )
-        if column_names(other) != column_names(first):
+        if other.column_names != first.column_names:
             raise FileError(
                 "mixed-files", f"{other_path}: its columns are not named, or ordered, as those of {first_path.name}"
             )
-    if user_column is not None and len(tables) > 1:
-        refuse_repeated_users(str(path), user_column, (chunk for _, table in tables for chunk in table.users()))
-    written = {} if dialect is None else {option: said for option, said in dialect.given.items() if said is not None}
-    return Users(path, tables, asked | written | {"labels": column if layout.labels else None})
+    if options.user_column is not None and len(tables) > 1:
+        refuse_repeated_users(str(path), options.user_column, (chunk for _, table in tables for chunk in table.users()))
+    names = ("columns", "header", "user_column", "array", "separator", "decimal", "encoding", "column")
+    return Users(path, tables, {name: getattr(options, name) for name in names})
 
 
 def _filled(folder: PathOrUrl, opened: Callable[[PathOrUrl], DataSource]) -> tuple[tuple[PathOrUrl, DataSource], ...]:

@@ -170,7 +170,7 @@ class Released:
             raise ParameterError(
                 "missing-argument",
                 f"{self._folders[0]}: no list of what was released can be kept at an address; name a file of this "
-                "machine, always the same (--released, released=)",
+                "machine, always the same (released=)",
             )
         named = here if path is None else {local_path(path).resolve()}
         # in order, so that no two processes wait in turns; one folder may have two names
@@ -185,7 +185,7 @@ class Released:
                 raise WriteError(
                     "unwritable",
                     f"{written.path}: the list of what was released cannot be kept: no permission to write there; name "
-                    "a file in a folder you may write to (--released, released=)",
+                    "a file in a folder you may write to (released=)",
                 )
         for _ in self._found():
             pass
@@ -245,7 +245,7 @@ class Released:
 
 
 _WHAT = "list of what was released"
-_ADVICE = "take a copy from before, or move it away if none of these reports was ever shuffled (or see --released)"
+_ADVICE = "take a copy from before, or move it away if none of these reports was ever shuffled (or see released=)"
 
 
 def _ledger(path: Path) -> Ledger:
@@ -261,6 +261,7 @@ def _inode(path: Path) -> tuple[int, int, str]:
 
 
 _COUNTED_FORMAT = "shufflesum-counts-4"
+_KEPT = ("flaws", "files", "contributions", "parts", "places", "task", "names_id")  # as they are, beside the counts
 
 
 class Counted:
@@ -402,13 +403,7 @@ class Counted:
             "plan": self.counts.plan.id,
             "counts": _encoded(self.counts),
             "pending": {shuffle: _encoded(batch) for shuffle, batch in self.pending.items()},
-            "flaws": self.flaws,
-            "files": self.files,
-            "contributions": self.contributions,
-            "parts": self.parts,
-            "places": self.places,
-            "task": self.task,
-            "names_id": self.names_id,
+            **{name: getattr(self, name) for name in _KEPT},
         }
 
     def _load(self, content: dict[str, Any]) -> None:
@@ -420,12 +415,11 @@ class Counted:
                 "name another --state for another plan",
             )
         try:
-            self.task = content["task"]
+            for name in _KEPT:
+                setattr(self, name, content[name])
             number = 1 if self.task == [] else self.task[1]
             self.counts = _decoded(content["counts"], plan, number)
             self.pending = {shuffle: _decoded(batch, plan, number) for shuffle, batch in content["pending"].items()}
-            self.files, self.contributions, self.parts = content["files"], content["contributions"], content["parts"]
-            self.places, self.flaws, self.names_id = content["places"], content["flaws"], content["names_id"]
         except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
             raise FileError(
                 "damaged", f"{self.path}: is no file of counts that can be used ({error!r}); take a copy from before"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,10 @@ from shufflesum.batch.targets import DEFAULT_MEMORY
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.randomness import RandomSource, SecureSource
 from shufflesum.shuffling import FileRuns, Items, Layout, MemoryRuns, Runs, damaged, permute, scattered, write_runs
-from shufflesum.tables.paths import Address, PathOrUrl, place, reading
+from shufflesum.tables.paths import Address, PathOrUrl, place, reading, visible
 from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
 
-__all__ = ["FileSource", "ReportSource", "Shuffled", "open_source", "shuffle", "shuffle_source"]
+__all__ = ["FileSource", "ReportSource", "open_source", "shuffle"]
 
 SUFFIX = ".upload"
 
@@ -157,10 +157,10 @@ def _contribution_id(ids: NDArray[np.uint64], task: Task) -> str:
     return hashlib.sha256(bytes.fromhex(task.id) + ids.tobytes()).hexdigest()[:32]
 
 
-def _paths(path: Path) -> list[Path]:
+def _paths(path: Path) -> Sequence[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(entry for entry in path.iterdir() if not entry.name.startswith(("_", ".")))
+    found = visible(path)
     for file in found:
         if file.suffix != SUFFIX or not file.is_file():
             raise FileError(
@@ -196,20 +196,17 @@ def _blocks(
         place = int(np.searchsorted(ends, start, side="right"))
         first = int(ends[place - 1]) if place else 0
         stop = min(numbers.stop, int(ends[place]))
-        try:
-            with paths[place].open("rb", buffering=0) as file:
-                file.seek((start - first) * size)
-                while start < stop:
-                    count = min(at_once, stop - start)
-                    data = file.read(count * size)
-                    if len(data) != count * size:
-                        raise ReportsError(
-                            "changed-meanwhile", f"{paths[place]}: was changed while it was read; run the same again"
-                        )
-                    yield start, np.frombuffer(data, dtype=np.uint8).reshape(count, size)
-                    start += count
-        except OSError as error:
-            raise FileError("unreadable", f"{paths[place]}: cannot be read: {error.strerror or error}") from error
+        with reading(paths[place]), paths[place].open("rb", buffering=0) as file:
+            file.seek((start - first) * size)
+            while start < stop:
+                count = min(at_once, stop - start)
+                data = file.read(count * size)
+                if len(data) != count * size:
+                    raise ReportsError(
+                        "changed-meanwhile", f"{paths[place]}: was changed while it was read; run the same again"
+                    )
+                yield start, np.frombuffer(data, dtype=np.uint8).reshape(count, size)
+                start += count
 
 
 def _sealed(uploads: NDArray[np.uint8], task: Task) -> NDArray[np.uint8]:
@@ -243,48 +240,9 @@ def _repeats(
     return np.array(sorted(dropped), dtype=np.int64)
 
 
-Unit = Any  # a piece of the input, in the words of its source
-
-
-class ReportSource(Protocol):
-    """Reports to be shuffled, as items, in units that can be read apart from each other."""
-
-    @property
-    def identity(self) -> Identity:
-        """Whose reports they are."""
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-
-    @property
-    def paths(self) -> Sequence[PathOrUrl]:
-        """The files that they are in."""
-
-    @property
-    def inputs(self) -> list[list[Any]]:
-        """What these files were before the first was read; see `describe_inputs`."""
-
-    @property
-    def repeated(self) -> int:
-        """How many uploads came twice and count once."""
-
-    def members(self) -> Members:
-        """Who is in the batch."""
-
-    def sealed(self) -> SealedReports:
-        """All of them where they are sealed, and where each is."""
-
-    def units(self, rows: int) -> list[Unit]:
-        """The input cut into units of about so many reports; the same for the same files."""
-
-    def read(self, unit: Unit, rows: int) -> Iterator[Items]:
-        """A unit's reports, so many at a time."""
-
-
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Folders of report files, plain or sealed."""
+    """Folders of report files, plain or sealed; `inputs` are what these were before the first was read."""
 
     dataset: report_files.Dataset
     inputs: list[list[Any]]
@@ -342,7 +300,21 @@ def _name(file: report_files.ReportFile, _: int) -> str:
     return str(file.path)
 
 
-def open_source(*paths: str | os.PathLike[str] | Address, task: Task | None = None) -> ReportSource:
+Unit = Any  # a piece of the input that can be read apart, in the words of its source
+
+ReportSource = FileSource | UploadSource
+"""Reports to be shuffled, as items: in report files, or in uploads of clients."""
+
+
+Place = str | os.PathLike[str] | Address
+
+
+def each_of(paths: Place | Sequence[Place]) -> Sequence[Place]:
+    """The one path, or each of several."""
+    return [paths] if isinstance(paths, str | os.PathLike | Address) else paths
+
+
+def open_source(*paths: Place, task: Task | None = None) -> ReportSource:
     """Open folders of report files, or with a task folders of its clients' uploads (`*.upload`), and check them.
 
     Each of several folders is checked against its own manifest; together they are one batch.
@@ -369,7 +341,7 @@ def open_source(*paths: str | os.PathLike[str] | Address, task: Task | None = No
         if task is None:
             raise ReportsError(
                 "missing-argument",
-                f"{with_uploads[0]}: holds uploads of a task's clients; say which task with --task task.json",
+                f"{with_uploads[0]}: holds uploads of a task's clients; say which task (task=)",
             )
         return open_uploads([folder for folder in folders if isinstance(folder, Path)], task)
     inputs = report_files.describe_inputs([path for folder in folders for path in report_files.report_paths(folder)])
@@ -378,7 +350,7 @@ def open_source(*paths: str | os.PathLike[str] | Address, task: Task | None = No
         found = f"sealed for task {dataset.identity.task_id[:12]}" if dataset.identity.task_id else "not sealed"
         raise ReportsError(
             "task-mismatch",
-            f"{folders[0]}: these reports are {found}, not for task {task.id[:12]}; leave out --task, or mend it",
+            f"{folders[0]}: these reports are {found}, not for task {task.id[:12]}; leave out task=, or mend it",
         )
     return FileSource(dataset, inputs)
 
@@ -465,94 +437,46 @@ def _rows(index: NDArray[np.uint32], buckets: int) -> int:
 
 
 _SPILL, _BOOT = "_spill", "boot"
-_NO_ROOM = "make room on the disk and run the same again, or say --restart to begin anew"
-
-
-@dataclass(frozen=True, slots=True)
-class Shuffled:
-    """What a shuffle wrote."""
-
-    path: Path
-    identity: Identity
-    reports: int
-    parts: int
-    repeated: int
+_NO_ROOM = "make room on the disk and run the same again, or say restart=True to begin anew"
 
 
 def shuffle(
-    path: str | os.PathLike[str] | Address | Sequence[str | os.PathLike[str] | Address],
+    reports: ReportSource | Place | Sequence[Place],
     output: str | os.PathLike[str],
     *,
-    memory: int = DEFAULT_MEMORY,
-    workers: int | None = None,
-    format: report_files.Format = "parquet",
     task: Task | None = None,
-    restart: bool = False,
-    released: str | os.PathLike[str] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Shuffled:
-    """Write all reports of a folder to a new folder, in a uniformly random order; see `shuffle_source`.
-
-    `path` is a folder of report files, or one of a task's uploads, or several of either: one batch of all of them.
-    """
-    paths = [path] if isinstance(path, str | os.PathLike | Address) else path
-    return shuffle_source(
-        open_source(*paths, task=task),
-        output,
-        memory=memory,
-        workers=workers,
-        format=format,
-        restart=restart,
-        released=released,
-        progress=progress,
-    )
-
-
-def shuffle_source(
-    source: ReportSource,
-    output: str | os.PathLike[str],
-    *,
     memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
-    format: report_files.Format = "parquet",
-    restart: bool = False,
-    released: str | os.PathLike[str] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Shuffled:
-    """Write all reports of a source to a new folder, in a uniformly random order.
-
-    At most `memory` bytes are held at a time (a little more for how Arrow reads and writes), by `workers` threads, by
-    default one for each core. What does not fit is spilled beside the output, in arrival order as far as that goes:
-    only the owner can read it, and it is gone in the end. The same call takes up what an interrupted one left.
-    `progress` is called with how many reports are done, from any thread. What was released is remembered in the file
-    `released`, by default `_released.db` in each input folder: see `once.Released` for what it refuses. Repeated
-    after it has finished, it does nothing and returns what is there.
-    """
-    identity = source.identity
-    identity.check_enough(source.rows)
-    refuse_copied_reports(source, memory)
-    workers = cores() if workers is None else workers
-    layout = Layout.plan(source.rows, identity.kind.item.itemsize, memory=memory, workers=workers)
-    return run(source, output, layout, format=format, restart=restart, released=released, progress=progress)
-
-
-def run(
-    source: ReportSource,
-    output: str | os.PathLike[str],
-    layout: Layout,
-    *,
+    layout: Layout | None = None,
     format: report_files.Format = "parquet",
     restart: bool = False,
     released: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
     randomness: Callable[[], RandomSource] = SecureSource,
-) -> Shuffled:
-    """Shuffle by a given layout; `randomness` makes a source of random bits for each worker."""
+) -> report_files.Dataset:
+    """Write all reports to a new folder, in a uniformly random order.
+
+    `reports` are what `open_source` gives, or what it takes: a folder of report files, or one of a task's uploads, or
+    several of either, which are one batch. At most `memory` bytes are held at a time (a little more for how Arrow reads
+    and writes), by `workers` threads, by default one for each core; both follow from a `layout` where one is given.
+    What does not fit is spilled beside the output, in arrival order as far as that goes: only the owner can read it,
+    and it is gone in the end. The same call takes up what an interrupted one left. `progress` is called with how many
+    reports are done, from any thread. What was released is remembered in the file `released`, by default `_released.db`
+    in each input folder: see `once.Released` for what it refuses. Repeated after it has finished, it does nothing and
+    returns what is there. `randomness` makes a source of random bits for each worker.
+    """
+    source = reports if isinstance(reports, FileSource | UploadSource) else open_source(*each_of(reports), task=task)
+    identity = source.identity
+    identity.check_enough(source.rows)
+    refuse_copied_reports(source, memory)
+    if layout is None:
+        size, workers = identity.kind.item.itemsize, cores() if workers is None else workers
+        layout = Layout.plan(source.rows, size, memory=memory, workers=workers)
     check_choice("format", format, get_args(report_files.Format))
     releases = Released(source.members(), folders_of(source), released)
     releases.check()
     if (before := shuffled_before(output, releases, format)) is not None:
-        return Shuffled(Path(output), before.identity, before.rows, len(before.files), source.repeated)
+        return before
     work = {
         "step": "shuffle",
         "inputs": source.inputs,
@@ -560,7 +484,7 @@ def run(
         "cut": [layout.buckets, layout.parts, layout.run_rows, layout.in_memory],
     }
     with (
-        report_files.StagedFolder(output, work, source.identity.shuffled(layout.rows), restart=restart) as folder,
+        report_files.StagedFolder(output, work, identity.shuffled(layout.rows), restart=restart) as folder,
         writing(folder.path, _NO_ROOM, "cannot be written or read"),
         Workers(randomness() for _ in range(layout.workers)) as pool,
     ):
@@ -575,7 +499,7 @@ def run(
             shutil.rmtree(folder.path / _SPILL)
         refuse_changed(source)
         releases.record(folder.identity.shuffle_id)
-    return Shuffled(Path(output), folder.identity, layout.rows, layout.parts, source.repeated)
+    return report_files.open_dataset(output, stage="shuffled")
 
 
 class _Step:
@@ -652,7 +576,8 @@ class _Step:
         rows = sum(finished.values()) + sum(self._pool.map(write, todo))
         if rows != self._layout.rows:
             raise ReportsError(
-                "changed-meanwhile", f"{rows} reports were written where {self._layout.rows} were read; say --restart"
+                "changed-meanwhile",
+                f"{rows} reports were written where {self._layout.rows} were read; say restart=True",
             )
 
     def _forget(self) -> None:

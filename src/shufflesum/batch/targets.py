@@ -33,7 +33,7 @@ def workers_within(asked: int | None, memory: int, bytes_each: int) -> int:
     if memory < bytes_each:
         raise ParameterError(
             "out-of-range",
-            f"memory is {memory / 1e6:.3g} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (--memory)",
+            f"memory is {memory / 1e6:.3g} MB, but one worker needs {bytes_each / 1e6:.0f} MB; raise it (memory=)",
         )
     return min(asked or cores(), memory // bytes_each)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import itertools
@@ -11,13 +10,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeAlias
 
 from shufflesum.domains import ColumnLayout
-from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.errors import FileError
 from shufflesum.tables.paths import PathOrUrl
-from shufflesum.tables.sources import PLAIN, ArrowSource, choose_columns, is_position, refuse_repeated_users, users_in
+from shufflesum.tables.sources import ArrowFile, DataSource, ReadOptions, arrow_source, choose_columns, is_position
 
 COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 """How the names of compressed files end."""
@@ -32,7 +32,6 @@ TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 """What is read as 1 and 0 in a column that holds nothing else."""
 
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-_NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 _SOME_BYTES, _SOME_LINES, _MOST_BYTES = 1 << 16, 200, 1 << 22
 _NUMBERS = {
     point: re.compile(
@@ -43,43 +42,6 @@ _NUMBERS = {
 }
 _WITH_COMMA = re.compile(r"[ \t]*[+-]?\d*,\d+([eE][+-]?\d+)?[ \t]*", re.ASCII)
 _IN_THOUSANDS = re.compile(r"[ \t]*[+-]?[1-9]\d{0,2}(,\d{3})+[ \t]*", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What somebody says of a text file; what is None is found out, and letters are UTF-8."""
-
-    separator: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-
-    def __post_init__(self) -> None:
-        """Check the three; a separator may be given by its name."""
-        if self.separator is not None:
-            separator = _NAMED.get(self.separator, self.separator)
-            if len(separator) != 1 or not separator.isascii() or separator.isalnum() or separator in "\"'\r\n.+-":
-                raise ParameterError(
-                    "unknown-choice",
-                    f"--separator is {self.separator!r}; give one character that is in no number: ',' or ';' or '|' or "
-                    "tab",
-                )
-            object.__setattr__(self, "separator", separator)
-        if self.decimal not in (None, ".", ","):
-            raise ParameterError("unknown-choice", f"--decimal is {self.decimal!r}; allowed are '.' and ','")
-        if self.encoding is not None:
-            try:
-                name = codecs.lookup(self.encoding).name
-                "".encode(name)
-            except LookupError:  # also of codecs that are not for text
-                raise ParameterError(
-                    "unknown-choice", f"--encoding {self.encoding!r} is not known; give one such as latin-1 or utf-16"
-                ) from None
-            object.__setattr__(self, "encoding", None if name in ("utf-8", "utf-8-sig") else name)
-
-    @property
-    def given(self) -> dict[str, str | None]:
-        """The options and what they are, None where they were not given."""
-        return {"--separator": self.separator, "--decimal": self.decimal, "--encoding": self.encoding}
 
 
 def suffix_of(path: PathOrUrl) -> str:
@@ -135,7 +97,7 @@ def find_separator(path: PathOrUrl, lines: Sequence[str]) -> str:
         raise FileError(
             "ambiguous-separator",
             f"{path}: its columns may be separated by {' or '.join(_SEPARATORS[s] for s in found)}; say which: "
-            f"{' or '.join(f'--separator {_SEPARATORS[s]}' for s in found)}",
+            f"{' or '.join(f'separator={_SEPARATORS[s]!r}' for s in found)}",
         )
     return found[0] if found else ","
 
@@ -156,8 +118,8 @@ def find_decimal(path: PathOrUrl, rows: Sequence[Sequence[str]]) -> str:
     if all(_IN_THOUSANDS.fullmatch(cell) for cell in cells):
         raise FileError(
             "ambiguous-decimal",
-            f"{path}: its numbers have commas that may be decimal points or separate thousands; say --decimal , for "
-            "decimal points, or write thousands without a separator",
+            f"{path}: its numbers have commas that may be decimal points or separate thousands; say decimal=',' for "
+            f"decimal points; {_PLAINLY}",
         )
     return ","
 
@@ -167,6 +129,10 @@ def is_number(text: str, decimal: str | None = None) -> bool:
     return any(_NUMBERS[point].fullmatch(text) is not None for point in ([decimal] if decimal else _NUMBERS))
 
 
+_PLAINLY = (
+    "to write thousands plainly, format the column as a number without them in a spreadsheet program, or run "
+    "pandas.read_csv(path, thousands=',').to_csv(other, index=False)"
+)
 KEPT_BYTES = 1 << 29
 """Files of text up to this size are read once and kept in memory; larger ones are read again for each pass."""
 
@@ -223,27 +189,22 @@ class Layout:
         return f"{position} (counted from 0)"
 
 
-def find_layout(
-    path: PathOrUrl,
-    dialect: Dialect,
-    header: bool | None,
-    user_column: str | None,
-    columns: ColumnLayout,
-    column: str | None,
-) -> Layout:
+def find_layout(path: PathOrUrl, options: ReadOptions) -> Layout:
     """Look at the beginning of a file."""
+    header = options.header
+    encoding = None if options.encoding in ("utf-8", "utf-8-sig") else options.encoding
     try:
-        lines = first_lines(path, dialect.encoding)
+        lines = first_lines(path, encoding)
     except UnicodeError:
-        raise not_text(path, dialect.encoding) from None
+        raise not_text(path, encoding) from None
     if lines and _FOR_SPREADSHEETS.fullmatch(lines[0]):
         raise FileError(
             "malformed",
             f"{path}, line 1: says what separates columns, for spreadsheet programs; remove that line: it is found "
-            "out, or said with --separator",
+            "out, or said with separator=",
         )
     try:
-        separator = dialect.separator or (find_separator(path, lines) if any(map(str.strip, lines)) else ",")
+        separator = options.separator or (find_separator(path, lines) if any(map(str.strip, lines)) else ",")
         reader = csv.reader(lines, delimiter=separator)
         first = next((row for row in reader if row), None)
         rows = rows_in(lines, separator)
@@ -252,19 +213,19 @@ def find_layout(
     if first is None:
         raise FileError("no-rows", f"{path}: is empty; it must hold one row per user")
     if any(letter == "\0" or "\udc80" <= letter <= "\udcff" for cell in first for letter in cell):
-        raise not_text(path, dialect.encoding, f"line {reader.line_num}")
-    if header is None and columns.labels:
-        header = _header_of_labels(path, first, columns, column)
+        raise not_text(path, encoding, f"line {reader.line_num}")
+    if header is None and options.layout.labels:
+        header = _header_of_labels(path, first, options.layout, options.column)
     if header is None:
-        header = _has_header(path, first, user_column)
+        header = _has_header(path, first, options.user_column)
     if header:
         rows = rows[1:]
     line_bytes = sum(len(cell.encode()) + 3 for cell in first)
     return Layout(
         path=path,
         separator=separator,
-        decimal=dialect.decimal or find_decimal(path, rows),
-        encoding=dialect.encoding,
+        decimal=options.decimal or find_decimal(path, rows),
+        encoding=encoding,
         # Blank lines before the data are skipped by Arrow itself.
         lines_before_data=reader.line_num if header else 0,
         width=len(first),
@@ -286,19 +247,19 @@ def _has_header(path: PathOrUrl, first: Sequence[str], user_column: str | None) 
         raise FileError(
             "ambiguous-header",
             f"{path}: the first line mixes numbers and other text, so it is not clear whether it is a header; "
-            "say --header or --no-header (and choose the data with --columns)",
+            "say header=True or header=False (and choose the data with columns=), or remove lines above the header",
         )
     if filled and not numbers and values == len(filled):
         raise FileError(
             "ambiguous-header",
             f"{path}: the first line holds nothing but words such as True or NA, which may be names or data; say "
-            "--header or --no-header",
+            "header=True or header=False",
         )
     if len(filled) > 2 and filled in (_counting(0, len(filled)), _counting(1, len(filled))):
         raise FileError(
             "ambiguous-header",
             f"{path}: the first line counts its columns, as programs write the names of columns without names; "
-            "say --header if it is one, or --no-header if it is somebody's data",
+            "say header=True if it is one, or header=False if it is somebody's data",
         )
     return values < len(filled)
 
@@ -319,12 +280,12 @@ def _header_of_labels(path: PathOrUrl, first: Sequence[str], columns: ColumnLayo
         raise FileError(
             "unknown-column",
             f"{path}: the first line names no column {column!r}; {columns.option} must be a name in it, or a "
-            "position with --no-header",
+            "position with header=False",
         )
     raise FileError(
         "ambiguous-header",
-        f"{path}: the first line is text, and it is not clear whether it is a header or somebody's label; say --header "
-        f"or --no-header, or name the column of labels: {columns.option} COLUMN",
+        f"{path}: the first line is text, and it is not clear whether it is a header or somebody's label; say "
+        f"header=True or header=False, or name the column of labels: {columns.option} COLUMN",
     )
 
 
@@ -343,7 +304,7 @@ def not_text(path: PathOrUrl, encoding: str | None, where: str = "", value: str 
     return FileError(
         "not-text",
         f"{path}{', ' if where else ''}{where}: is not {encoding or 'UTF-8'} text; save it again as CSV with the "
-        "encoding UTF-8, or say which one it has, such as --encoding latin-1 or utf-16",
+        "encoding UTF-8, or say which one it has, such as encoding='latin-1' or 'utf-16'",
         value=value,
     )
 
@@ -403,10 +364,12 @@ def _fault(layout: Layout, kinds: Kinds, row: list[str], line: int) -> FileError
     if len(row) != layout.width:
         at = min(len(row), layout.width)
         odd = "there is more than the last column" if len(row) > at else f"column {layout.label(at)} is missing"
+        if len(row) > at and line <= _SOME_LINES:
+            odd += f". If line {line} is the header, remove the lines above it"
         return FileError(
             "wrong-shape",
             f"{where}: has {len(row)} values, the first line has {layout.width}; {odd}. Every line must have the same "
-            f"number of columns, separated by {layout.separator!r} (see --separator)",
+            f"number of columns, separated by {layout.separator!r} (see separator=)",
             value=_shown(row[at]) if len(row) > at else None,
         )
     for position, kind in kinds.items():
@@ -415,12 +378,19 @@ def _fault(layout: Layout, kinds: Kinds, row: list[str], line: int) -> FileError
         if bad is not None:
             return not_text(layout.path, layout.encoding, place, f"the byte 0x{ord(bad) - 0xDC00:02x}")
         if kind == "number" and not (text in MISSING_WORDS or is_number(text, layout.decimal)):
+            if layout.width == 1 and any(separator in text for separator in _SEPARATORS if separator != ","):
+                return FileError(
+                    "wrong-shape",
+                    f"{layout.path}, {place}: seems to hold several columns, and the first line holds one; remove the "
+                    "lines above the header, or say separator=",
+                    value=_shown(text),
+                )
             return _no_number(f"{layout.path}, {place}", text, layout.decimal)
         if kind == "boolean" and text not in (*MISSING_WORDS, *TRUE, *FALSE, "0", "1"):
             return FileError(
                 "not-numbers",
                 f"{layout.path}, {place}: is neither true nor false, as the rows before; write all as numbers, or "
-                "leave the column out with --columns",
+                "leave the column out with columns=",
                 value=_shown(text),
             )
     return None
@@ -429,8 +399,8 @@ def _fault(layout: Layout, kinds: Kinds, row: list[str], line: int) -> FileError
 def _no_number(place: str, text: str, decimal: str) -> FileError:
     return FileError(
         "not-numbers",
-        f"{place}: {_looks(text, decimal)}; correct it, leave the cell empty if the value is missing (see --missing), "
-        "or leave the column out with --columns",
+        f"{place}: {_looks(text, decimal)}; correct it, leave the cell empty if the value is missing (see missing=), "
+        "or leave the column out with columns=",
         value=_shown(text),
     )
 
@@ -439,12 +409,10 @@ def _looks(text: str, decimal: str) -> str:
     """What a text is that is no number, as far as that can be told without showing it."""
     other = "," if decimal == "." else "."
     if _THOUSANDS.fullmatch(text):
-        return (
-            f"a number with separated thousands is not read, because 1{other}234 may be two numbers; write it plainly"
-        )
+        return f"a number with separated thousands is not read, because 1{other}234 may be two numbers; {_PLAINLY}"
     if is_number(text, other):
         return (
-            f"a number with {other!r} for its decimal point, unlike those before; say --decimal {other} if all have it"
+            f"a number with {other!r} for its decimal point, unlike those before; say decimal={other!r} if all have it"
         )
     if _DATE.fullmatch(text):
         return "a date is not a number; turn it into one, such as days or years"
@@ -452,93 +420,41 @@ def _looks(text: str, decimal: str) -> str:
         return "true or false stands among numbers; write 1 and 0"
     if not text.strip() or text.strip() in MISSING_WORDS:
         return "spaces beside nothing are not a number; leave them out"
-    return "a text is not a number; if it says whose row it is, name the column with --user-column"
+    return "a text is not a number; if it says whose row it is, name the column with user_column="
 
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")
 
 
-@dataclass(frozen=True, slots=True)
-class DelimitedFile:
-    """A file of text: read once and kept where it is small, else read from its start for each pass."""
+def _with_gaps(batch: Any, gaps: Sequence[str]) -> Any:
+    """A batch whose first column are labels, without texts that stand for a missing one."""
+    import pyarrow as pa
+    from pyarrow import compute
 
-    layout: Layout
-    kinds: Kinds
-    rows: int
-    table: Any = None
-    """All columns that are asked for, as Arrow; None where the file is too large to keep."""
-    gaps: Sequence[str] = ("",)
-    """Texts that stand for a missing label."""
-
-    @property
-    def path(self) -> PathOrUrl:
-        """Where it is."""
-        return self.layout.path
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """What its columns are called, if it has a header."""
-        return self.layout.header
-
-    def read(self, positions: Sequence[int], rows_at_once: int) -> Iterator[Any]:
-        """Record batches of these columns; numbers are float64 or true and false, labels text."""
-        if self.table is not None:
-            chosen = self.table.select([str(place) for place in positions])
-            yield from (self._with_gaps(batch, positions) for batch in chosen.to_batches(max_chunksize=rows_at_once))
-            return
-        rows = 0
-        for batch in _stream(self.layout, {place: self.kinds[place] for place in positions}):
-            rows += len(batch)
-            yield self._with_gaps(batch, positions)
-        if rows != self.rows:
-            raise FileError(
-                "changed-meanwhile",
-                f"{self.path}: had {self.rows} rows when it was opened and now has {rows}; "
-                "it must not change while it is read: work on a copy",
-            )
-
-    def _with_gaps(self, batch: Any, positions: Sequence[int]) -> Any:
-        import pyarrow as pa
-        from pyarrow import compute
-
-        if self.kinds[positions[0]] != "label":  # which comes first
-            return batch
-        texts = batch.column(0)
-        gaps = compute.is_in(texts, value_set=pa.array(self.gaps))
-        return batch.set_column(0, batch.schema.names[0], compute.if_else(gaps, None, texts))
-
-    def line_of(self, row: int) -> int:
-        """On which line of the file a row stands, found by reading up to it."""
-        return line_of(self.layout, row)
+    texts = batch.column(0)
+    missing = compute.is_in(texts, value_set=pa.array(gaps))
+    return batch.set_column(0, batch.schema.names[0], compute.if_else(missing, None, texts))
 
 
-def open_csv(
-    path: PathOrUrl,
-    columns: Sequence[str] | None = None,
-    header: bool | None = None,
-    user_column: str | None = None,
-    layout: ColumnLayout = PLAIN,
-    column: str | None = None,
-    dialect: Dialect | None = None,
-    keep: bool = True,
-) -> ArrowSource:
+def open_csv(path: PathOrUrl, options: ReadOptions, *, keep: bool = True) -> DataSource:
     """Find the header and the columns, then read the file (or count its rows, where it is not kept)."""
     try:
-        found = find_layout(path, dialect or Dialect(), header, user_column, layout, column)
+        found = find_layout(path, options)
     except OSError as error:
         if error.errno is None and not isinstance(error, FileError):  # said by the decompressor
             raise _damaged(path, error) from None
         raise
     available = found.width if found.header is None else found.header
-    choice = choose_columns(str(path), available, columns, user_column, layout, column)
-    if columns is None and found.header is not None:
+    choice = choose_columns(str(path), available, options)
+    if options.columns is None and found.header is not None:
         nameless = [position for position in choice.data if not found.header[position].strip()]
         if nameless:
             raise FileError(
                 "ambiguous-column",
                 f"{path}: column {nameless[0]} (counted from 0) has no name in the header and may be a row "
-                "number, not data; choose the data columns with --columns, by name or as a range such as 1:5",
+                "number, not data; choose the data columns with columns=, by name or as a range such as 1:5, or remove "
+                "lines above the header",
             )
     kinds: dict[int, Any] = {place: "boolean" if place in found.booleans else "number" for place in choice.data}
     kinds |= {} if choice.label is None else {choice.label: "label"}
@@ -548,17 +464,30 @@ def open_csv(
         table = _whole(found, kinds)
         rows = len(table)
     else:
-        first = choice.data[0] if choice.label is None else choice.label
-        rows = sum(len(batch) for batch in _stream(found, {first: "bytes"}))
-    file = DelimitedFile(found, kinds, rows, table, layout.gaps)
-    if choice.user is not None:
-        try:
-            refuse_repeated_users(str(path), str(user_column), users_in(file, choice.user))
-        except DataError as error:
-            raise (error if error.row is None else error.at(f"line {line_of(found, error.row)}")) from None
+        rows = sum(len(batch) for batch in _stream(found, {choice.read[0]: "bytes"}))
+
+    def read(positions: Sequence[int], rows_at_once: int) -> Iterator[Any]:
+        """Numbers are float64 or true and false, labels text."""
+        labels = kinds[positions[0]] == "label"
+        if table is not None:
+            batches = table.select([str(place) for place in positions]).to_batches(max_chunksize=rows_at_once)
+        else:
+            batches = _stream(found, {place: kinds[place] for place in positions})
+        seen = 0
+        for batch in batches:
+            seen += len(batch)
+            yield _with_gaps(batch, options.layout.gaps) if labels else batch
+        if seen != rows:
+            raise FileError(
+                "changed-meanwhile",
+                f"{path}: had {rows} rows when it was opened and now has {seen}; it must not change while it is read: "
+                "work on a copy",
+            )
+
     if rows == 0:
         raise FileError("no-rows", f"{path}: has a header and no data; add at least one row below it")
-    return ArrowSource(file, choice, layout.lists)
+    file = ArrowFile(path, found.header, rows, read, partial(line_of, found), found.detected)
+    return arrow_source(file, choice, options)
 
 
 def _whole(layout: Layout, kinds: Kinds) -> Any:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from shufflesum.errors import FileError, MissingExtraError, Problem, ShufflesumError
@@ -143,6 +143,7 @@ class Address:
 
 
 PathOrUrl = Path | Address
+_Place = TypeVar("_Place", Path, Address, PathOrUrl)
 
 
 def place(path: str | os.PathLike[str] | Address) -> PathOrUrl:
@@ -155,9 +156,9 @@ def place(path: str | os.PathLike[str] | Address) -> PathOrUrl:
     return Address(text) if _ADDRESS.match(text) else Path(path)
 
 
-def visible(folder: PathOrUrl) -> list[PathOrUrl]:
+def visible(folder: _Place) -> list[_Place]:
     """What is in a folder, by name; what is hidden or starts with _ does not count."""
-    found = [entry for entry in folder.iterdir() if not entry.name.startswith(("_", "."))]
+    found = (entry for entry in folder.iterdir() if not entry.name.startswith(("_", ".")))
     return sorted(found, key=lambda entry: entry.name)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
+import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from shufflesum.domains import ColumnLayout
-from shufflesum.domains.frames import PANDAS_INDEX, Column, FrameRows, is_arrow_number, is_list, number_column
+from shufflesum.domains import ColumnLayout, Domain
+from shufflesum.domains.frames import PANDAS_INDEX, FrameRows, is_arrow_number, is_list, number_column
+from shufflesum.domains.labels import Labels
 from shufflesum.errors import DataError, FileError, ParameterError
 from shufflesum.tables.paths import PathOrUrl
 
@@ -24,220 +24,262 @@ ARROW_FILES = (".arrow", ".feather")
 _BATCH_BYTES = 8 << 20
 _LABELS_PER_BATCH = 1 << 18
 
+_SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 
-class ArrowFile(Protocol):
-    """A file of columns."""
-
-    @property
-    def path(self) -> PathOrUrl:
-        """Where it is."""
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """What all of its columns are called, if they have names."""
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-
-    def read(self, positions: Sequence[int], rows_at_once: int) -> Iterator[Any]:
-        """Record batches of these columns, in this order, from the first row."""
-
-    def line_of(self, row: int) -> int | None:
-        """On which line of a file of text a row stands; None elsewhere."""
+PLAIN = ColumnLayout(numbers=())
+"""Columns of numbers, however many, that no plan has names for."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSource:
-    """The users' data in a file of columns: numbers, one column of lists of them, labels, or labels beside numbers."""
+class ReadOptions:
+    """What is read of a file, and how the file is written: the same for one table, a folder of them, and Spark.
 
-    file: ArrowFile
-    choice: ColumnChoice
-    lists: bool = False
-    """Whether cells hold several labels."""
-    width: int | None = None
-    """The length of the lists of numbers in the one column that holds such."""
+    What is None is as the plan calls it, or found out; letters are UTF-8.
+    """
 
-    @property
-    def rows(self) -> int:
-        """How many users there are."""
-        return self.file.rows
+    columns: Sequence[str] | None = None
+    """Data columns: names, positions where there are no names, ranges of positions such as ``0:100``."""
+    user_column: str | None = None
+    """The column that tells users apart: it is no data, and a user with two rows is refused."""
+    header: bool | None = None
+    """Whether the first line of a text file has the names of the columns."""
+    separator: str | None = None
+    """What is between the columns of a text file, as it is or by its name."""
+    decimal: str | None = None
+    encoding: str | None = None
+    array: str | None = None
+    """One of several arrays in an .npz file."""
+    column: str | None = None
+    """The column of labels, or of numbers in bins."""
+    layout: ColumnLayout = PLAIN
+    """What a plan's domain reads."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one user's array: one value per chosen column of numbers, none of labels alone."""
-        data = self.choice.data
-        return (len(data) if self.width is None else self.width,) if data else ()
+    def __post_init__(self) -> None:
+        """Check how a text file is said to be written."""
+        if self.separator is not None:
+            separator = _SEPARATORS.get(self.separator, self.separator)
+            if len(separator) != 1 or not separator.isascii() or separator.isalnum() or separator in "\"'\r\n.+-":
+                raise ParameterError(
+                    "unknown-choice",
+                    f"separator={self.separator!r} is not allowed; give one character that is in no number: ',' or ';' "
+                    "or '|' or tab",
+                )
+            object.__setattr__(self, "separator", separator)
+        if self.decimal not in (None, ".", ","):
+            raise ParameterError("unknown-choice", f"decimal={self.decimal!r} is not allowed; allowed are '.' and ','")
+        if self.encoding is not None:
+            try:
+                name = codecs.lookup(self.encoding).name
+                "".encode(name)
+            except LookupError:  # also of codecs that are not for text
+                raise ParameterError(
+                    "unknown-choice", f"encoding={self.encoding!r} is not known; give one such as latin-1 or utf-16"
+                ) from None
+            object.__setattr__(self, "encoding", name)
 
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the columns of numbers, if the file has some; entries of lists have none."""
-        names = self.file.names
-        return None if names is None or self.width is not None else tuple(names[place] for place in self.choice.data)
-
-    @property
-    def label_name(self) -> str | None:
-        """The name of the column of labels, if there is one."""
-        names, label = self.file.names, self.choice.label
-        return None if names is None or label is None else names[label]
-
-    def batches(self) -> Iterator[Any]:
-        """Rows in the file's order."""
-        label, data = self.choice.label, self.choice.data
-        first_row = 0
-        rows_at_once = max(1, _BATCH_BYTES // (8 * self.shape[0])) if data else _LABELS_PER_BATCH
-        for batch in self.file.read(data if label is None else (label, *data), rows_at_once):
-            columns = batch.columns
-            numbers = self._numbers(columns[-len(data) :], first_row) if data else None
-            first_row += len(batch)
-            if label is None:
-                yield numbers
-            else:
-                labels = as_labels(columns[0], lists=self.lists)
-                yield labels if numbers is None else (labels, numbers)
-
-    def _numbers(self, columns: Sequence[Any], first_row: int) -> NDArray[Any]:
-        if self.width is None:
-            read = tuple(number_column(column, "a column") for column in columns)
-            return FrameRows(read, (len(columns[0]), len(read)))[:]
-        from pyarrow import compute
-
-        lengths = compute.list_value_length(columns[0]).fill_null(self.width).to_numpy(zero_copy_only=False)
-        wrong = np.flatnonzero(lengths != self.width)
-        if wrong.size:
-            raise FileError(
-                "wrong-shape",
-                f"{self.file.path}, column {(self.file.names or ())[self.choice.data[0]]!r}: row "
-                f"{first_row + wrong[0]} (counted from 0) has {lengths[wrong[0]]} values, earlier rows have "
-                f"{self.width}; all must be equally long",
+    def for_domain(self, domain: Domain) -> Self:
+        """What is read for a plan of this domain."""
+        columns, column, layout = self.columns, self.column, domain.column_layout
+        if layout.option is None and column is not None:
+            raise ParameterError(
+                "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
             )
-        block = Column("a column", columns[0], False, self.width).read(0, len(columns[0]))
-        return np.require(block, requirements="W")  # as kernels are compiled
+        if layout.option is not None and not layout.labels:
+            if columns is not None:
+                raise ParameterError(
+                    "conflicting-arguments", f"the numbers in bins are one column: {layout.option} COLUMN"
+                )
+            columns, column = None if column is None else [column], None
+            layout = replace(layout, names=None if layout.column is None else (layout.column,))
+        listed = getattr(domain, "labels", None)
+        if isinstance(listed, Labels):
+            layout = replace(layout, gaps=tuple(gap for gap in layout.gaps if listed.code(gap) < 0))
+        return replace(self, columns=columns, column=column, layout=layout)
 
-    def users(self) -> Iterator[Any]:
-        """Who each row is of, as text; nothing without a user column."""
-        return iter(()) if self.choice.user is None else map(as_text, users_in(self.file, self.choice.user))
 
-    def line_of(self, row: int) -> int | None:
-        """On which line of a file of text a row stands."""
-        return self.file.line_of(row)
-
-
-def users_in(file: ArrowFile, position: int) -> Iterator[Any]:
-    """The user column, piece by piece."""
-    return (batch.column(0) for batch in file.read((position,), 1 << 16))
+AUTOMATIC = ReadOptions()
+"""All columns are data, and how the file is written is found out."""
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnarFile:
-    """A Parquet or an Arrow IPC file; `coded` columns of text in Parquet come as the dictionaries they are there."""
+class DataSource:
+    """The users' data in a file, one row for each: numbers, labels, or both."""
+
+    rows: int
+    shape: tuple[int, ...]
+    """Of one user's array of numbers; () where there are only labels."""
+    batches: Callable[[], Iterator[Any]]
+    """Rows in the file's order; each call starts from the first row.
+
+    Numbers are arrays (m, *shape) of float32 or float64, missing values NaN. Labels are columns (m,) of Arrow or NumPy,
+    lists of labels Arrow columns of lists or arrays of two axes. Both together are a pair of the two. Values are not
+    checked here: that is the domain's work.
+    """
+    names: tuple[str, ...] | None = None
+    """Of the columns of numbers, where the file has some."""
+    label_name: str | None = None
+    """Of the column of labels, where it has one."""
+    users: Callable[[], Iterator[Any]] = lambda: iter(())
+    """Who each row is of, as text (Arrow arrays), in the file's order; nothing without a user column."""
+    line_of: Callable[[int], int | None] = lambda _: None
+    """On which line of a file of text a row stands; None elsewhere."""
+    detected: Mapping[str, str] = field(default_factory=dict)
+    """How a file of text is written, as it was read, by the options that say otherwise."""
+    left_out: int | None = None
+    """How many rows lack a value and are not among these; None where none were to be left out."""
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """The names of all columns that are read, that of labels first, where the file has some."""
+        if self.names is None and self.label_name is None:
+            return None
+        return (*(() if self.label_name is None else (self.label_name,)), *(self.names or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFile:
+    """A file of columns, read as Arrow batches."""
 
     path: PathOrUrl
-    schema: Any
+    names: tuple[str, ...] | None
+    """What all of its columns are called, if they have names."""
     rows: int
-    coded: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the columns are called."""
-        return tuple(self.schema.names)
-
-    def read(self, positions: Sequence[int], rows_at_once: int) -> Iterator[Any]:
-        """Record batches of these columns, at most so many rows each."""
-        import pyarrow as pa
-
-        every = self.names
-        names = [every[position] for position in positions]
-        for batch in _stream(self.path, names, rows_at_once, self.coded):
-            columns = dict(zip(batch.schema.names, batch.columns, strict=True))  # by name, each is searched among all
-            yield pa.RecordBatch.from_arrays([columns[name] for name in names], names)
-
-    def line_of(self, row: int) -> None:
-        """Such a file has no lines."""
+    read: Callable[[Sequence[int], int], Iterator[Any]]
+    """Record batches of the columns at these positions, in this order, so many rows at once, from the first row."""
+    line_of: Callable[[int], int | None] = lambda _: None
+    detected: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_columnar(
-    path: PathOrUrl, columns: Sequence[str] | None, user_column: str | None, layout: ColumnLayout, column: str | None
-) -> ArrowSource:
-    """Choose the columns from the file's schema, and check the users if their column is named."""
-    schema, rows = _describe(path)
+def arrow_source(file: ArrowFile, choice: ColumnChoice, options: ReadOptions, width: int | None = None) -> DataSource:
+    """The chosen columns of a file; a user with two rows is refused.
+
+    `width` says how long the lists in the one column of numbers are.
+    """
+    label, data, user = choice.label, choice.data, choice.user
+    shape: tuple[int, ...] = (len(data) if width is None else width,) if data else ()
+    rows_at_once = max(1, _BATCH_BYTES // (8 * shape[0])) if data else _LABELS_PER_BATCH
+    names = file.names or ()
+    where = f"column {names[data[0]]!r}" if width is not None else "a column"
+
+    def batches() -> Iterator[Any]:
+        first_row = 0
+        for batch in file.read(choice.read, rows_at_once):
+            labels = None if label is None else as_labels(batch.column(0), lists=options.layout.lists)
+            if data:
+                columns = batch.columns[-len(data) :]
+                read = tuple(number_column(column, where, width, first_row) for column in columns)
+                numbers = FrameRows(read, (len(batch), *shape))[:]
+            first_row += len(batch)
+            yield labels if not data else numbers if labels is None else (labels, numbers)
+
+    def users() -> Iterator[Any]:
+        return iter(()) if user is None else (batch.column(0) for batch in file.read((user,), 1 << 16))
+
+    try:
+        refuse_repeated_users(str(file.path), str(options.user_column), users())
+    except DataError as error:
+        line = None if error.row is None else file.line_of(error.row)
+        raise (error if line is None else error.at(f"line {line}")) from None
+    return DataSource(
+        file.rows,
+        shape,
+        batches,
+        tuple(names[place] for place in data) if names and width is None else None,
+        names[label] if names and label is not None else None,
+        lambda: map(as_text, users()),
+        file.line_of,
+        file.detected,
+    )
+
+
+def open_columnar(path: PathOrUrl, options: ReadOptions) -> DataSource:
+    """Choose the columns of a Parquet or an Arrow IPC file by its schema, and check the users if they are named."""
+    schema, rows, _ = describe(path)
     if rows == 0:
         raise FileError("no-rows", f"{path}: has no rows; it must hold one row per user")
-    names = schema.names  # asked for once: the list is made anew each time
-    choice = choose_columns(str(path), names, columns, user_column, layout, column)
-    data = choice.data
-    if columns is None:  # pandas keeps its row labels under such names; they are data only if asked for
-        data = tuple(place for place in data if not PANDAS_INDEX.fullmatch(names[place]))
-    choice = ColumnChoice(data, choice.user, choice.label)
-    label = None if choice.label is None else schema.field(choice.label)
+    names = tuple(schema.names)  # asked for once: the list is made anew each time
+    choice, layout = choose_columns(str(path), names, options), options.layout
     counts = Counter(names)
-    for place in (*data, *(() if label is None else (choice.label,))):
+    for place in choice.read:
         if counts[name := names[place]] > 1:
             raise FileError(
                 "ambiguous-column", f"{path}: several columns are named {name!r}; rename all but one of them"
             )
-    coded = (label.name,) if label is not None and is_text(label.type) else ()
-    file = ColumnarFile(path, schema, rows, coded)
-    if choice.user is not None:
-        refuse_repeated_users(str(path), str(user_column), users_in(file, choice.user))
-    if label is not None:
+    coded: list[str] = []
+    if choice.label is not None:
+        label = schema.field(choice.label)
+        coded = [label.name] if is_text(label.type) else []  # Parquet has dictionaries of it already
         check_label_type(f"{path}: column {label.name!r}", label.type, lists=layout.lists)
-    width = _check_numbers(file, data) if layout.numbers is not None else None
-    return ArrowSource(file, choice, layout.lists, width)
+
+    def read(positions: Sequence[int], rows_at_once: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        wanted = [names[position] for position in positions]
+        for batch in stream(path, rows_at_once, wanted, memory_map=True, read_dictionary=coded):
+            found = dict(zip(batch.schema.names, batch.columns, strict=True))  # by name, each is searched among all
+            yield pa.RecordBatch.from_arrays([found[name] for name in wanted], wanted)
+
+    file = ArrowFile(path, names, rows, read)
+    width = None if layout.numbers is None else _list_length(file, schema, choice.data)
+    return arrow_source(file, choice, options, width)
 
 
-def _check_numbers(file: ColumnarFile, data: Sequence[int]) -> int | None:
-    """Refuse columns that are neither numbers nor one of lists of numbers, whose length is found."""
-    path, fields = file.path, [file.schema.field(place) for place in data]
-    for field in fields:
-        if not is_arrow_number(field.type.value_type if is_list(field.type) else field.type):
+def _list_length(file: ArrowFile, schema: Any, data: Sequence[int]) -> int | None:
+    """The length of the lists in the one column that holds such; refused is what holds no numbers at all."""
+    path, fields = file.path, [schema.field(place) for place in data]
+    for each in fields:
+        if not is_arrow_number(each.type.value_type if is_list(each.type) else each.type):
             raise FileError(
                 "not-numbers",
-                f"{path}: column {field.name!r} has type {field.type}; allowed are numbers and lists of numbers: "
-                "convert it, choose other columns with --columns, or count what it holds with --categories",
+                f"{path}: column {each.name!r} has type {each.type}; allowed are numbers and lists of numbers: "
+                "convert it, choose other columns (columns=), or count what it holds (--categories)",
             )
-    if not fields:
-        raise FileError(
-            "no-columns", f"{path}: has no data column; it must hold columns of numbers, or one of lists of numbers"
-        )
-    lists = [(place, field) for place, field in zip(data, fields, strict=True) if is_list(field.type)]
-    if not lists:
+    found = next((each for each in fields if is_list(each.type)), None)
+    if found is None:
         return None
-    place, field = lists[0]
     if len(fields) > 1:
         raise FileError(
             "wrong-shape",
-            f"{path}: column {field.name!r} holds lists and there are {len(fields) - 1} other data "
-            f"columns; choose it alone with --columns {field.name}, or leave it out",
+            f"{path}: column {found.name!r} holds lists and there are {len(fields) - 1} other data "
+            f"columns; choose it alone with columns={found.name!r}, or leave it out",
         )
-    from pyarrow import compute
-
-    lengths = (compute.list_value_length(batch.column(0)).drop_null() for batch in file.read((place,), 1024))
-    fixed = getattr(field.type, "list_size", None)
-    length = next((found[0].as_py() for found in lengths if len(found)), 0) if fixed is None else fixed
+    lists = (batch.column(0).drop_null() for batch in file.read(data, 1024))
+    fixed = getattr(found.type, "list_size", None)
+    length = next((len(part[0]) for part in lists if len(part)), 0) if fixed is None else int(fixed)
     if length == 0:
         raise FileError(
-            "wrong-shape", f"{path}, column {field.name!r}: its lists are empty; each must hold one user's numbers"
+            "wrong-shape", f"{path}, column {found.name!r}: its lists are empty; each must hold one user's numbers"
         )
-    return int(length)
+    return length
 
 
-def _describe(path: PathOrUrl) -> tuple[Any, int]:
-    """The Arrow schema of a file, and how many rows it has; at most one column is read."""
+def describe(path: PathOrUrl) -> tuple[Any, int, int]:
+    """The Arrow schema of a file, its rows, and how many groups of them can be read apart; at most a column is read."""
     with _opened(path) as file:
         if not _is_ipc(path):
-            return file.schema_arrow, file.metadata.num_rows
+            return file.schema_arrow, file.metadata.num_rows, file.num_row_groups
         schema = file.schema
-    with _opened(path, schema.names[:1]) as file:
-        return schema, sum(file.get_batch(index).num_rows for index in range(file.num_record_batches))
+    with _opened(path, schema.names[:1], mapped=True) as file:
+        groups = file.num_record_batches
+        return schema, sum(file.get_batch(index).num_rows for index in range(groups)), groups
 
 
-def _stream(path: PathOrUrl, names: Sequence[str], rows_at_once: int, coded: Sequence[str]) -> Iterator[Any]:
-    with _opened(path, names, coded) as file:
+def stream(
+    path: PathOrUrl,
+    rows_at_once: int,
+    names: Sequence[str] | None = None,
+    groups: Iterable[int] | None = None,
+    *,
+    threads: bool = True,
+    **parquet: Any,
+) -> Iterator[Any]:
+    """Record batches of at most so many rows, of these columns and groups; `parquet` says how Parquet is read."""
+    with _opened(path, names, **parquet) as file:
         if not _is_ipc(path):
-            yield from file.iter_batches(batch_size=rows_at_once, columns=list(names))
+            chosen = {"row_groups": None if groups is None else list(groups), "columns": names}
+            yield from file.iter_batches(rows_at_once, use_threads=threads, **chosen)
             return
-        for index in range(file.num_record_batches):
+        for index in range(file.num_record_batches) if groups is None else groups:
             batch = file.get_batch(index)
             batch.validate(full=True)
             for start in range(0, len(batch), rows_at_once):
@@ -249,31 +291,37 @@ def _is_ipc(path: PathOrUrl) -> bool:
 
 
 @contextmanager
-def _opened(path: PathOrUrl, names: Sequence[str] | None = None, coded: Sequence[str] = ()) -> Iterator[Any]:
-    """A file to read these columns from; whatever is wrong with it is said with its name."""
+def _opened(
+    path: PathOrUrl, names: Sequence[str] | None = None, *, mapped: bool = False, **parquet: Any
+) -> Iterator[Any]:
+    """A file to read these columns from; whatever is wrong with it is said with its name.
+
+    A file that is mapped is only to be looked at: cut short while its columns are read, it would be a crash instead of
+    an error.
+    """
     import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow.parquet import ParquetFile
 
     try:
         if not _is_ipc(path):
-            where = path if isinstance(path, Path) else path.native()
-            with parquet.ParquetFile(where, memory_map=True, read_dictionary=list(coded)) as file:
+            with ParquetFile(path if isinstance(path, Path) else path.native(), **parquet) as file:
                 yield file
             return
-        with pa.OSFile(str(path)) if isinstance(path, Path) else path.native() as source:
+        local = pa.memory_map if mapped else pa.OSFile
+        with local(str(path)) if isinstance(path, Path) else path.native() as source:
             wanted = None if names is None else set(names)
             schema = pa.ipc.open_file(source).schema
             chosen = None if wanted is None else [i for i, name in enumerate(schema.names) if name in wanted]
             with pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=chosen)) as file:
                 yield file
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileError):
-            raise
+    except (FileError, MemoryError):
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = "an Arrow IPC file" if _is_ipc(path) else "Parquet"
         raise FileError(
             "damaged",
-            f"{path}: cannot be read as {kind} ({error}); it may be cut short, damaged or of another format: write it "
-            "again",
+            f"{path}: cannot be read as {kind} ({error}); it may be cut short, damaged or of another format: copy or "
+            "write it again",
         ) from error
 
 
@@ -291,9 +339,10 @@ class ColumnChoice:
     user: int | None
     label: int | None = None
 
-
-PLAIN = ColumnLayout(numbers=())
-"""Columns of numbers, however many, that no plan has names for."""
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The columns of users' data, that of labels first."""
+        return self.data if self.label is None else (self.label, *self.data)
 
 
 def is_position(text: str) -> bool:
@@ -301,49 +350,53 @@ def is_position(text: str) -> bool:
     return _POSITION.fullmatch(text) is not None
 
 
-def choose_columns(
-    where: str,
-    available: Sequence[str] | int,
-    columns: Sequence[str] | None,
-    user_column: str | None,
-    layout: ColumnLayout = PLAIN,
-    column: str | None = None,
-) -> ColumnChoice:
+def choose_columns(where: str, available: Sequence[str] | int, options: ReadOptions) -> ColumnChoice:
     """Find the columns asked for among the available ones: their names, or their number if they have none.
 
-    Named columns are chosen by name, nameless ones by position, both also by a range of positions such as
-    ``0:100``. All columns but those of users and labels are numbers unless ``columns`` says otherwise; ``column`` is
-    that of labels. What a plan calls its columns (in its ``layout``) is taken unasked, and no other is; files without
-    names pass.
+    Named columns are chosen by name, nameless ones by position, both also by a range of positions. All columns but
+    those of users and labels are numbers unless ``columns`` says otherwise. What a plan calls its columns is taken
+    unasked, and no other is; files without names pass.
     """
+    columns, user_column, layout = options.columns, options.user_column, options.layout
     file = _File(where, available if isinstance(available, int) else tuple(available))
-    names, width, planned = file.names, file.width, layout.names
-    user = None if user_column is None else _find(file, user_column, "--user-column")
-    label = _label_position(file, layout, column, user) if layout.labels else None
+    names, planned = file.names, layout.names
+    user = None if user_column is None else file.find(user_column, "user_column=")
+    label = _label_position(file, layout, options.column, user) if layout.labels else None
     if layout.labels and not layout.grouped:
         if columns is not None:
             raise ParameterError(
-                "conflicting-arguments", f"--columns is for numbers; name the column of labels with {layout.option}"
+                "conflicting-arguments", f"columns= is for numbers; name the column of labels with {layout.option}"
             )
         return ColumnChoice((), user, label)
     if columns is None and planned is not None and names is not None:
         _refuse_others(where, planned, names)
         columns = planned
     if columns is None:
-        data = tuple(position for position in range(width) if position not in (user, label))
+        data = tuple(position for position in file.visible if position not in (user, label))
         if not data:
-            beside = user_column if user is not None else names[label or 0] if names else label
-            raise FileError("no-columns", f"{where}: no data column is left beside column {beside!r}")
+            beside = "".join(f" beside column {file.named(place)}" for place in (user, label) if place is not None)
+            raise FileError("no-columns", f"{where}: no data column is left{beside}")
         return ColumnChoice(data, user, label)
     if not columns:
         raise ParameterError(
-            "missing-argument", "--columns is empty; name at least one column, or leave it out to take all of them"
+            "missing-argument", "columns= is empty; name at least one column, or leave it out to take all of them"
         )
-    chosen = _numbers(file, columns, {user: "user", label: "label"})
+    chosen = tuple(position for text in columns for position in file.find_range(text))
+    for position, times in Counter(chosen).items():
+        if position in (user, label):
+            kind = "user" if position == user else "label"
+            raise ParameterError(
+                "conflicting-arguments",
+                f"columns= includes the {kind} column {file.named(position)}, which holds no numbers; leave it out",
+            )
+        if times > 1:
+            raise ParameterError(
+                "conflicting-arguments", f"columns= names column {file.named(position)} twice; name each column once"
+            )
     if planned is not None and names is not None and tuple(names[position] for position in chosen) != tuple(planned):
         raise DataError(
             "columns-mismatch",
-            f"{where}: --columns are not those of the plan, in its order: {_some(tuple(planned))}; "
+            f"{where}: columns= are not those of the plan, in its order: {_some(tuple(planned))}; "
             "leave it out, or give another plan",
         )
     return ColumnChoice(chosen, user, label)
@@ -360,25 +413,62 @@ class _File:
         for place, name in enumerate(self.names or ()):
             self.places.setdefault(name, []).append(place)
 
+    @property
+    def visible(self) -> list[int]:
+        """All columns but those where pandas keeps its row labels, which are data only if asked for."""
+        return [p for p in range(self.width) if self.names is None or not PANDAS_INDEX.fullmatch(self.names[p])]
 
-def _numbers(file: _File, columns: Sequence[str], taken: dict[int | None, str]) -> tuple[int, ...]:
-    """The positions of columns of numbers, each once, none of them taken for something else."""
-    names = file.names
-    chosen: list[int] = []
-    for text in columns:
-        chosen.extend(_find_range(file, text))
-    for position in chosen:
-        if position in taken:
-            column = repr(names[position]) if names else str(position)
-            raise ParameterError(
-                "conflicting-arguments",
-                f"--columns includes the {taken[position]} column {column}, which holds no numbers; leave it out",
+    def named(self, place: int) -> str:
+        """A column as messages name it."""
+        return repr(self.names[place]) if self.names else str(place)
+
+    def find_range(self, text: str) -> Sequence[int]:
+        """The columns of a range, or the one of a name or at a position."""
+        match, width = _RANGE.fullmatch(text), self.width
+        if match is None or text in self.places:
+            return (self.find(text, "columns="),)
+        start, stop = int(match[1] or 0), int(match[2] or width)
+        if not 0 <= start < stop <= width:
+            raise FileError(
+                "unknown-column",
+                f"{self.where}: columns={text} is no range of its {width} columns; "
+                f"give first:last+1 with 0 <= first < last+1 <= {width}",
             )
-    if len(set(chosen)) < len(chosen):
-        twice = next(position for position in chosen if chosen.count(position) > 1)
-        label = repr(names[twice]) if names else str(twice)
-        raise ParameterError("conflicting-arguments", f"--columns names column {label} twice; name each column once")
-    return tuple(chosen)
+        return range(start, stop)
+
+    def find(self, text: str, argument: str) -> int:
+        """The one column of a name, or at a position where there are no names; `argument` begins what is said of it."""
+        where, last = self.where, self.width - 1
+        if self.names is None:
+            if not is_position(text):
+                raise FileError(
+                    "unknown-column",
+                    f"{where}: {argument}{text!r} is a name, but the file has no header; "
+                    f"give a position from 0 to {last}, or say that the first line is a header (header=True)",
+                )
+            if int(text) > last:
+                raise FileError(
+                    "unknown-column",
+                    f"{where}: {argument}{text} is past its last column; positions go from 0 to {last}",
+                )
+            return int(text)
+        places = self.places.get(text, ())
+        if not places:
+            hint = f", or {text}:{int(text) + 1} for a position" if is_position(text) and argument == "columns=" else ""
+            known = {name.casefold(): name for name in self.names}
+            near = difflib.get_close_matches(text.casefold(), known, n=1)
+            meant = f"did you mean {known[near[0]]!r}? " if near else ""
+            raise FileError(
+                "unknown-column",
+                f"{where}: no column is named {text!r}; {meant}{argument} may be {_some(self.names)}{hint}",
+            )
+        if len(places) > 1:
+            raise FileError(
+                "ambiguous-column",
+                f"{where}: {len(places)} columns are named {text!r}; rename all but one, "
+                "or choose data columns by a range of positions such as columns=0:3",
+            )
+        return places[0]
 
 
 def _label_position(file: _File, layout: ColumnLayout, name: str | None, user: int | None) -> int:
@@ -387,12 +477,11 @@ def _label_position(file: _File, layout: ColumnLayout, name: str | None, user: i
         _refuse_others(where, [layout.column], names if name is None else [name])
         name = layout.column
     if name is not None:
-        position = _find(file, name, option)
+        position = file.find(name, f"{option} ")
         if position == user:
             raise ParameterError("conflicting-arguments", f"{option} names the user column {name!r}, which is not data")
         return position
-    hidden = {} if names is None else {place for place, text in enumerate(names) if PANDAS_INDEX.fullmatch(text)}
-    others = [position for position in range(file.width) if position != user and position not in hidden]
+    others = [position for position in file.visible if position != user]
     if len(others) != 1 or layout.grouped:
         raise ParameterError(
             "missing-argument",
@@ -414,50 +503,6 @@ def _refuse_others(where: str, planned: Sequence[str], names: Sequence[str]) -> 
         )
 
 
-def _find_range(file: _File, text: str) -> Sequence[int]:
-    match, width = _RANGE.fullmatch(text), file.width
-    if match is None or text in file.places:
-        return (_find(file, text, "--columns"),)
-    start, stop = int(match[1] or 0), int(match[2] or width)
-    if not 0 <= start < stop <= width:
-        raise FileError(
-            "unknown-column",
-            f"{file.where}: --columns {text} is no range of its {width} columns; "
-            f"give first:last+1 with 0 <= first < last+1 <= {width}",
-        )
-    return range(start, stop)
-
-
-def _find(file: _File, text: str, option: str) -> int:
-    where, width = file.where, file.width
-    if file.names is None:
-        if not is_position(text):
-            raise FileError(
-                "unknown-column",
-                f"{where}: {option} {text!r} is a name, but the file has no header; "
-                f"give a position from 0 to {width - 1}, or say that the first line is a header (--header)",
-            )
-        if int(text) >= width:
-            raise FileError(
-                "unknown-column",
-                f"{where}: {option} {text} is past its last column; positions go from 0 to {width - 1}",
-            )
-        return int(text)
-    places = file.places.get(text, ())
-    if not places:
-        hint = f", or {text}:{int(text) + 1} for a position" if is_position(text) and option == "--columns" else ""
-        raise FileError(
-            "unknown-column", f"{where}: no column is named {text!r}; {option} may be {_some(file.names)}{hint}"
-        )
-    if len(places) > 1:
-        raise FileError(
-            "ambiguous-column",
-            f"{where}: {len(places)} columns are named {text!r}; rename all but one, "
-            "or choose data columns by a range of positions such as --columns 0:3",
-        )
-    return places[0]
-
-
 def _some(names: tuple[str, ...]) -> str:
     shown = ", ".join(repr(name) for name in names[:12])
     return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"
@@ -474,18 +519,15 @@ def check_label_type(where: str, kind: Any, *, lists: bool) -> None:
     """Refuse a column whose type holds no labels, or lists of them where one is meant."""
     import pyarrow as pa
 
-    held = kind
-    if lists and is_list(kind):
-        held = kind.value_type
-    elif lists and not is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+    held = kind.value_type if lists and is_list(kind) else kind
+    if pa.types.is_dictionary(held):
+        held = held.value_type
+    if lists and not is_list(kind) and not is_text(held):
         raise FileError(
             "wrong-type",
             f"{where} has type {kind}; several labels of a user are a list, or text with {SEPARATOR!r} between them",
         )
-    if pa.types.is_dictionary(held):
-        held = held.value_type
-    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if not (is_text(held) or any(test(held) for test in tests)):
+    if not (is_text(held) or is_arrow_number(held)):
         raise FileError(
             "wrong-type",
             f"{where} has type {kind}; labels are text, whole numbers, or true and false: convert it, or name another "
@@ -506,12 +548,8 @@ def as_labels(column: Any, *, lists: bool) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     texts = compute.utf8_trim(column.cast(pa.large_string()), _AROUND).fill_null("")
-    filled = compute.not_equal(texts, "")
-    split = compute.split_pattern_regex(texts.filter(filled), _BETWEEN)
-    sizes = np.zeros(len(column), np.int64)
-    sizes[filled.to_numpy(zero_copy_only=False)] = compute.list_value_length(split).to_numpy(zero_copy_only=False)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    return pa.LargeListArray.from_arrays(pa.array(starts, pa.int64()), split.flatten())
+    split = compute.split_pattern_regex(texts, _BETWEEN)
+    return compute.if_else(compute.equal(texts, ""), pa.scalar([], split.type), split)
 
 
 def is_text(kind: Any) -> bool:
@@ -533,11 +571,11 @@ def _tidied(chunk: Any) -> Any:
     from pyarrow import compute
 
     array = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        # " 7" and "7" are the same person typed twice, and a blank is nobody.
-        array = compute.utf8_trim_whitespace(array)
-        array = compute.if_else(compute.equal(array, ""), None, array)
-    return array
+    if not is_text(array.type):
+        return array
+    # " 7" and "7" are the same person typed twice, and a blank is nobody.
+    array = compute.utf8_trim_whitespace(array.cast(pa.large_string()))
+    return compute.if_else(compute.equal(array, ""), None, array)
 
 
 def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int:
@@ -571,15 +609,15 @@ def refuse_repeated_users(where: str, column: str, chunks: Iterable[Any]) -> int
         raise FileError(
             "not-comparable",
             f"{where}: user column {column!r} has type {users.type}, which cannot be compared; "
-            "--user-column needs text or numbers",
+            "user_column= needs text or numbers",
         ) from error
     if len(counts) < rows:
         repeated = counts.filter(compute.greater(counts.field("counts"), 1))[0]
         raise DataError(
             "repeated-user",
             f"{where}: a user has {repeated['counts'].as_py()} rows; with "
-            f"--user-column {column} each user has one. Combine each user's rows first, by their average or "
-            f"sum (a group-by on {column!r}); leave --user-column out only if you want a guarantee per row",
+            f"user_column={column!r} each user has one. Combine each user's rows first, by their average or "
+            f"sum (a group-by on {column!r}); leave user_column= out only if you want a guarantee per row",
             value=repr(repeated["values"].as_py()),
         )
     return rows

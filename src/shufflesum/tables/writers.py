@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._machine import sync
-from shufflesum.errors import FileError, MissingExtraError
+from shufflesum._machine import sync, writing
+from shufflesum.domains.frames import require_arrow
+from shufflesum.errors import FileError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.tables.paths import local_path
 
@@ -43,7 +44,7 @@ class StagedOutputs:
                 f"{given}: files ending in {given.suffix!r} cannot be written here; allowed are {', '.join(suffixes)}",
             )
         if given.suffix.lower() == ".parquet":
-            _require_arrow()  # now, not after the work is done
+            require_arrow("writing .parquet files needs PyArrow")  # now, not after the work is done
         final = given.resolve()  # a link keeps pointing to the file that is replaced
         if final in self._moves:
             raise FileError("conflicting-arguments", f"{given}: is named for two outputs; give each its own file")
@@ -53,23 +54,18 @@ class StagedOutputs:
         temporary = final.with_name(f".{final.stem[:100]}.{secrets.token_hex(6)}{final.suffix}")
         self._moves[final] = temporary  # before it is there: an interrupt between the two would leave it behind
         try:
-            # Opened like any new file, so that it gets the permissions the user's umask asks for.
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        except OSError as error:
+            with writing(given, "choose an output in a folder that exists and that you may write to"):
+                # Opened like any new file, so that it gets the permissions the user's umask asks for.
+                os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileError:
             del self._moves[final]
-            raise FileError(
-                "unwritable",
-                f"{given}: cannot be written: {error.strerror}; choose an output in a folder that exists "
-                "and that you may write to",
-            ) from error
+            raise
         return temporary
 
     def write(self, staged: Path, text: str) -> None:
         """Write the text of a staged file."""
-        try:
+        with self._writing():
             staged.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise self._cannot_be_written(error) from error
 
     def __enter__(self) -> StagedOutputs:
         """Start with nothing staged."""
@@ -81,36 +77,23 @@ class StagedOutputs:
         """Move every file into place, or remove every temporary file."""
         try:
             if error is None:
-                self._move_all()
+                with self._writing():
+                    self._move_all()
         finally:
             for temporary in self._moves.values():
                 temporary.unlink(missing_ok=True)
             self._moves.clear()
 
     def _move_all(self) -> None:
-        try:
-            for temporary in self._moves.values():
-                sync(temporary)
-            for final, temporary in self._moves.items():
-                temporary.replace(final)
-            for folder in {final.parent for final in self._moves}:
-                sync(folder)
-        except OSError as error:
-            raise self._cannot_be_written(error) from error
+        for temporary in self._moves.values():
+            sync(temporary)
+        for final, temporary in self._moves.items():
+            temporary.replace(final)
+        for folder in {final.parent for final in self._moves}:
+            sync(folder)
 
-    def _cannot_be_written(self, error: OSError) -> FileError:
-        return FileError(
-            "unwritable",
-            f"{', '.join(map(str, self._moves))}: cannot be written: {error.strerror or error}; "
-            "check the disk and its free space",
-        )
-
-
-def _require_arrow() -> None:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtraError(
-            "missing-extra", "writing .parquet files needs pyarrow: pip install 'shufflesum[files]'"
-        )
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(", ".join(map(str, self._moves)), "check the disk and its free space")
 
 
 def estimate_to_json(estimate: BaseEstimate, level: float = 0.95, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -161,12 +144,8 @@ def write_estimate(
             "unknown-file-type",
             f"{path}: files ending in {path.suffix!r} cannot be written; allowed are {', '.join(WRITABLE)}",
         )
-    try:
+    with writing(path, "check the disk"):
         write(path, estimate, level, names)
-    except OSError as error:
-        raise FileError(
-            "unwritable", f"{path}: cannot be written: {error.strerror or error}; check the disk"
-        ) from error
 
 
 def _write_json(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:
@@ -175,7 +154,7 @@ def _write_json(path: Path, estimate: BaseEstimate, level: float, names: Sequenc
 
 
 def _write_csv(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:
-    columns = estimate.to_table(level).with_names(names).columns
+    columns = _columns(estimate, level, names)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
@@ -183,11 +162,10 @@ def _write_csv(path: Path, estimate: BaseEstimate, level: float, names: Sequence
 
 
 def _write_parquet(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:
-    _require_arrow()
-    import pyarrow as pa
+    pa = require_arrow("writing .parquet files needs PyArrow")
     from pyarrow import parquet
 
-    found = estimate.to_table(level).with_names(names).columns
+    found = _columns(estimate, level, names)
     columns = {name: pa.array(column, from_pandas=True) for name, column in found.items()}
     metadata = {
         "plan": json.dumps(estimate.plan.summary()),
@@ -197,6 +175,17 @@ def _write_parquet(path: Path, estimate: BaseEstimate, level: float, names: Sequ
         "guarantee_holds": str(estimate.guarantee_holds).lower(),
     }
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+
+
+def _columns(estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    """The columns of the table; of several tables one below the other, and `entry` says what a row is."""
+    tables = [each.to_table(level).with_names(names) for each in (estimate, *estimate.beside)]
+    if len(tables) == 1:
+        return tables[0].columns
+    found = {"entry": np.concatenate([np.full(len(table), table.entry) for table in tables])}
+    for name in dict.fromkeys(name for table in tables for name in table.columns):
+        found[name] = np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables])
+    return found
 
 
 def _write_npz(path: Path, estimate: BaseEstimate, level: float, names: Sequence[str] | None) -> None:

@@ -144,7 +144,7 @@ def test_other_work_is_not_taken_up(tmp_path: Path) -> None:
         (WORK | {"inputs": [["a", 1, 3]]}, REPORTS),
         (WORK, Identity.for_plan(noiseless_plan(levels=9))),
     ):
-        with refusal("resume-mismatch", "--restart", error=FileError), StagedFolder(output, work, identity):
+        with refusal("resume-mismatch", "restart=True", error=FileError), StagedFolder(output, work, identity):
             pass
     with StagedFolder(output, WORK | {"inputs": []}, REPORTS, restart=True) as folder:
         assert folder.parts == {}
@@ -170,7 +170,7 @@ def test_a_damaged_note_of_the_work_is_refused_and_a_missing_one_starts_anew(tmp
     note = tmp_path / ".out.partial" / "_work.json"
     assert json.loads(note.read_text())["work"] == WORK
     for _ in every_byte_changed(note):
-        with refusal("damaged", "--restart", error=FileError), StagedFolder(output, WORK, REPORTS):
+        with refusal("damaged", "restart=True", error=FileError), StagedFolder(output, WORK, REPORTS):
             pass
     note.unlink()
     with StagedFolder(output, WORK, REPORTS) as folder:

@@ -58,7 +58,7 @@ def test_exactly_the_same_files_may_be_shuffled_again(reports: Path, tmp_path: P
     assert again["again"] == first["shuffle"]
     assert (reports / RELEASED).stat().st_mode & 0o777 == 0o600
     (reports / "two.parquet").rename(reports / "renamed.parquet")
-    assert shuffle(reports, tmp_path / "three").reports == 24
+    assert shuffle(reports, tmp_path / "three").rows == 24
 
 
 def test_another_part_of_a_released_batch_is_refused(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_one_list_for_all_folders(reports: Path, tmp_path: Path) -> None:
     add(moved, "late")
     with refusal("released-before", error=ReportsError):
         shuffle(moved, tmp_path / "after", released=known)
-    assert shuffle(add(tmp_path / "next", "late", reports=12), tmp_path / "after", released=known).reports == 12
+    assert shuffle(add(tmp_path / "next", "late", reports=12), tmp_path / "after", released=known).rows == 12
     assert len(listed(known)) == 2
 
 
@@ -121,7 +121,7 @@ def test_nothing_is_released_that_was_not_written_down(reports: Path, tmp_path: 
     def spoil(done: int) -> None:
         (reports / RELEASED).mkdir(exist_ok=True)
 
-    with refusal("unwritable", "--released", error=FileError):
+    with refusal("unwritable", "released=", error=FileError):
         shuffle(reports, tmp_path / "after", progress=spoil)
     assert not (tmp_path / "after").exists()
     (reports / RELEASED).rmdir()
@@ -178,9 +178,9 @@ def test_with_an_id_in_the_list_changed_nothing_is_released(tmp_path: Path) -> N
 def test_a_folder_that_cannot_be_written_needs_a_list_elsewhere(reports: Path, tmp_path: Path) -> None:
     reports.chmod(0o500)
     try:
-        with refusal("unwritable", "--released", error=FileError):
+        with refusal("unwritable", "released=", error=FileError):
             shuffle(reports, tmp_path / "after")
-        assert shuffle(reports, tmp_path / "after", released=tmp_path / "released.db").reports == 24
+        assert shuffle(reports, tmp_path / "after", released=tmp_path / "released.db").rows == 24
     finally:
         reports.chmod(0o700)
 

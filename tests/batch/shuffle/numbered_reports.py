@@ -16,7 +16,7 @@ from shufflesum.testing import unprotected_plan
 
 __all__ = ["IDENTITY", "MEMORY", "PLAN", "numbered_folder", "read"]
 
-PLAN = unprotected_plan(users=5, shape=1 << 20, levels=9)
+PLAN = unprotected_plan(users=4, shape=1 << 20, levels=9)
 IDENTITY = Identity.for_plan(PLAN)
 MEMORY = 42 * 10**6
 

@@ -6,7 +6,7 @@ import resource
 import time
 from pathlib import Path
 
-from shufflesum.batch.shuffle import open_source, run
+from shufflesum.batch.shuffle import open_source, shuffle
 from shufflesum.shuffling import Layout
 
 __all__ = ["shuffle_slowly"]
@@ -22,4 +22,4 @@ def shuffle_slowly(folder: Path, in_memory: bool, room: int | None = None) -> No
         time.sleep(0.002)
 
     layout = Layout(rows=60_000, buckets=16, parts=8, run_rows=2000, in_memory=in_memory, workers=2)
-    run(open_source(folder / "reports"), folder / "shuffled", layout, progress=progress)
+    shuffle(open_source(folder / "reports"), folder / "shuffled", layout=layout, progress=progress)

@@ -28,7 +28,7 @@ from shufflesum.batch.files import Format, open_dataset, read_records, write_par
 from shufflesum.batch.identity import Identity
 from shufflesum.batch.local import count
 from shufflesum.batch.once import RELEASED
-from shufflesum.batch.shuffle import open_source, run, shuffle
+from shufflesum.batch.shuffle import open_source, shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget
 from shufflesum.cells import BLANK
 from shufflesum.randomness import RandomSource
@@ -41,7 +41,7 @@ def orders(reports: Path, layout: Layout, randomness: RandomSource, times: int) 
     """Shuffle the same folder again and again."""
     source, output = open_source(reports), reports.with_name("shuffled")
     for _ in range(times):
-        run(source, output, layout, randomness=lambda: randomness)
+        shuffle(source, output, layout=layout, randomness=lambda: randomness)
         yield read(output)
         shutil.rmtree(output)
         (reports / RELEASED).unlink()
@@ -109,7 +109,7 @@ def test_reports_at_the_ends_of_parts_are_any_reports(folder: Path, randomness: 
     ends, steps = np.zeros(32), np.zeros(31)
     source, output = open_source(reports), folder / "shuffled"
     for _ in range(150):
-        run(source, output, layout, randomness=lambda: randomness)
+        shuffle(source, output, layout=layout, randomness=lambda: randomness)
         parts = [parquet.read_table(path)["cell"].to_pylist() for path in sorted(output.glob("part-*"))]
         for part in filter(None, parts):
             ends[part[0]] += 1
@@ -128,7 +128,7 @@ def test_parts_are_as_large_as_chance_makes_them_however_the_input_was_cut(folde
 
     def sizes(randomness: RandomSource) -> list[int]:
         layout = Layout(rows=20_000, buckets=8, parts=4, run_rows=3000, in_memory=False, workers=1)
-        run(open_source(reports), folder / "shuffled", layout, randomness=lambda: randomness)
+        shuffle(open_source(reports), folder / "shuffled", layout=layout, randomness=lambda: randomness)
         found = [file.rows for file in open_dataset(folder / "shuffled", stage="shuffled").files]
         shutil.rmtree(folder / "shuffled")
         return found
@@ -148,7 +148,7 @@ def test_a_large_folder_is_mixed_thoroughly(folder: Path) -> None:
     """Distances are those of a uniform permutation: mean a third, here within 40 deviations; few stay neighbours."""
     reports = numbered_folder(folder / "reports", 50_000, 7, 49_993)
     layout = Layout(rows=100_000, buckets=16, parts=4, run_rows=9000, in_memory=False, workers=2)
-    run(open_source(reports), folder / "shuffled", layout)
+    shuffle(open_source(reports), folder / "shuffled", layout=layout)
     order = np.array(read(folder / "shuffled"))
     assert np.array_equal(np.sort(order), np.arange(100_000))
     assert abs(np.abs(order - np.arange(100_000)).mean() / 100_000 - 1 / 3) < 0.03
@@ -185,7 +185,7 @@ def test_several_folders_are_merged_and_keep_the_names_of_their_batches(folder: 
     done = shuffle(reports, folder / "shuffled")
     assert done.identity.contribution_ids == tuple(sorted((*IDENTITY.contribution_ids, *other.contribution_ids)))
     assert sorted(read(folder / "shuffled")) == list(range(90))
-    assert (done.reports, done.parts, done.repeated) == (90, 1, 0)
+    assert (done.rows, len(done.files), open_source(reports).repeated) == (90, 1, 0)
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
@@ -201,7 +201,7 @@ def test_sealed_reports_are_shuffled_unopened(folder: Path, in_memory: bool) -> 
     write_part(folder / "reports", "part", [records], identity)
     sent = records.column("sealed").to_pylist()
     layout = Layout(rows=60, buckets=4, parts=2, run_rows=7, in_memory=in_memory, workers=2)
-    run(open_source(folder / "reports", task=task), folder / "shuffled", layout)
+    shuffle(open_source(folder / "reports", task=task), folder / "shuffled", layout=layout)
     dataset = open_dataset(folder / "shuffled", stage="shuffled")
     received = [
         report for file in dataset.files for found in read_records(file, 100) for report in found["sealed"].to_pylist()
@@ -222,7 +222,7 @@ def test_rows_that_are_no_reports_stay_and_are_rejected_by_the_analyzer(folder: 
     (folder / "reports").mkdir()
     table = pa.table([pa.array([0, 3, None, -1, 1 << 40, 8, 7, BLANK], pa.int64())], schema=schema)
     parquet.write_table(table, folder / "reports" / "part.parquet")
-    assert shuffle(folder / "reports", folder / "shuffled").reports == 8
+    assert shuffle(folder / "reports", folder / "shuffled").rows == 8
     counts, _ = count(open_dataset(folder / "shuffled", stage="shuffled"), PlainTarget(plan))
     assert (counts.blanks, counts.rejected) == (1, 4)
     assert counts.table.tolist() == [1, 0, 0, 1, 0, 0, 0, 1]

@@ -18,7 +18,7 @@ from tests.forked_processes import forked, start_forked
 from tests.refusals import refusal
 
 from shufflesum.batch.once import RELEASED
-from shufflesum.batch.shuffle import open_source, run, shuffle
+from shufflesum.batch.shuffle import open_source, shuffle
 from shufflesum.errors import FileError
 from shufflesum.shuffling import Layout
 from shufflesum.testing import SeededSource
@@ -91,7 +91,13 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(open_source(reports), folder / "shuffled", layout, progress=interrupt, randomness=lambda: SeededSource(7))
+        shuffle(
+            open_source(reports),
+            folder / "shuffled",
+            layout=layout,
+            progress=interrupt,
+            randomness=lambda: SeededSource(7),
+        )
     partial.rename(kept)
     spilled = sorted(path.name for path in (kept / "_spill").iterdir())
     assert spilled == ["boot", *(f"unit-00000{unit}{end}" for unit in range(2) for end in ("", ".index"))]
@@ -100,7 +106,7 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
         for _ in every_byte_changed(kept / "_spill" / name):
             shutil.copytree(kept, partial)
             try:
-                run(open_source(reports), folder / "shuffled", layout)
+                shuffle(open_source(reports), folder / "shuffled", layout=layout)
             except FileError as error:
                 refusals.append(str(error))
             else:
@@ -113,7 +119,7 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
         size = (kept / "_spill" / name).stat().st_size
         assert len(refusals) == (0 if name == "boot" else 2 * size) or (parts_done and not name.endswith("index"))
     shutil.copytree(kept, partial)
-    run(open_source(reports), folder / "shuffled", layout)
+    shuffle(open_source(reports), folder / "shuffled", layout=layout)
     assert sorted(read(folder / "shuffled")) == list(range(5))
     # A unit whose index vanished is dealt out anew, which must not put a report into two parts, or into none.
     for _ in range(20):
@@ -121,7 +127,7 @@ def test_with_any_byte_of_the_spilled_work_changed_no_report_changes(folder: Pat
         (reports / RELEASED).unlink()
         shutil.copytree(kept, partial)
         (partial / "_spill" / "unit-000000.index").unlink()
-        run(open_source(reports), folder / "shuffled", layout)
+        shuffle(open_source(reports), folder / "shuffled", layout=layout)
         assert sorted(read(folder / "shuffled")) == list(range(5))
 
 
@@ -142,7 +148,7 @@ def test_an_interrupted_shuffle_is_not_taken_up_with_other_input(folder: Path, t
     reports = numbered_folder(folder / "reports", 60_000)
     run_until(folder, tmp_path / "log", 20_000)
     os.utime(reports / "part-0.parquet")
-    with refusal("resume-mismatch", "--restart", error=FileError):
+    with refusal("resume-mismatch", "restart=True", error=FileError):
         shuffle(reports, folder / "shuffled")
-    assert shuffle(reports, folder / "shuffled", restart=True).reports == 60_000
+    assert shuffle(reports, folder / "shuffled", restart=True).rows == 60_000
     assert sorted(read(folder / "shuffled")) == list(range(60_000))

@@ -45,7 +45,7 @@ def rows_of(*folders: Path) -> Counter[int]:
 
 def test_all_reports_of_all_owners_are_in_it_once(owners: list[Path], tmp_path: Path) -> None:
     done = shuffle(owners, tmp_path / "shuffled")
-    assert done.reports == 3 * 12 * 3
+    assert done.rows == 3 * 12 * 3
     assert rows_of(tmp_path / "shuffled") == rows_of(*owners)
     batches = [open_dataset(folder, stage="reports").identity.contribution_ids[0] for folder in owners]
     assert done.identity.contribution_ids == tuple(sorted(batches))
@@ -67,7 +67,7 @@ def test_owners_whose_columns_are_in_another_order_are_not_mixed(tmp_path: Path)
     with refusal("mixed-reports", error=ReportsError):
         shuffle([first, other], tmp_path / "shuffled")
     assert not (tmp_path / "shuffled").exists()
-    assert shuffle([first, nameless, same], tmp_path / "shuffled").reports == 42 * PLAN.reports
+    assert shuffle([first, nameless, same], tmp_path / "shuffled").rows == 42 * PLAN.reports
 
 
 def test_one_owner_alone_has_too_few(owners: list[Path], tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_every_folder_remembers_the_release(owners: list[Path], tmp_path: Path) 
         with refusal("released-before", error=ReportsError):
             shuffle(others, tmp_path / "again")
     assert not (late / RELEASED).exists()
-    assert shuffle(owners[::-1], tmp_path / "again").reports == done.reports
+    assert shuffle(owners[::-1], tmp_path / "again").rows == done.rows
 
 
 def test_one_list_serves_all_owners(owners: list[Path], tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.refusals import refusal
 
 from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.batch.shuffle import FileSource, open_source, run, shuffle
+from shufflesum.batch.shuffle import FileSource, open_source, shuffle
 from shufflesum.errors import FileError, ParameterError, ReportsError
 from shufflesum.shuffling import Layout
 from shufflesum.testing import unprotected_plan
@@ -79,7 +79,7 @@ def test_bad_input_is_refused_and_leaves_nothing(
     before = snapshot(reports)
     layout = Layout(rows=10_000, buckets=2, parts=2, run_rows=1000, in_memory=in_memory, workers=2)
     with refusal(*refused, error=(FileError, ReportsError)):
-        run(open_source(reports), folder / "shuffled", layout)
+        shuffle(open_source(reports), folder / "shuffled", layout=layout)
     assert snapshot(reports) == before
     assert {path.name for path in folder.iterdir()} == {"reports"}
 
@@ -93,13 +93,13 @@ def test_input_that_changes_while_it_is_read_is_refused(folder: Path) -> None:
     with refusal("changed-meanwhile", "part-0.parquet", error=FileError):
         shuffle(reports, folder / "shuffled", progress=touch)
     assert {path.name for path in folder.rglob("*")} == {"reports", "part-0.parquet"}
-    assert shuffle(reports, folder / "shuffled").reports == 100
+    assert shuffle(reports, folder / "shuffled").rows == 100
 
 
 def test_empty_files_of_one_part_are_no_copies(folder: Path) -> None:
     reports = numbered_folder(folder / "reports", 100, 0)
     shutil.copy(reports / "part-1.parquet", reports / "zzz.parquet")
-    assert shuffle(reports, folder / "shuffled").reports == 100
+    assert shuffle(reports, folder / "shuffled").rows == 100
 
 
 def test_a_batch_that_is_too_small_is_refused(folder: Path) -> None:

@@ -13,7 +13,7 @@ from shufflesum import Randomizer
 from shufflesum.batch.files import open_dataset
 from shufflesum.batch.local import count
 from shufflesum.batch.once import RELEASED
-from shufflesum.batch.shuffle import open_source, open_uploads, run, shuffle
+from shufflesum.batch.shuffle import open_source, open_uploads, shuffle
 from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.reports import Counts
@@ -54,7 +54,7 @@ def test_uploads_become_a_sealed_shuffled_folder_that_the_analyzer_opens(tmp_pat
     folder = save(tmp_path / "uploads", uploads[:1], uploads[1:8], uploads[8:])
     before = snapshot(folder)
     done = shuffle(folder, tmp_path / "shuffled", task=TASK)
-    assert (done.reports, done.repeated) == (36, 0)
+    assert (done.rows, open_source(folder, task=TASK).repeated) == (36, 0)
     assert (done.identity.task_id, done.identity.round_number) == (TASK.id, 1)
     counts = counted(tmp_path / "shuffled")
     assert counts.table.tolist() == expected()
@@ -82,7 +82,7 @@ def test_an_upload_sent_again_counts_once(tmp_path: Path) -> None:
     source = open_uploads([folder], TASK)
     assert (source.users, source.repeated, source.rows) == (12, 4, 36)
     layout = Layout(rows=36, buckets=4, parts=2, run_rows=5, in_memory=False, workers=2)
-    assert run(source, tmp_path / "shuffled", layout).repeated == 4
+    assert shuffle(source, tmp_path / "shuffled", layout=layout).rows == 36
     assert counted(tmp_path / "shuffled").table.tolist() == expected()
 
 
@@ -121,14 +121,14 @@ def test_a_report_copied_into_another_upload_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "shuffled").exists()
     # What only begins like another's report cannot be opened, and nobody is refused for it.
     alike = Upload(TASK.id, 1, bytes(16), victim.sealed[:8] + attacker.sealed[8:]).encode()
-    assert shuffle(save(tmp_path / "alike", rest, [alike]), tmp_path / "shuffled", task=TASK).reports == 36
+    assert shuffle(save(tmp_path / "alike", rest, [alike]), tmp_path / "shuffled", task=TASK).rows == 36
 
 
 def test_folders_of_uploads_are_one_batch(tmp_path: Path) -> None:
     uploads = sealed()
     one, two = save(tmp_path / "one", uploads[:7]), save(tmp_path / "two", uploads[7:], uploads[:1])
     done = shuffle([one, two], tmp_path / "shuffled", task=TASK)
-    assert (done.reports, done.repeated) == (36, 1)
+    assert (done.rows, open_source(one, two, task=TASK).repeated) == (36, 1)
     assert counted(tmp_path / "shuffled").table.tolist() == expected()
     with refusal("released-before", error=ReportsError):
         shuffle(two, tmp_path / "later", task=TASK)
@@ -227,7 +227,7 @@ def test_an_upload_that_comes_late_is_not_shuffled_with_those_released(tmp_path:
     with refusal("released-before", error=ReportsError):
         shuffle(folder, tmp_path / "two", task=TASK)
     (folder / "late.upload").write_bytes(uploads[3])  # sent again: the same uploads as before
-    assert shuffle(folder, tmp_path / "two", task=TASK).reports == 33
+    assert shuffle(folder, tmp_path / "two", task=TASK).rows == 33
     later = save(tmp_path / "later", uploads[7:])
     with refusal("released-before", error=ReportsError):
         shuffle(later, tmp_path / "three", task=TASK, released=folder / RELEASED)
@@ -235,7 +235,7 @@ def test_an_upload_that_comes_late_is_not_shuffled_with_those_released(tmp_path:
 
 
 def test_uploads_need_their_task(tmp_path: Path) -> None:
-    with refusal("missing-argument", "--task", error=ReportsError):
+    with refusal("missing-argument", "task=", error=ReportsError):
         open_source(save(tmp_path / "uploads", sealed()))
 
 

@@ -32,8 +32,7 @@ from shufflesum.batch.identity import METADATA_KEY, Identity, Stage
 from shufflesum.batch.spark.tasks import OnPartition, error_in, reports_of_files
 from shufflesum.domains import ColumnLayout, Domain
 from shufflesum.errors import DataError, FileError, MissingExtraError, ParameterError, ReportsError, ShufflesumError
-from shufflesum.tables.readers import table_selection
-from shufflesum.tables.sources import choose_columns
+from shufflesum.tables.sources import ReadOptions, choose_columns
 
 PARTS = "parts"  # where in a folder the result is written; what else is in it is on the way there
 
@@ -311,12 +310,11 @@ def users_columns(
 ) -> DataFrame:
     """The columns that a domain is read from, that of labels first; refused where their types cannot hold it."""
     check_frame(frame)
-    selection = table_selection(domain, column=label_column, columns=columns)
+    options = ReadOptions(columns, user_column, column=label_column).for_domain(domain)
     names = frame.columns  # asked for once: Spark makes the list anew each time
-    choice = choose_columns(where, names, user_column=user_column, **selection)
-    places = ([] if choice.label is None else [choice.label]) + list(choice.data)
+    choice = choose_columns(where, names, options)
     with spark_job(frame.sparkSession):
-        users = frame.select(*[F.col(quoted(names[place])) for place in places])
+        users = frame.select(*[F.col(quoted(names[place])) for place in choice.read])
         fields = list(users.schema.fields)
     if choice.label is not None:
         _check_labels(fields.pop(0), domain.column_layout)

@@ -35,7 +35,7 @@ from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer
 from shufflesum.release import release
 from shufflesum.reports import Counts
-from shufflesum.tables.paths import Address, place
+from shufflesum.tables.paths import Address, place, visible
 
 _BUCKET_BYTES = 24 << 20  # of packed reports, which a task holds several times over while it permutes them
 _MAX_WIDTH = 1 << 16
@@ -222,7 +222,7 @@ def randomize_folder(
 
 
 def shuffle_folder(
-    path: str | os.PathLike[str] | Address | Sequence[str | os.PathLike[str] | Address],
+    reports: sources.Place | Sequence[sources.Place],
     output: str | os.PathLike[str],
     *,
     master: str | None = None,
@@ -234,7 +234,7 @@ def shuffle_folder(
     What was released is remembered in the file `released`, by default `_released.db` in each input folder. Repeated
     after it has finished, it does nothing and returns what is there.
     """
-    paths = [path] if isinstance(path, str | os.PathLike | Address) else path
+    paths = sources.each_of(reports)
     for given in map(place, paths):
         if given.exists() and sources.holds_uploads(given):
             raise ParameterError(
@@ -297,7 +297,7 @@ def frame_of(spark: SparkSession, dataset: Dataset) -> DataFrame:
         if file.path.suffix != ".parquet":
             raise FileError(
                 "unknown-file-type",
-                f"{file.path}: Spark reads reports in Parquet only; write them with --format parquet",
+                f"{file.path}: Spark reads reports in Parquet only; write them with format='parquet'",
             )
     paths = [f"file://{jobs.exact_path(str(file.path.absolute()))}" for file in dataset.files]
     with jobs.spark_job(spark):
@@ -316,7 +316,7 @@ def users_files(users: str | os.PathLike[str] | Address) -> list[Path]:
         raise FileError(
             "unreadable", f"{path}: does not exist; give a Parquet file of users' rows, or a folder of such"
         )
-    files = sorted(p for p in path.iterdir() if not p.name.startswith(("_", "."))) if path.is_dir() else [path]
+    files = visible(path) if path.is_dir() else [path]
     if path.is_dir() and (empty := [file for file in files if file.stat().st_size == 0]):
         warnings.warn(f"{path}: skipped {', '.join(file.name for file in empty[:5])}, empty files", stacklevel=3)
         files = [file for file in files if file not in empty]
@@ -348,7 +348,7 @@ def refuse_repeated_users(frame: DataFrame, where: str, column: str) -> None:
         )
     raise DataError(
         "repeated-user",
-        f"{where}: a user has {repeated['count']} rows; with --user-column {column} each user has "
+        f"{where}: a user has {repeated['count']} rows; with user_column={column!r} each user has "
         "one. Combine each user's rows first, by their average or sum",
         value=repr(repeated["user"]),
     )
