@@ -92,7 +92,8 @@ def reached_by(tests: list[str], workers: int, kept: Path | None) -> Reached:
         everything = json.loads(kept.read_text())
     reached: Reached = defaultdict(list)
     for test, (seconds, functions) in everything.items():
-        for function in {*functions, *(f"{function.split(':')[0]}:module" for function in functions)}:
+        classes = {function.rpartition(".")[0] for function in functions}  # whose fields are reached with a method
+        for function in {*functions, *classes, *(f"{function.split(':')[0]}:module" for function in functions)}:
             reached[function].append((seconds, test))
     return reached
 

@@ -389,3 +389,20 @@ def test_atoms_that_are_merged_lose_something_but_never_gain() -> None:
         for epsilon, least in zip(EPSILONS, found, strict=True):
             exact = math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in zip(upper, lower, strict=True))
             assert exact - step <= least <= exact * (1 + 1e-12)
+
+
+def test_atoms_on_nodes_of_the_grid_stay_there() -> None:
+    masses = np.array([0.01, 0.05, 0.1, 0.2, 0.15, 0.1, 0.04, 0.02])
+    found = pld.gather(np.linspace(-0.75, 1.0, 8), masses, 0.25, -5, 6)
+    assert found == pytest.approx(np.pad(masses, 2), rel=1e-12)
+
+
+@pytest.mark.parametrize("moved", [-0.1, -0.03, 0.0, 0.03, 0.1])
+def test_of_many_atoms_nothing_is_cut(moved: float) -> None:
+    """Both masses are kept, on whichever side of its node the middle lies."""
+    losses = np.linspace(-2.0, 2.0, 401) + moved
+    masses = np.exp(-2.0 * (losses - moved) ** 2)
+    found = pld.gather(losses, masses, 0.25, -12, 12)
+    for sign in (1, -1):
+        kept = np.sum(found * np.exp(sign * 0.25 * np.arange(-12, 13) / 2))
+        assert kept == pytest.approx(np.sum(masses * np.exp(sign * losses / 2)), rel=1e-9)

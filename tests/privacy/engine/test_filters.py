@@ -72,6 +72,13 @@ def test_no_way_of_choosing_exceeds_the_budget(kind: str, epsilon: float, delta:
     assert 0.1 * delta < worst <= delta
 
 
+@pytest.mark.parametrize("within", privacy_filters(1.0, 1e-6), ids=str)
+def test_a_mechanism_that_reveals_everything_is_not_admitted(within: PrivacyFilter) -> None:
+    # as many nearly noiseless cells are: what is left of finite losses is too little for double precision
+    everything = PrivacyLossDistribution(STEP, 0, np.zeros(1), 1.0, 0.0)
+    assert not within.admits([within.cost(everything)])
+
+
 def test_products_that_fit_on_every_path_are_no_filter() -> None:
     """The twin: each path is private had it been fixed, and yet choosing among them exceeds the budget."""
     epsilon, delta = 1.0, 0.02
@@ -208,6 +215,23 @@ def test_far_losses_are_charged_apart_where_that_is_cheaper() -> None:
         found = within.cost(far)
         assert within.part_of([found]) < 1e-3
         assert 0.9e-9 < found.delta < 1e-8
+
+
+def test_what_is_spent_is_the_part_of_the_limit_that_is_nearer() -> None:
+    within = GaussianFilter(1.0, 1e-4, 0.5)
+    loss, delta = within.loss_limit, within.delta_limit
+    for spent, part in (((loss / 2, 0.0), 0.5), ((0.0, delta / 4), 0.25), ((loss / 2, delta), 1.0), ((0.0, 0.0), 0.0)):
+        assert within.part_of([PrivacyCost(*spent)]) == pytest.approx(part, rel=1e-9)
+    assert within.part_of([PrivacyCost(loss / 4, 0.0), PrivacyCost(loss / 2, delta)]) == pytest.approx(1)
+    assert within.part_of([]) == 0
+
+
+def test_where_no_loss_is_allowed_anything_at_all_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GaussianFilter, "loss_limit", 0.0)
+    within = GaussianFilter(1.0, 1e-4, 0.5)
+    assert within.part_of([PrivacyCost(0.0, 0.0)]) == 0
+    for spent in ((1e-9, 0.0), (0.0, 1e-9), (1e-9, 1e-9)):
+        assert within.part_of([PrivacyCost(*spent)]) == math.inf
 
 
 @pytest.mark.parametrize(

@@ -281,3 +281,9 @@ def test_the_gaussian_charge_of_a_pair_is_above_its_profile_everywhere(rounds: i
     assert max(over(mu, epsilon) for epsilon in np.linspace(-3.5, 3.5, 561)) <= apart
     assert max(over(0.97 * mu, epsilon) for epsilon in np.linspace(0, 3, 300)) > apart  # and little less would not do
     assert within.admits([found]) == (rounds * open_chance < within.delta_limit)
+
+
+def test_domination_is_decided_before_exponentials_end_or_not_at_all() -> None:
+    """What `apart` pays for is not looked at, however far out it reaches; an edge that it does not pay for is."""
+    assert gaussian.dominates(1.0, np.array([0.0, 0.5, 800.0]), np.array([0.3, 0.005, 0.0]), 0.01)
+    assert not gaussian.dominates(1.0, np.array([0.0, 800.0]), np.array([0.3, 0.0]), 0.01)

@@ -11,6 +11,7 @@ import pytest
 from tests.oracles.noisy_counts import binomial, weights_of
 from tests.refusals import refusal
 
+from shufflesum.errors import PrivacyError
 from shufflesum.privacy import noisy_counts as counts
 from shufflesum.privacy.engine.pld import dominating
 from shufflesum.privacy.noisy_counts import (
@@ -219,3 +220,15 @@ def test_the_smallest_cap_is_the_first_that_is_exceeded_rarely_enough(noise: lis
         assert smallest_cap(noise, chance) == next(
             cap for cap in range(most + 1) if overflow_upper(noise, cap) <= chance
         )
+
+
+def test_noise_that_is_nearly_certain_varies_little_and_is_accepted() -> None:
+    assert ChangedCounts(9 * 10**14, 0.999, 1).probability == 0.999
+    with refusal("not-certified", error=PrivacyError):
+        ChangedCounts(11 * 10**14, 0.999, 1)
+
+
+@pytest.mark.parametrize("probability", [2.0**-53, 1.0 - 2.0**-53])
+def test_no_more_than_all_of_a_count_gives_itself_away(probability: float) -> None:
+    found = listed(1, probability)
+    assert max(found.rising, found.falling) == 1.0

@@ -116,6 +116,38 @@ def test_losses_that_are_known_up_to_a_doubt_still_dominate(
             assert most >= (rest + math.fsum(np.maximum(first - weight * second, 0.0))) * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("sign", [1, 0, -1])
+def test_every_node_has_at_least_what_losses_known_up_to_a_doubt_might_give_it(
+    monkeypatch: pytest.MonkeyPatch, sign: int
+) -> None:
+    # so it dominates in both readings: steps put true losses, and those that are taken for them, on or beside nodes
+    exact = listed(20, 0.25)
+    monkeypatch.setattr(counts, "ROUNDING", 1e-4)
+    losses = exact.losses + sign * 15e-4 * (1 + np.abs(exact.losses))
+    for loss, part, off in itertools.product((*exact.losses, *losses), (1, 3, 10), (-1e-4, 0.0, 1e-4)):
+        step = abs(loss) / part + off
+        if step < 0.02:
+            continue
+        laid = Outcomes(losses, exact.symmetrised, exact.rising, exact.falling).on_grid(step)
+        true = np.zeros(laid.symmetrised.size)
+        for x, mass in zip(exact.losses, exact.symmetrised, strict=True):
+            node = math.floor(x / step)
+            for at, apart in ((node, (node + 1) * step - x), (node + 1, x - node * step)):
+                share = mass * math.sinh(apart / 2) / math.sinh(step / 2)
+                if share > 1e-12 * mass:
+                    true[at - laid.lowest] += share
+        assert (laid.symmetrised >= true * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("loss", [math.nextafter(-1.0, -2.0), -1.0 - 2.0**-50, -1.0])
+def test_a_loss_just_below_a_node_is_not_forgotten_by_the_mirror_image(loss: float) -> None:
+    # Q has e^(1/2), P e^(-1/2): one outcome, of which N against N + 1 shows Q - w P at w = e
+    read = Outcomes(np.array([loss]), np.array([1.0]), 0.0, 0.0).on_grid(0.5).mirrored.heights()[2]
+    with mpmath.workdps(40):
+        true = mpmath.exp(-mpmath.mpf(loss) / 2) - mpmath.exp(1 + mpmath.mpf(loss) / 2)
+        assert mpmath.mpf(float(read)) >= true
+
+
 def test_pairs_of_one_direction_count_their_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
     before = PAIR.heights()
     monkeypatch.setattr(counts, "ULP", LARGE)

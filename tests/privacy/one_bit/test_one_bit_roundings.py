@@ -231,3 +231,28 @@ def test_calls_of_the_smallest_crowds_are_exact_but_for_rounding(users: int) -> 
             for sign in (1, -1)
         )
         assert exact <= Fraction(float(most)) <= exact + Fraction(1, 10**9)
+
+
+def test_a_ratio_that_seems_to_rise_counts_as_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The true ratios fall, and with them z rises; errors of one step must not turn that round."""
+
+    def bent(high: int, low: int, odds: float, start: int, stop: int, ratios: Any) -> int:
+        for k in range(start, stop):
+            ratios[k - start] = (high + low - k) / (k + 1.0) * odds * (0.7 if k == 15 else 1.0)
+        return stop
+
+    uncompiled(monkeypatch, domination, _ratios=bent)
+    _, z, *_ = domination.law(30, 0, 0.5)
+    assert np.all(np.diff(z) >= 0.0)
+    assert np.count_nonzero(np.diff(z) == 0.0) == 1
+
+
+def test_a_law_that_errs_too_much_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = domination.law
+    monkeypatch.setattr(domination, "law", lambda *given: (*law(*given)[:4], domination.MOST_WIDENING, 0.0))
+    grid = np.array([0.0, 0.5])
+    calls = domination.worst_calls(20, 0.5, grid)
+    assert np.all(np.isinf(calls))
+    assert np.all(np.isinf(domination._curvatures.__wrapped__(20, 0.5)))
+    laid = domination.Thresholds(0.5, grid, calls, 0.5 * grid, grid)
+    assert not laid.holds(10.0, 0.5)

@@ -141,3 +141,9 @@ def test_delta_one_is_allowed_and_unbounded_levels_are_refused() -> None:
         published.published_levels(coordinates=2, **setting)
     with refusal("out-of-range", error=ParameterError):
         published_errors.improved_mse(noise_probability=1.0, **setting)
+
+
+@pytest.mark.parametrize(("epsilon", "constant"), [(0.5, 28.0), (2.0, 160.0)])
+def test_the_first_terms_of_the_improved_minima_by_hand(epsilon: float, constant: float) -> None:
+    levels = published.improved_levels(users=10**7, dimension=10, epsilon=epsilon, delta=1e-6)
+    assert levels**3 == pytest.approx(10**7 * epsilon**2 / (constant * 10 * math.log(2e6)))

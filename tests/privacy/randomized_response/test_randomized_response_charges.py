@@ -225,3 +225,16 @@ def test_the_local_epsilon_is_rounded_up(levels: int, gamma: float) -> None:
                 local_epsilon(levels=levels, noise_probability=gamma, coordinates=coordinates, rounds=rounds)
             )
             assert exact * (1 + Decimal(2) ** -50) < found < exact * (1 + Decimal(2) ** -44)
+
+
+def test_where_nearly_all_reports_are_noise_all_others_may_be_counted_on() -> None:
+    found = dict(schemes._thresholds(3, 1 - 1e-6, 2, 2, 4))
+    assert found[3] == pytest.approx(4 * 3e-6, rel=1e-5)
+
+
+@pytest.mark.parametrize("levels", [1, 3, 998])
+def test_the_noise_that_hides_single_reports_is_hardly_more_than_it_must_be(levels: int) -> None:
+    for epsilon in np.linspace(0.05, 12.0, 60):
+        found = blanket._enough(levels, float(epsilon))
+        assert local_epsilon(levels=levels, noise_probability=found) <= epsilon
+        assert found == pytest.approx((levels + 1) / (math.expm1(epsilon) + levels + 1), rel=1e-9)

@@ -11,7 +11,7 @@ import pytest
 from tests.privacy.nodes import assert_read_below_each_node
 from tests.uncompiled_kernels import uncompiled
 
-from shufflesum.privacy.engine.laws import Mixture
+from shufflesum.privacy.engine.laws import Mixture, binomial_window
 from shufflesum.privacy.randomized_response import blanket, direct, schemes
 from shufflesum.privacy.randomized_response.schemes import Subsets
 
@@ -78,8 +78,9 @@ def test_each_threshold_among_equal_users_is_moved_for_itself_and_for_where_it_i
         assert risen == pytest.approx(u1 * sum(m * max(0.0, b - j) for b, m in enumerate(law)), abs=1e-12)
 
 
-def test_each_threshold_is_moved_where_both_counts_are_summed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    users, cells, gamma, allowed = 5, 4, 0.5, 0.01
+@pytest.mark.parametrize("users", [5, 300])  # of many no window begins at 0
+def test_each_threshold_is_moved_where_both_counts_are_summed_over(monkeypatch: pytest.MonkeyPatch, users: int) -> None:
+    cells, gamma, allowed = 4, 0.5, 0.01
     uncompiled(monkeypatch, blanket, _ALLOWANCE=allowed)
     weights = np.exp([0.0, 0.2, 0.7])
     down, up, _ = blanket._sum_over_both(users, cells, gamma, weights)
@@ -92,12 +93,13 @@ def test_each_threshold_is_moved_where_both_counts_are_summed_over(monkeypatch: 
             weight = math.comb(users, b) * hit**b * (1 - hit) ** (users - b)
             rest = users - b
             law = [math.comb(rest, o) * other**o * (1 - other) ** (rest - o) for o in range(rest + 1)]
+            first, *_ = binomial_window(rest, other, other / (1 - other), blanket._OUTSIDE)
             v = (r * rest + b / r) / users
             j = (1 - w * v - allowed * (1 + w * v)) / (w * slope)
-            j -= allowed * abs(j)
+            j -= allowed * (abs(j) + first)
             falling += weight * w * slope * sum(m * max(0.0, j - o) for o, m in enumerate(law))
             j = (w - v + allowed * (w + v)) / slope
-            j += allowed * abs(j)
+            j += allowed * (abs(j) + first)
             rising += weight * slope * sum(m * max(0.0, o - j) for o, m in enumerate(law))
         assert fallen == pytest.approx(falling, abs=1e-12)
         assert risen == pytest.approx(rising, abs=1e-12)
